@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.growing_caches import CONTEXTS, SIZE
 from benchmarks.store import Measured, load
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.words import binary_bytes
 
 __all__ = ["FORMS", "Bar", "bars", "pictures", "row_bytes", "steps_svg", "update_svg"]
 

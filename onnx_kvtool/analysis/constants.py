@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.misdeclared import held
-from onnx_kvtool.ops.element_type import FLOAT_TYPES, WHOLE_TYPES
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.ops.schema import Formal, OpFacts, op_history
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill
 from onnx_kvtool.symbolic.rules.table import fold_rule

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 __all__ = ["unfixed_inputs"]

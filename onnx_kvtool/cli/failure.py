@@ -13,7 +13,7 @@ import click
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.wrong_usage import explain
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.escape import escape, escape_lines
+from onnx_kvtool.core.words import escape, escape_lines
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure

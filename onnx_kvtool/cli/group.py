@@ -17,8 +17,8 @@ from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
 from onnx_kvtool.cli.streams import secure_streams
 from onnx_kvtool.cli.wrong_usage import WrongUsage
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.shortage import as_shortage
-from onnx_kvtool.core.suggestion import closest
+from onnx_kvtool.core.machine import as_shortage
+from onnx_kvtool.core.words import closest
 
 __all__ = ["KvtoolGroup"]
 

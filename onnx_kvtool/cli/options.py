@@ -133,7 +133,7 @@ def output_options(command: F) -> F:
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return a budget of verification that can be meant."""
-    from onnx_kvtool.core.budget import Budget
+    from onnx_kvtool.core.machine import Budget
 
     try:
         Budget.parse(value)

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.machine import Progress, silent
 
 __all__ = ["shown_progress"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onnx_kvtool.cli.output import refuse_stdout
-from onnx_kvtool.core.budget import check_verified
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.places import check_result
+from onnx_kvtool.core.machine import check_verified
 
 __all__ = ["refuse_nonsense"]
 

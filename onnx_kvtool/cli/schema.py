@@ -35,7 +35,7 @@ DESCRIBED = frozenset({*REPORTS, *_SAME})
 
 def document(command: str) -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the JSON that a command prints."""
-    from onnx_kvtool.core.json_schema import DIALECT, schema
+    from onnx_kvtool.core.record import DIALECT, schema
     from onnx_kvtool.report.json import SCHEMA_VERSION
 
     module, name = REPORTS[command].split(":")

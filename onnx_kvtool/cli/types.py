@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.wrong_usage import WrongValue
-from onnx_kvtool.core.quantity import bytes_of
-from onnx_kvtool.core.suggestion import did_you_mean
+from onnx_kvtool.core.words import bytes_of, did_you_mean
 
 __all__ = ["ReportFile", "Rows", "Seconds", "Size", "Tolerance", "Whole", "Word"]
 

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from onnx_kvtool.core.suggestion import closest
+from onnx_kvtool.core.words import closest
 
 __all__ = ["WrongUsage", "WrongValue", "explain"]
 

@@ -21,9 +21,8 @@ from onnx_kvtool.core.files.atomic import watch
 from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.files.remote import is_remote, requests
 from onnx_kvtool.core.held import ModelSource, path_of
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
 from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline

@@ -19,7 +19,7 @@ from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import stamp
 from onnx_kvtool.core.files.digests import digest, file_digest
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.report import FileReport
 
 __all__ = ["Kept"]

@@ -14,16 +14,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
-from onnx_kvtool.core.covered import missing
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError, MalformedModel, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data, external_files
 from onnx_kvtool.core.files.remote import requests, shown
 from onnx_kvtool.core.held import held
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.machine import as_shortage
 from onnx_kvtool.core.messages.carried import external_extras
 from onnx_kvtool.core.model import read, write
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.shortage import as_shortage
+from onnx_kvtool.core.reporting import missing
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import did_you_mean
+from onnx_kvtool.core.machine import Budget
+from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.finding import Applicability
 from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
 from onnx_kvtool.lint.settings.config import FORMATS, LEVELS, Config, discover, load

@@ -22,18 +22,17 @@ from onnx_kvtool.commands.arguments import (
 )
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import RuntimeName, words
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.held import ModelSource, held, path_of
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.quantity import binary_bytes, bytes_of
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.core.words import binary_bytes, bytes_of
 from onnx_kvtool.evaluation.archive import save_values
 from onnx_kvtool.evaluation.named import check_inputs, feed_of, input_values, wanted_values
 from onnx_kvtool.evaluation.operator import single_operator

@@ -27,14 +27,13 @@ from onnx_kvtool.core.choices import (
     Via,
     words,
 )
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
+from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.suggestion import unknown_name
-from onnx_kvtool.ops.element_type import dtype_named
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.ops.schema import operators
+from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset

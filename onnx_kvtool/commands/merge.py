@@ -14,7 +14,7 @@ from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.patient import patient
-from onnx_kvtool.core.suggestion import missing_file_help
+from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
 

@@ -18,10 +18,9 @@ from onnx_kvtool.commands.ops_report import (
     VersionEntry,
 )
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import did_you_mean
+from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.rewrite.engine.expand import has_body

@@ -19,14 +19,12 @@ from onnx_kvtool.commands.rewriting import (
     proven,
 )
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice, words
-from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.quantity import enumerated
+from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.walk import values
+from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised

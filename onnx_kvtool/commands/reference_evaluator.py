@@ -13,9 +13,8 @@ from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.messages.type_writer import write_type
-from onnx_kvtool.core.quantity import enumerated
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.messages.forms import write_type
+from onnx_kvtool.core.words import enumerated, unknown_name
 from onnx_kvtool.evaluation.feeds import bound_sizes, plan_with
 from onnx_kvtool.evaluation.named import feed_of, value_named
 from onnx_kvtool.evaluation.owned import apart_from, owned

@@ -14,9 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
 from onnx_kvtool.commands.output import Written, default_output, write_result
-from onnx_kvtool.core.budget import Budget, check_verified
 from onnx_kvtool.core.choices import ExternalData
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.files.places import (
     REPLACING,
     check_output,
@@ -25,8 +23,8 @@ from onnx_kvtool.core.files.places import (
     is_directory,
 )
 from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.machine import Budget, Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.model import clone, read
-from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.rewrite.report import Verification

@@ -10,14 +10,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims, check_least
 from onnx_kvtool.commands.python_words import speaking_python
-from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice, words
-from onnx_kvtool.core.covered import missing
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.held import ModelSource, held, path_of
+from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.reporting import missing
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory

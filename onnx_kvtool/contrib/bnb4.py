@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.ops.bnb4 import numbers_of_codes
+from onnx_kvtool.ops.contrib import numbers_of_codes
 from onnx_kvtool.ops.view import NodeView
 
 __all__ = ["mat_mul_bnb4"]

@@ -48,7 +48,7 @@ from onnx_kvtool.contrib.rotary import (
 from onnx_kvtool.contrib.rule import ContribRule
 from onnx_kvtool.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
 __all__ = ["CONTRIB_RULES"]
 

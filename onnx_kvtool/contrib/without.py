@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
 __all__ = ["WITHOUT_A_RULE"]
 

@@ -1,14 +1,81 @@
-"""The one form in which kvtool says that something is not as it should be."""
+"""Places in a model, and the one form in which kvtool says that something is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnx_kvtool.core.choices import Severity
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.record import Record
+from onnx_kvtool.core.record import Key, Record
 
-__all__ = ["Diagnostic", "Severity"]
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Diagnostic", "Location", "Severity"]
+
+
+# Places in a model, printed the same way everywhere.
+
+
+@dataclass(frozen=True, slots=True)
+class Location(Record):
+    """One place in a model: a graph, and in it perhaps a node and a value.
+
+    Attributes:
+        graph: Path of the graph: its name for the main graph (`main_graph`), then one part
+            `/<node>.<attribute>` per nested sub-graph; `domain::name` first for a function body.
+            Empty when the place is the model as a whole.
+        node: Name of the node; None for an unnamed one, or when no node is meant.
+        index: Position of the node in its graph, counted from 0; None when no node is meant.
+        op: Operator of the node, `Op` or `domain::Op`.
+        value: Name of the value that is meant.
+    """
+
+    graph: str = ""
+    node: str | None = None
+    index: int | None = None
+    op: str | None = None
+    value: str | None = None
+
+    JSON: ClassVar[tuple[str | Key, ...]] = (
+        "graph", Key("node_label", "node"), "index", "op", "value",
+    )  # fmt: skip
+
+    @staticmethod
+    def of(graph: str, node: ir.Node, index: int | None, value: str | None = None) -> Location:
+        """Return the place of `node`, which stands at `index` in the graph at path `graph`."""
+        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        return Location(graph, node.name or None, index, op, value)
+
+    @property
+    def node_label(self) -> str | None:
+        """The node's name, or `#<index>` for an unnamed one; None when no node is meant."""
+        if self.node:
+            return self.node
+        return None if self.index is None else f"#{self.index}"
+
+    def __str__(self) -> str:
+        parts = [self.graph] if self.graph else []
+        if (label := self.node_label) is not None:
+            parts.append(f"node `{label}`" + (f" ({self.op})" if self.op else ""))
+        if self.value is not None:
+            parts.append(f"value `{self.value}`")
+        return ", ".join(parts) or "model"
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Location:
+        """Return the place that an object gives; its `node` may be the index of an unnamed one."""
+        from onnx_kvtool.core.record import filled
+
+        place: Location = filled(cls, data)
+        node, index = data.get("node"), place.index
+        if not node or node == f"#{index}":
+            return place
+        return cls(place.graph, node, index, place.op, place.value)
+
+
+# The one form in which kvtool says that something is not as it should be.
 
 
 @dataclass(frozen=True, slots=True)

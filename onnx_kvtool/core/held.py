@@ -9,14 +9,13 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.judging.judgement import Judgement
-from onnx_kvtool.core.judging.tensor_claims import judge_tensor
+from onnx_kvtool.core.judging.claims import Judgement, judge_tensor
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.model import from_message, path_text, read, reason
 from onnx_kvtool.core.origin import origin, set_origin
-from onnx_kvtool.core.placeholders import new_mark, number_of, put_back
+from onnx_kvtool.core.storage import new_mark, number_of, put_back
 
 __all__ = ["ModelSource", "held", "path_of"]
 

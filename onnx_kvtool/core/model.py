@@ -13,7 +13,6 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import (
     KvtoolError,
@@ -29,12 +28,12 @@ from onnx_kvtool.core.files.remote import RemoteFile, is_remote, prefix, shown
 from onnx_kvtool.core.files.skeleton import skeleton
 from onnx_kvtool.core.files.source import parse, read_bytes
 from onnx_kvtool.core.judging.container import judge
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError
 from onnx_kvtool.core.origin import Origin, origin, set_origin
-from onnx_kvtool.core.placeholders import number_of, put_back
-from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, number_of, put_back, tensor_bytes
 
 __all__ = [
     "clone",

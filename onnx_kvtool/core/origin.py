@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.files.atomic import Stamp
-from onnx_kvtool.core.location import Location
 
 __all__ = ["Origin", "origin", "set_origin", "settle"]
 

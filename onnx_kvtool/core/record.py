@@ -1,21 +1,42 @@
-"""Records: dataclasses that go to JSON and come back, with a schema; one description for all three.
-
-A dataclass is described by the types of its fields. `JSON` names its keys where they are not the
-fields, in order: an attribute, or a `Key` for what has another name, another form, or stands for
-several keys.
-"""
+"""Records: dataclasses that go to JSON and come back, with a schema."""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Mapping
+import math
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from onnx_kvtool.core.errors import UsageError
 
-__all__ = ["Form", "Key", "Misfit", "Record", "defaults", "keys_of", "plain", "type_of"]
+__all__ = [
+    "DIALECT",
+    "Form",
+    "Key",
+    "Misfit",
+    "Record",
+    "defaults",
+    "filled",
+    "keys_of",
+    "plain",
+    "read",
+    "schema",
+    "type_of",
+]
+
+
+# Records: dataclasses that go to JSON and come back, with a schema; one description for all
+# three.
+#
+# A dataclass is described by the types of its fields. `JSON` names its keys where they are not
+# the fields, in order: an attribute, or a `Key` for what has another name, another form, or
+# stands for several keys.
+
 
 R = TypeVar("R", bound="Record")
 
@@ -87,7 +108,7 @@ class Record:
 
         A number that is infinite or not a number stays a float; `kvtool` prints it as null.
         """
-        return _object(self)
+        return _object_of(self)
 
     @classmethod
     def from_json(cls: type[R], data: Mapping[str, Any] | str) -> R:
@@ -100,8 +121,6 @@ class Record:
         Raises:
             UsageError: If `data` is not of this form.
         """
-        from onnx_kvtool.core.reading import read
-
         if isinstance(data, str):
             try:
                 data = json.loads(data)
@@ -163,7 +182,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Record):
         return value.to_json()
     if hasattr(value, "__dataclass_fields__"):
-        return _object(value)
+        return _object_of(value)
     if isinstance(value, Mapping):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -173,7 +192,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _object(record: Any) -> dict[str, Any]:
+def _object_of(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     kind: type = type(record)
     for key in keys_of(kind):
@@ -194,3 +213,248 @@ def _object(record: Any) -> dict[str, Any]:
         else:
             found[key.key] = made
     return found
+
+
+# JSON read as a declared type: what `Record.from_json` does.
+
+
+def read(kind: Any, data: Any) -> Any:
+    """Return `data` as a value of a type.
+
+    Args:
+        kind: A dataclass, a scalar, a Literal, or a union, tuple, list, set or mapping of these.
+        data: What JSON holds.
+
+    Raises:
+        Misfit: If it is no such value.
+    """
+    if kind is Any:
+        return data
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _one_of(get_args(kind), data)
+    if origin is Literal:
+        if data not in get_args(kind):
+            raise Misfit(f"is {data!r}, expected one of {', '.join(map(repr, get_args(kind)))}")
+        return data
+    if origin in (tuple, list, frozenset):
+        return _several(origin, get_args(kind), data)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping(get_args(kind)[1], data)
+    if hasattr(kind, "__dataclass_fields__"):
+        return _record(kind, data)
+    return _scalar(kind, data)
+
+
+def _scalar(kind: Any, data: Any) -> Any:
+    if kind is float and data is None:
+        return math.nan  # what a number is printed as that JSON has no form of
+    wanted = (int, float) if kind is float else kind
+    if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
+        raise Misfit(f"is {_shown(data)}, expected {_NAMES.get(kind, str(kind))}")
+    return data
+
+
+_NAMES = {
+    bool: "a truth value",
+    float: "a number",
+    int: "an integer",
+    str: "a text",
+    type(None): "null",
+}
+
+
+def _one_of(kinds: Sequence[Any], data: Any) -> Any:
+    # None first, so that a missing number is not taken for one that is not finite.
+    misfits = []
+    for kind in sorted(kinds, key=lambda kind: kind is not type(None)):
+        try:
+            return read(kind, data)
+        except Misfit as misfit:  # noqa: PERF203 - few, and each is another type
+            misfits.append(misfit)
+    raise max(misfits, key=lambda misfit: len(misfit.where))
+
+
+def _several(origin: Callable[[Any], Any], kinds: tuple[Any, ...], data: Any) -> Any:
+    if not isinstance(data, (list, tuple)):
+        raise Misfit(f"is {_shown(data)}, expected a list")
+    if origin is tuple and kinds[-1] is not ...:
+        if len(data) != len(kinds):
+            raise Misfit(f"has {len(data)} elements, expected {len(kinds)}")
+        each = kinds
+    else:
+        each = (kinds[0],) * len(data)
+    pairs = enumerate(zip(each, data, strict=True))
+    return origin([_at(f"{i}", kind, item) for i, (kind, item) in pairs])
+
+
+def _mapping(kind: Any, data: Any) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise Misfit(f"is {_shown(data)}, expected an object")
+    return {name: _at(name, kind, item) for name, item in data.items()}
+
+
+def _record(kind: Any, data: Any) -> Any:
+    if not isinstance(data, Mapping):
+        raise Misfit(f"is {_shown(data)}, expected an object")
+    made = getattr(kind, "of_json", None)
+    return filled(kind, data) if made is None else made(data)
+
+
+def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
+    """Return a dataclass of the keys of an object.
+
+    Args:
+        kind: The dataclass.
+        data: The object; keys that are not there have the defaults of their fields.
+        rest: Fields that no key has.
+
+    Raises:
+        Misfit: If a key does not fit its field, or one without a default is missing.
+    """
+    known = defaults(kind)
+    found: dict[str, Any] = {}
+    for key in keys_of(kind):
+        if key.path not in known or key.path in rest:
+            continue
+        if key.parts:
+            found[key.path] = read(type_of(kind, key.path), {p: data.get(p) for p in key.parts})
+        elif key.key in data:
+            value = data[key.key]
+            if key.form is None:
+                found[key.path] = _at(key.key, type_of(kind, key.path), value)
+            else:
+                view = None if value is None else _at(key.key, key.form.view, value)
+                found[key.path] = None if view is None else key.form.back(view)
+    try:
+        return kind(**found, **rest)
+    except TypeError:
+        keys = {key.path: key.key for key in keys_of(kind)}
+        missing = [keys[n] for n in known if n in keys and n not in found]
+        raise Misfit(f"has no `{missing[0]}`") from None
+
+
+def _at(place: str, kind: Any, data: Any) -> Any:
+    try:
+        return read(kind, data)
+    except Misfit as misfit:
+        raise misfit.at(place) from None
+
+
+def _shown(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+# JSON schemas (draft 2020-12) of records, from the types of their fields and from docstrings.
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_SCALARS = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
+
+
+def schema(record: type) -> dict[str, Any]:
+    """Return the schema of a record, and of the records in it under `$defs`.
+
+    Keys may be added to a report without a new `schema_version`, so those that are not listed are
+    allowed. A number that may be infinite or not a number may be null.
+    """
+    inner: dict[str, Any] = {}
+    found = _object_schema(record, inner)
+    return {**found, "$defs": {name: inner[name] for name in sorted(inner)}} if inner else found
+
+
+def _object_schema(record: type, inner: dict[str, Any]) -> dict[str, Any]:
+    said = _described(record)
+    properties: dict[str, Any] = {}
+    required = []
+    for key in keys_of(record):
+        kind = type_of(record, key.path)
+        if key.parts:
+            whole = _object_schema(kind, inner)
+            properties |= {part: whole["properties"][part] for part in key.parts}
+            required += [part for part in key.parts if part in whole["required"]]
+            continue
+        text = _text(record, key, said)
+        view = kind if key.form is None else _view(kind, key)
+        properties[key.key] = {**({"description": text} if text else {}), **_value(view, inner)}
+        if not (key.is_optional or key.is_asked):
+            required.append(key.key)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _view(kind: Any, key: Key) -> Any:
+    """Return the type of what stands for a value, which may be absent where the value may."""
+    assert key.form is not None
+    is_optional = type(None) in get_args(kind)
+    return key.form.view | None if is_optional else key.form.view
+
+
+def _value(kind: Any, inner: dict[str, Any]) -> dict[str, Any]:
+    if kind is Any:
+        return {}
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _either([_value(one, inner) for one in arguments])
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (tuple, list, frozenset):
+        return _array(origin, arguments, inner)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _value(arguments[1], inner)}
+    if hasattr(kind, "__dataclass_fields__"):
+        if kind.__name__ not in inner:
+            inner[kind.__name__] = {}  # so that one that holds its own kind comes to an end
+            inner[kind.__name__] = _object_schema(kind, inner)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    return {"type": ["number", "null"]} if kind is float else {"type": _SCALARS[kind]}
+
+
+def _array(origin: Any, kinds: tuple[Any, ...], inner: dict[str, Any]) -> dict[str, Any]:
+    if origin is tuple and kinds[-1] is not ...:
+        first = [_value(kind, inner) for kind in kinds]
+        return {"type": "array", "prefixItems": first, "items": False, "minItems": len(first)}
+    return {"type": "array", "items": _value(kinds[0], inner)}
+
+
+def _either(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a union; of scalars, a list of types."""
+    if all(set(one) == {"type"} for one in schemas):
+        names: dict[str, None] = {}
+        for one in schemas:
+            kinds = one["type"]
+            names |= dict.fromkeys(kinds if isinstance(kinds, list) else [kinds])
+        if "number" in names:
+            names.pop("integer", None)
+        return {"type": list(names)}
+    words = [one for one in schemas if set(one) == {"enum"}]
+    if words and all(one in words or one == {"type": "null"} for one in schemas):
+        return {"enum": [*(w for one in words for w in one["enum"]), None]}
+    return {"anyOf": schemas}
+
+
+def _text(record: type, key: Key, said: Mapping[str, str]) -> str:
+    """Return what is said of a key: of a field in the docstring, of a property in its own."""
+    if key.path in said:
+        text = said[key.path]
+    elif "." in key.path or key.path in defaults(record):
+        text = ""
+    else:
+        text = (inspect.getdoc(getattr(record, key.path)) or "").partition("\n\n")[0]
+    return re.sub(r"\bNone\b", "null", text)
+
+
+def _described(record: type) -> dict[str, str]:
+    """Return what the docstring of a dataclass says of each attribute, in one line."""
+    text = inspect.getdoc(record) or ""
+    found = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
+    said: dict[str, str] = {}
+    name = ""
+    for line in found[1].splitlines() if found else []:
+        if entry := re.match(r"    (\w+): (.*)", line):
+            name = entry[1]
+            said[name] = entry[2].strip()
+        elif line.startswith("        ") and name:
+            said[name] += f" {line.strip()}"
+    return said

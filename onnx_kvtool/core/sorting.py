@@ -9,8 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 import onnx_ir as ir
 
 from onnx_kvtool.core.origin import origin, settle
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, subgraphs
+from onnx_kvtool.core.words import counted
 
 __all__ = ["natural", "sort_nodes", "unsortable"]
 

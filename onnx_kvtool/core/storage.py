@@ -1,18 +1,30 @@
-"""How many bytes the elements of a tensor take, in memory and on disk."""
+"""How many bytes the elements of a tensor take, and constants that are not what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
+
+from onnx_kvtool.core import walk
 
 __all__ = [
     "ELEMENT_TYPES",
     "MAX_MESSAGE_BYTES",
     "element_count",
+    "held",
+    "is_misdeclared",
+    "new_mark",
+    "number_of",
+    "put_back",
     "stored_bytes",
     "tensor_bytes",
 ]
+
+
+# How many bytes the elements of a tensor take, in memory and on disk.
+
 
 #: Most bytes that one protobuf message can have.
 MAX_MESSAGE_BYTES = 2**31 - 1
@@ -86,3 +98,94 @@ def tensor_bytes(tensor: ir.TensorProtocol) -> int:
         return stored_bytes(tensor.shape.numpy(), int(tensor.dtype)) or 0
     except (TypeError, ValueError):
         return 0
+
+
+# Constants that are declared otherwise than what they hold.
+
+
+def held(value: ir.Value) -> ir.TensorProtocol | None:
+    """Return the tensor of an initializer or of a Constant; None for any other value.
+
+    None also for a Constant that holds no tensor, but a number or a list.
+    """
+    node = value.producer()
+    if value.const_value is not None or node is None or node.op_type != "Constant" or node.domain:
+        return value.const_value
+    attribute = node.attributes.get("value")
+    if attribute is None or attribute.is_ref() or attribute.type != ir.AttributeType.TENSOR:
+        return None
+    tensor: ir.TensorProtocol = attribute.value
+    return tensor
+
+
+def is_misdeclared(value: ir.Value) -> bool:
+    """Return whether a constant is declared with a type or shape that its tensor has not.
+
+    That is what a graph input of the name of an initializer says, or `value_info`. The elements are
+    not read. What is not declared contradicts nothing, and neither does a name, or a negative size,
+    with which some exporters mean one that they do not know.
+    """
+    tensor = held(value)
+    if tensor is None:
+        return False
+    type_, shape = value.type, value.shape
+    if type_ is not None and (
+        isinstance(type_, ir.SequenceType | ir.OptionalType)
+        or type_.dtype not in (tensor.dtype, ir.DataType.UNDEFINED)
+    ):
+        return True
+    if shape is None or shape is tensor.shape:
+        return False
+    sizes = tensor.shape.numpy()
+    return len(shape) != len(sizes) or any(
+        isinstance(dim, int) and dim >= 0 and dim != size
+        for dim, size in zip(shape, sizes, strict=True)
+    )
+
+
+# Tensors in the place of the external data that stood for them while a model was read.
+
+
+_Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
+
+
+def new_mark() -> str:
+    """Return what the locations of placeholders begin with; random, so that no model has one.
+
+    A number follows, by which whoever wrote the placeholder knows the tensor.
+    """
+    return f"onnx_kvtool.{secrets.token_hex(16)}."
+
+
+def number_of(tensor: ir.TensorProtocol | None, mark: str) -> int | None:
+    """Return the number of a placeholder with this mark; None for what is none."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        return None
+    location = str(tensor.location)
+    return int(location.removeprefix(mark)) if location.startswith(mark) else None
+
+
+def put_back(model: ir.Model, taken: _Taken) -> None:
+    """Put every tensor where its placeholder stands in `model`."""
+    for _, graph in walk.graphs(model):
+        for value in graph.initializers.values():
+            if (tensor := taken(value.const_value)) is not None:
+                value.const_value = tensor
+        for node in graph:
+            if node.attributes.data:
+                _put_attributes_back(node.attributes.data, taken)
+    for function in model.functions.values():
+        _put_attributes_back(function.attributes.data, taken)
+
+
+def _put_attributes_back(attributes: dict[str, ir.Attr], taken: _Taken) -> None:
+    for name, attribute in attributes.items():
+        if attribute.is_ref() or attribute.value is None:
+            continue
+        kind, doc = attribute.type, attribute.doc_string
+        if kind is ir.AttributeType.TENSOR:
+            if (tensor := taken(attribute.value)) is not None:
+                attributes[name] = ir.Attr(name, kind, tensor, doc_string=doc)
+        elif kind is ir.AttributeType.TENSORS:
+            tensors = tuple(taken(value) or value for value in attribute.value)
+            attributes[name] = ir.Attr(name, kind, tensors, doc_string=doc)

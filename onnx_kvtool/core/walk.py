@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 
 __all__ = [
     "contents",

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from onnx_kvtool.core.record import Record
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.decoding.kept import Form
 
 __all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]

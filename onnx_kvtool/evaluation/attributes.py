@@ -8,12 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.evaluation.literal import literal_array, parse_json
 from onnx_kvtool.evaluation.spec import read_spec
-from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES, dtype_named
 from onnx_kvtool.ops.schema import OpFacts
+from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES, dtype_named
 
 __all__ = ["attribute"]
 

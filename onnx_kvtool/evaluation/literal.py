@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS, INTEGER_RANGES
 from onnx_kvtool.runtime.sessions import Array

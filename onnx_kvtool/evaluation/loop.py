@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.evaluation.owned import apart_from
 from onnx_kvtool.evaluation.report import TraceEntry
 from onnx_kvtool.evaluation.runner import Runner

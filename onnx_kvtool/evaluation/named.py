@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype
 from onnx_kvtool.evaluation.part import main_values
 from onnx_kvtool.evaluation.spec import Given

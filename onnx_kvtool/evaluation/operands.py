@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.evaluation.spec import Given
-from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.schema import Formal, OpFacts, tensor_type
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = ["operand_values"]

@@ -10,7 +10,7 @@ import onnx.helper
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.evaluation.attributes import attribute
 from onnx_kvtool.evaluation.operands import operand_values
 from onnx_kvtool.evaluation.spec import Given

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.evaluation.summary import Summary, TypeFacts, summarize
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.verification.comparison.compare import Mask, bits_differ
@@ -185,7 +184,7 @@ class EvalReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> EvalReport:
         """Return the report that an object gives, without the elements of large values."""
-        from onnx_kvtool.core.reading import filled, read
+        from onnx_kvtool.core.record import filled, read
 
         said = read(tuple[Summary, ...], data.get("outputs", ()))
         report: EvalReport = filled(cls, data, said=said)

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.evaluation.feeds import bound_sizes, drawn_feeds, plan_with
 from onnx_kvtool.evaluation.loop import Loop, Outcome
 from onnx_kvtool.evaluation.named import declared_dtype
@@ -20,7 +20,7 @@ from onnx_kvtool.evaluation.runner import open_runner
 from onnx_kvtool.evaluation.summary import type_facts
 from onnx_kvtool.evaluation.updates import updated_input, updates_of
 from onnx_kvtool.evaluation.versus import Versus
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.needed import needed_inputs
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.verification.comparison.rounding import Measure

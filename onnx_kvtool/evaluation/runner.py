@@ -7,7 +7,7 @@ from typing import Protocol
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.evaluation.part import leave_out, without_rest
 from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run

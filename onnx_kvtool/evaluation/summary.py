@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.runtime.sessions import Array as AnyArray

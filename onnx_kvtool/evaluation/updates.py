@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.evaluation.loop import Outcome
 from onnx_kvtool.evaluation.report import Update
 from onnx_kvtool.ops.schema import op_facts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import onnx
 
-from onnx_kvtool.core.messages.bodies import bodies, every_holder
+from onnx_kvtool.core.messages.forms import bodies, every_holder
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import onnx
 
-from onnx_kvtool.core.messages.bodies import every_node
+from onnx_kvtool.core.messages.forms import every_node
 from onnx_kvtool.guard.small_constants import HOLDERS
 
 __all__ = ["infer_hiding"]

@@ -7,10 +7,10 @@ import re
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.bodies import every_node
+from onnx_kvtool.core.messages.forms import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.targets.target import find_target
 
 __all__ = ["FAULT", "known_wrong"]

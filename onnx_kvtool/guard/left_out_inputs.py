@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_kvtool.core.messages.bodies import every_node
+from onnx_kvtool.core.messages.forms import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
 

@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.messages.bodies import bodies, every_node
+from onnx_kvtool.core.messages.forms import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import (
     FLOATS,

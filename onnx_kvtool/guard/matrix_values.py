@@ -9,7 +9,7 @@ import onnx
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.bodies import every_holder, every_node
+from onnx_kvtool.core.messages.forms import every_holder, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.long_vectors import HANDED_ON
 from onnx_kvtool.guard.small_constants import (

@@ -11,7 +11,7 @@ import onnx.shape_inference
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.bodies import bodies, every_node
+from onnx_kvtool.core.messages.forms import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import (

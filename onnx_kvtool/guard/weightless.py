@@ -9,13 +9,11 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
+from onnx_kvtool.core.machine import collector_paused
+from onnx_kvtool.core.messages.forms import SparseInitializer, TypeWriter, VerbatimType
 from onnx_kvtool.core.messages.message import MessageWriter
-from onnx_kvtool.core.messages.type_writer import TypeWriter
-from onnx_kvtool.core.misdeclared import is_misdeclared
-from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
 from onnx_kvtool.guard.long_vectors import LONGEST
 from onnx_kvtool.guard.small_constants import SMALL_BYTES
 

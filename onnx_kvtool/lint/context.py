@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.origin import Origin, origin
 from onnx_kvtool.core.walk import (
     function_path,

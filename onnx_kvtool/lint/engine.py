@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.record import Key, Record
 
 __all__ = ["Applicability", "Finding", "Fix"]
@@ -42,7 +41,7 @@ class Fix(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Fix:
         """Return the fix that an object describes; it has no model to edit."""
-        from onnx_kvtool.core.reading import filled
+        from onnx_kvtool.core.record import filled
 
         fix: Fix = filled(cls, data, apply=_nothing)
         return fix
@@ -89,7 +88,7 @@ class Finding(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Finding:
         """Return the finding that an object describes."""
-        from onnx_kvtool.core.reading import filled, read
+        from onnx_kvtool.core.record import filled, read
 
         parts = {key: data.get(key) for key in ("code", "severity", "message", "help", "location")}
         finding: Finding = filled(cls, data, diagnostic=read(Diagnostic, parts))

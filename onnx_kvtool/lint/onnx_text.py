@@ -15,14 +15,14 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
-from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
+from onnx_kvtool.core.words import escape
 
 __all__ = ["Snapshot", "changes", "diff", "readable", "snapshot"]
 

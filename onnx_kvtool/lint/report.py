@@ -10,7 +10,7 @@ from typing import Any
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.files.atomic import Stamp
 from onnx_kvtool.core.record import Key, Record, plain
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.lint.finding import Finding
 
 __all__ = [

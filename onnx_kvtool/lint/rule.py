@@ -29,11 +29,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from onnx_kvtool.core.choices import Severity
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.words import counted
 
 if TYPE_CHECKING:
-    from onnx_kvtool.core.location import Location
+    from onnx_kvtool.core.diagnostic import Location
     from onnx_kvtool.lint.finding import Applicability, Finding, Fix
     from onnx_kvtool.targets.target import Target
 

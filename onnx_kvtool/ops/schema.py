@@ -1,9 +1,9 @@
-"""The facts of one version of one operator, read once from `onnx.defs`."""
+"""The facts of one version of one operator, read from `onnx.defs`, and what they ask of a node."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -11,21 +11,31 @@ import onnx.defs
 import onnx.helper
 import onnx_ir as ir
 
+from onnx_kvtool.core.table import Table
+
 __all__ = [
     "DOMAINS",
     "NEWEST",
+    "STRINGS",
     "AttributeFacts",
     "Formal",
     "OpFacts",
+    "clashing_types",
     "is_standard",
     "newest_of",
     "op_facts",
     "op_history",
     "operators",
     "same_version",
+    "signature",
     "tensor_type",
     "type_name",
+    "unlisted",
 ]
+
+
+# The facts of one version of one operator, read once from `onnx.defs`.
+
 
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
@@ -166,7 +176,7 @@ def op_facts(op_type: str, opset: int, domain: str = "") -> OpFacts | None:
         deprecated=schema.deprecated,
         inputs=_formals(schema.inputs, constraints),
         outputs=_formals(schema.outputs, constraints),
-        attributes={name: _attribute(name, a) for name, a in schema.attributes.items()},
+        attributes={name: _attribute_of(name, a) for name, a in schema.attributes.items()},
         min_inputs=schema.min_input,
         max_inputs=schema.max_input,
         min_outputs=schema.min_output,
@@ -204,7 +214,7 @@ def _formals(parameters: object, constraints: Mapping[str, frozenset[str]]) -> t
     )
 
 
-def _attribute(name: str, attribute: onnx.defs.OpSchema.Attribute) -> AttributeFacts:
+def _attribute_of(name: str, attribute: onnx.defs.OpSchema.Attribute) -> AttributeFacts:
     default: AttributeValue = None
     if attribute.default_value.name:
         value = onnx.helper.get_attribute_value(attribute.default_value)
@@ -249,3 +259,200 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
     inner = _type_name(elem)
     prefix = {"SequenceType": "seq", "OptionalType": "optional", "SparseTensorType": None}.get(kind)
     return None if prefix is None or inner is None else f"{prefix}({inner})"
+
+
+# Which strings an attribute takes.
+#
+# Schemas say so in prose only. The lists are those of the descriptions of onnx 1.23.2, all
+# versions of each operator together; when a value came later than its attribute is in
+# `changes.VALUE_LIMITS`.
+
+
+_PADDING = frozenset({"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})
+_DIRECTIONS = frozenset({"forward", "reverse", "bidirectional"})
+_REDUCTIONS = frozenset({"none", "add", "mul", "max", "min"})
+_LOSS = frozenset({"none", "sum", "mean"})
+_ROUNDING = frozenset({"up", "down", "nearest"})
+
+STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
+    "attribute with listed strings",
+    [
+        *(
+            ((operator, "auto_pad"), _PADDING)
+            for operator in (
+                "AveragePool",
+                "Conv",
+                "ConvInteger",
+                "ConvTranspose",
+                "LpPool",
+                "MaxPool",
+                "QLinearConv",
+            )
+        ),
+        (("BitShift", "direction"), frozenset({"LEFT", "RIGHT"})),
+        (("Cast", "round_mode"), _ROUNDING),
+        (("CastLike", "round_mode"), _ROUNDING),
+        (("CausalConvWithState", "activation"), frozenset({"none", "silu", "swish"})),
+        (("DepthToSpace", "mode"), frozenset({"DCR", "CRD"})),
+        (("GRU", "direction"), _DIRECTIONS),
+        (("Gelu", "approximate"), frozenset({"none", "tanh"})),
+        (
+            ("GridSample", "mode"),
+            frozenset({"linear", "nearest", "cubic", "bilinear", "bicubic"}),
+        ),
+        (("GridSample", "padding_mode"), frozenset({"zeros", "border", "reflection"})),
+        (("ImageDecoder", "pixel_format"), frozenset({"RGB", "BGR", "Grayscale"})),
+        (("LSTM", "direction"), _DIRECTIONS),
+        (
+            ("LinearAttention", "update_rule"),
+            frozenset({"linear", "gated", "delta", "gated_delta"}),
+        ),
+        (("NegativeLogLikelihoodLoss", "reduction"), _LOSS),
+        (("Pad", "mode"), frozenset({"constant", "reflect", "edge", "wrap"})),
+        (("RNN", "direction"), _DIRECTIONS),
+        (
+            ("Resize", "coordinate_transformation_mode"),
+            frozenset(
+                {
+                    "half_pixel",
+                    "half_pixel_symmetric",
+                    "pytorch_half_pixel",
+                    "align_corners",
+                    "asymmetric",
+                    "tf_crop_and_resize",
+                    "tf_half_pixel_for_nn",
+                }
+            ),
+        ),
+        (
+            ("Resize", "keep_aspect_ratio_policy"),
+            frozenset({"stretch", "not_larger", "not_smaller"}),
+        ),
+        (("Resize", "mode"), frozenset({"nearest", "linear", "cubic"})),
+        (
+            ("Resize", "nearest_mode"),
+            frozenset({"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
+        ),
+        (("RoiAlign", "mode"), frozenset({"avg", "max"})),
+        (
+            ("RoiAlign", "coordinate_transformation_mode"),
+            frozenset({"half_pixel", "output_half_pixel"}),
+        ),
+        (("ScatterElements", "reduction"), _REDUCTIONS),
+        (("ScatterND", "reduction"), _REDUCTIONS),
+        (("SoftmaxCrossEntropyLoss", "reduction"), _LOSS),
+        (("SpaceToDepth", "mode"), frozenset({"DCR", "CRD"})),
+        (("StringNormalizer", "case_change_action"), frozenset({"NONE", "LOWER", "UPPER"})),
+        (("TensorScatter", "mode"), frozenset({"linear", "circular"})),
+        (("TfIdfVectorizer", "mode"), frozenset({"TF", "IDF", "TFIDF"})),
+        (("Upsample", "mode"), frozenset({"nearest", "linear", "bilinear"})),
+    ],
+)
+"""The strings of an attribute, by operator of the default domain and name of the attribute."""
+
+
+def unlisted(node: ir.Node) -> Iterator[tuple[str, str]]:
+    """Yield each attribute of a node, with its value, whose string is none of those in `STRINGS`.
+
+    An attribute that refers to a parameter of a function has no value yet. The mode of
+    TensorScatter is judged by its own view, with a code of its own.
+    """
+    if node.op_type == "TensorScatter":
+        return
+    for name, given in node.attributes.data.items():
+        allowed = STRINGS.get((node.op_type, name))
+        if allowed is None or given.is_ref() or not isinstance(given.value, str):
+            continue
+        if given.value not in allowed:
+            yield name, given.value
+
+
+# What of a node its schema can be asked about, in a form that can be compared.
+
+
+_BY_VALUE = frozenset({ir.AttributeType.STRING, ir.AttributeType.INT})
+
+
+def signature(node: ir.Node) -> Hashable:
+    """Return a key that is equal for two nodes only if `examine` says the same of both but names.
+
+    A decoder has tens of thousands of nodes and a few dozen signatures, so that what is known of
+    one node need not be found out again for the next. The key holds the operator, the types of
+    inputs and outputs, which of them are absent, and of each attribute name, type, and the value
+    of a string or an integer, which may be the name of an element type. Values of other attributes
+    are left out: no schema says anything about them.
+    """
+    return (
+        node.op_type,
+        node.domain,
+        tuple([None if value is None else _type(value.type) for value in node.inputs]),
+        tuple([_type(value.type) if value.name else None for value in node.outputs]),
+        tuple([_attribute_key(given) for given in node.attributes.data.values()]),
+    )
+
+
+def _type(type_: ir.TypeProtocol | None) -> Hashable:
+    # The hash of a type of onnx_ir is that of its text, which takes long to make.
+    if type_.__class__ is ir.TensorType:
+        return type_.dtype
+    return "unknown" if type_ is None else repr(type_)
+
+
+def _attribute_key(given: ir.Attr) -> Hashable:
+    kind = given.type
+    return given.name, kind, given.is_ref(), given.value if kind in _BY_VALUE else None
+
+
+# Types that one version of an operator lets differ and another one does not.
+
+
+_Slot = tuple[str, int]
+"""`input` or `output`, and the position."""
+
+
+def clashing_types(node: ir.Node, old: OpFacts, new: OpFacts) -> Iterator[str]:
+    """Yield what differs in type although `new` wants one type, where `old` takes several.
+
+    The exponent of Pow-12 has a type of its own, that of Pow-7 the type of the base. Types that are
+    unknown are not judged.
+
+    Args:
+        node: The node, written for `old`.
+        old: One version of its operator.
+        new: Another one.
+
+    Yields:
+        A sentence that ends before the number of the opset.
+    """
+    for slots in _joined(old.op_type, old.since_version, new.since_version):
+        found: dict[str, str] = {}
+        for kind, index in slots:
+            values = node.inputs if kind == "input" else node.outputs
+            value = values[index] if index < len(values) else None
+            type_ = None if value is None or not value.name else type_name(value)
+            if value is not None and type_ is not None:
+                found.setdefault(type_, value.name or "")
+        if len(found) > 1:
+            given = " and ".join(f"`{name}` is {type_}" for type_, name in found.items())
+            yield f"{given}, which `{node.op_type}` takes of one type only at opset"
+
+
+@functools.cache
+def _joined(op_type: str, old: int, new: int) -> tuple[tuple[_Slot, ...], ...]:
+    """Return the inputs and outputs that have one type in version `new`, and had several."""
+    before, after = op_facts(op_type, old), op_facts(op_type, new)
+    if before is None or after is None:
+        return ()
+    groups: dict[str, list[_Slot]] = {}
+    for kind, formals in (("input", after.inputs), ("output", after.outputs)):
+        for index, formal in enumerate(formals):
+            if not formal.variadic:
+                groups.setdefault(formal.type_parameter, []).append((kind, index))
+
+    def had(slot: _Slot) -> str | None:
+        formal = (before.input if slot[0] == "input" else before.output)(slot[1])
+        return None if formal is None else formal.type_parameter
+
+    return tuple(
+        tuple(slots) for slots in groups.values() if len({had(slot) for slot in slots} - {None}) > 1
+    )

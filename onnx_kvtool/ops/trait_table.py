@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, TypeSource
 
 __all__ = ["TRAITS"]

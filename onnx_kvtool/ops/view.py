@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 
 if TYPE_CHECKING:

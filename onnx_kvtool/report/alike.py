@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 
 __all__ = ["and_others", "form", "groups_alike"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.decoding.report import BenchReport, BenchRun
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.inspect_text import bytes_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.core.covered import Covered, NamedTolerance, Remedy
-from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.reporting import Covered, NamedTolerance, Remedy
+from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.report.alike import groups_alike
 from onnx_kvtool.report.blocks import Grid, named
 from onnx_kvtool.report.cache_groups import joined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.blocks import Block, Line, named
 from onnx_kvtool.report.diff_sections import ARROW, Section, sections, verdict
 from onnx_kvtool.report.markup import table

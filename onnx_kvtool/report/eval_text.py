@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.evaluation.report import EvalReport, TraceEntry, Update
 from onnx_kvtool.evaluation.summary import Summary, type_facts
 from onnx_kvtool.report import comparison

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from onnx_kvtool.analysis.caches.cache import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.report.blocks import Grid, named
 from onnx_kvtool.report.cache_groups import Group, cache_groups
 from onnx_kvtool.report.drawing import joined

@@ -10,8 +10,8 @@ from onnx_kvtool.analysis.caches.cache import footprint, growing, growth_in_word
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
-from onnx_kvtool.core.quantity import binary_bytes, counted
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.words import binary_bytes, counted
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.cache_groups import cache_groups, name_groups
 from onnx_kvtool.symbolic.dimensions import Dim

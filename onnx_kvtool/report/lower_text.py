@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
 from onnx_kvtool.report.comparison import covered, not_covered, unproven

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from onnx_kvtool.core.escape import escape, escape_lines
+from onnx_kvtool.core.words import escape, escape_lines
 from onnx_kvtool.report.blocks import Grid
 
 __all__ = ["attribute", "table", "text"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx_kvtool.analysis.caches.cache import Cache, kept
 from onnx_kvtool.analysis.caches.whatif import is_window
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.words import binary_bytes
 
 __all__ = ["CostModel", "Piece", "cost_model", "memory_svg"]
 

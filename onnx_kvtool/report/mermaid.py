@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_kvtool.analysis.inspection import InspectReport
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.drawing import drawing
 
 __all__ = ["to_mermaid"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.cache_groups import joined, without_numbers

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 from onnx_kvtool.analysis.inspection import InspectReport
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.markup import attribute, table
 from onnx_kvtool.report.markup import text as escaped

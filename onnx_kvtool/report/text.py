@@ -14,8 +14,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from onnx_kvtool.core.escape import escape
-from onnx_kvtool.core.progress import Progress
+from onnx_kvtool.core.machine import Progress
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.blocks import Block, Line, Marked
 
 __all__ = [

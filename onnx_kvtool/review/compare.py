@@ -13,8 +13,8 @@ from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.declarations import Declared, declared, dim_renames, with_names
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, said

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.side import Side, type_of
 
 __all__ = ["Declared", "declared", "dim_renames", "with_names"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.sorting import natural
 from onnx_kvtool.review.canonical import CONTENT, REMARK, canonical
 from onnx_kvtool.review.digests import Digests

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, make_dataclass
 from types import GenericAlias
 from typing import Any, Literal
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Form, Key, Record
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 
 __all__ = [
     "Change",
@@ -348,7 +348,7 @@ class DiffReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> DiffReport:
         """Return the report that an object describes."""
-        from onnx_kvtool.core.reading import filled, read
+        from onnx_kvtool.core.record import filled, read
 
         nodes = read(NodeChanges, data.get("nodes", {}))
         weights = read(WeightChanges, data.get("weights", {}))

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.review.canonical import CanonicalWriter
 from onnx_kvtool.review.digests import Digests

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 
 __all__ = [
     "identifier",

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.files.converted import ConvertedTensor
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import SparseInitializer
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import contents, function_path
-from onnx_kvtool.ops.contrib_schema import contrib_facts
-from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES, dtype_name
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES, dtype_name
 
 __all__ = ["REPLACED", "TypeChange", "change_element_type", "naming_the_flag"]
 

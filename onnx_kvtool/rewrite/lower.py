@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.schema import is_standard, same_version

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.core.shown import Shown
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.core.reporting import Shown
+from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
 from onnx_kvtool.symbolic.dimensions import Dim
 
@@ -289,7 +288,7 @@ class RaiseReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> RaiseReport:
         """Return the report that an object gives, with what is refused apart from what blocks."""
-        from onnx_kvtool.core.reading import filled, read
+        from onnx_kvtool.core.record import filled, read
 
         report: RaiseReport = filled(cls, data)
         said: tuple[Refusal, ...] = read(tuple[Refusal, ...], data.get("refused", ()))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from onnx_kvtool.core.covered import Covered
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.record import Form, Key, Record
-from onnx_kvtool.core.shown import Shown
-from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
+from onnx_kvtool.core.words import counted
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport

@@ -8,11 +8,10 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
-from onnx_kvtool.core.budget import Budget
-from onnx_kvtool.core.covered import missing
 from onnx_kvtool.core.errors import Unverified
-from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.machine import Budget, Progress, silent
+from onnx_kvtool.core.reporting import missing
+from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport

@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, Literal, NoReturn, TypeVar
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.progress import Progress
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.machine import Progress
+from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import OutOfMemory
 from onnx_kvtool.runtime.memory import private_memory
 

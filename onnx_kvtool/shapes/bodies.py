@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.knowledge import Lost

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN
-from onnx_kvtool.ops.element_type import WHOLE_TYPES
+from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.misdeclared import is_misdeclared
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.storage import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
-from onnx_kvtool.ops.contrib_schema import contrib_facts
-from onnx_kvtool.ops.element_type import contradiction, dtype_name
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
 from onnx_kvtool.shapes.bodies import run_foreign_bodies

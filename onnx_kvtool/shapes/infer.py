@@ -11,8 +11,8 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.bodies import every_node, named_bodies
-from onnx_kvtool.core.misdeclared import held, is_misdeclared
+from onnx_kvtool.core.messages.forms import every_node, named_bodies
+from onnx_kvtool.core.storage import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes, values

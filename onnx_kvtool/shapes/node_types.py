@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.element_type import given_type
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.traits import traits
+from onnx_kvtool.ops.traits import given_type, traits
 from onnx_kvtool.symbolic.rules.contrib import Contrib
 
 __all__ = ["contrib_types", "output_types"]

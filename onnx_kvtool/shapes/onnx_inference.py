@@ -13,7 +13,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnx_kvtool.core.messages.bodies import bodies
+from onnx_kvtool.core.messages.forms import bodies
 from onnx_kvtool.guard.endless_equations import is_endless
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero

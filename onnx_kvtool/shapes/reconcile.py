@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain

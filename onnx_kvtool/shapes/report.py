@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.symbolic.broadcasting import Equality
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import onnx.defs
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.symbolic.knowledge import Conflict
 from onnx_kvtool.symbolic.rules.site import ShapeSite

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Dim, normal, words
 from onnx_kvtool.symbolic.expressions import (

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.ops.element_type import EXACT, FLOAT_TYPES, WHOLE_TYPES
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.contents import IndexMap, fill

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Shape

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import closest, unknown_name
+from onnx_kvtool.core.words import closest, unknown_name
 
 if sys.version_info >= (3, 11):
     pass

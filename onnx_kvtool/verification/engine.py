@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from onnx_kvtool.core.budget import Budget
-from onnx_kvtool.core.covered import Covered, NamedTolerance
-from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.core.machine import Budget
+from onnx_kvtool.core.reporting import Covered, NamedTolerance
+from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName, Session
 from onnx_kvtool.verification.comparison.compare import Tolerance

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.covered import Unnoticed
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.reporting import Unnoticed
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.errors import NoTwin, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName
 from onnx_kvtool.verification.comparison.compare import compare, largest

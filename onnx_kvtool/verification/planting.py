@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from onnx_kvtool.core.covered import Place
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import canonical_domain
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.messages.bodies import bodies
+from onnx_kvtool.core.messages.forms import bodies
+from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 from onnx_kvtool.verification.comparison.compare import Tolerance, largest

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_kvtool.core.covered import Place, Unnoticed
+from onnx_kvtool.core.reporting import Place, Unnoticed
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, Session, open_session

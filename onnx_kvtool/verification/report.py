@@ -9,14 +9,11 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
-from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice
-from onnx_kvtool.core.covered import Covered
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.core.shown import Shown
-from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
 from onnx_kvtool.verification.comparison.compare import Mismatch
 from onnx_kvtool.verification.inputs.points import Directions
 

@@ -10,10 +10,10 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.quantity import binary_bytes
-from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.small_constants import op_types

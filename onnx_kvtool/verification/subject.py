@@ -17,7 +17,7 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
-from onnx_kvtool.ops.contrib_schema import is_contrib
+from onnx_kvtool.ops.contrib import is_contrib
 from onnx_kvtool.runtime.errors import CannotDraw, ModelRejected, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.messages.bodies import every_holder, every_node
-from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES
+from onnx_kvtool.core.messages.forms import every_holder, every_node
+from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
 __all__ = ["Twin", "has_external", "roundable", "twin"]

@@ -11,7 +11,7 @@ from onnx_kvtool.commands import lower as command
 from onnx_kvtool.commands import verify as verify_command
 from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.verify import VerifyRequest
-from onnx_kvtool.core.progress import Progress
+from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.rewrite.report import LowerReport
 from onnx_kvtool.verification.report import VerifyReport
 

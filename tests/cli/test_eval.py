@@ -16,7 +16,7 @@ import pytest
 
 from onnx_kvtool.commands import evaluate as command
 from onnx_kvtool.commands.evaluate import EvalRequest
-from onnx_kvtool.core.progress import Progress
+from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.evaluation.report import Comparison, EvalReport
 from onnx_kvtool.verification.report import OutputReport
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 
 MODEL = "fixtures/models/native/llama_static.onnx"

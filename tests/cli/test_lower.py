@@ -10,8 +10,7 @@ from dataclasses import asdict
 
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from tests.grids import rest
 
 MODEL = "fixtures/models/native/llama_static.onnx"

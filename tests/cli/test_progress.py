@@ -14,7 +14,7 @@ import pytest
 
 from onnx_kvtool.cli.progress import shown_progress
 from onnx_kvtool.core.files import atomic
-from onnx_kvtool.core.progress import silent
+from onnx_kvtool.core.machine import silent
 
 pytestmark = pytest.mark.long
 

@@ -14,8 +14,8 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_kvtool.commands.verify import VerifyRequest
-from onnx_kvtool.core.covered import Covered, NamedTolerance, Unnoticed
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.reporting import Covered, NamedTolerance, Unnoticed
 from onnx_kvtool.verification.comparison.compare import Mismatch
 from onnx_kvtool.verification.report import (
     EarliestDifference,

@@ -15,8 +15,7 @@ from onnx_kvtool.commands import check as check_command
 from onnx_kvtool.commands.check import CheckRequest, stream
 from onnx_kvtool.commands.check_file import check_file
 from onnx_kvtool.commands.check_settings import Settings
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.jobs import run_jobs

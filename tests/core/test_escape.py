@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 
 
 @pytest.mark.parametrize(

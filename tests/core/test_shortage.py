@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from onnx_kvtool.core.shortage import as_shortage
+from onnx_kvtool.core.machine import as_shortage
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.core.suggestion import closest, closest_path, did_you_mean, unknown_name
+from onnx_kvtool.core.words import closest, closest_path, did_you_mean, unknown_name
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from onnx_kvtool.core.errors import UnwritableOutput
 from onnx_kvtool.evaluation.archive import save_values
 from onnx_kvtool.evaluation.spec import read_spec
-from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
+from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
 from onnx_kvtool.verification.inputs.values import any_bits
 from tests.grids import each
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype, parse_json
-from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
+from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_name, dtype_named
 from tests.grids import each
 
 EXACT = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.lint.finding import Applicability, Finding, Fix
 from onnx_kvtool.lint.fixing import ROUNDS, apply_fixes
 

@@ -17,12 +17,12 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.ops import contrib_schema
-from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+from onnx_kvtool.ops import contrib
+from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
 __all__ = ["PATH", "registered", "schema_line", "text"]
 
-PATH = Path(contrib_schema.__file__).parent / contrib_schema.DATA
+PATH = Path(contrib.__file__).parent / contrib.DATA
 
 _MARKS = {"Single": "", "Optional": "?", "Variadic": "*"}
 

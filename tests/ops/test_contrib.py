@@ -5,8 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.view import MalformedNode
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts, facts_of
+from onnx_kvtool.ops.contrib import OperatorName, contrib_facts, facts_of
 from tests.grids import each
 from tests.ops.contrib_schemas import PATH, registered, schema_line, text
 from tests.runtime.kernels.contrib.node import RELEASE, needs_onnxruntime

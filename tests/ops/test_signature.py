@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.ops.signature import signature
+from onnx_kvtool.ops.schema import signature
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 

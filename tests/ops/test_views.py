@@ -10,8 +10,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from tests.cache_models import one_update
 

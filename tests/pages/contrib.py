@@ -6,7 +6,7 @@ import inspect
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
-from onnx_kvtool.ops.contrib_schema import published
+from onnx_kvtool.ops.contrib import published
 from tests.pages.markdown import head, prose, table
 
 __all__ = ["page"]

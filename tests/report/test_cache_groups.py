@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.analysis.caches import find_caches
-from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.report.cache_groups import cache_groups, joined
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from onnx_kvtool import __version__
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.report.json import to_json
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
 

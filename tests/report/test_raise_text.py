@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.report.blocks import Grid, Line
 from onnx_kvtool.report.raise_text import blocks
 from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport, Unraised

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.reporting import Shown
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 GROWING = "fixtures/growing/bart__dynamo_op18.onnx"

@@ -9,8 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.report.blocks import Grid
 from onnx_kvtool.report.lower_text import blocks
 from onnx_kvtool.report.targets_text import blocks as target_blocks

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.progress import silent
+from onnx_kvtool.core.machine import silent
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.errors import TooLarge
 
@@ -113,7 +113,7 @@ def test_an_error_of_kvtool_is_made_again_whatever_it_takes():
 
 _ORPHAN = """
 import os, sys, time
-from onnx_kvtool.core.progress import silent
+from onnx_kvtool.core.machine import silent
 from onnx_kvtool.runtime.confined import Limits, confined
 def work(progress):
     print(os.getpid(), flush=True)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.model import read
 from onnx_kvtool.verification.growing.grown import growing_cases
 from onnx_kvtool.verification.growing.pair import Side, growing_pair

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.covered import Covered, Place
+from onnx_kvtool.core.reporting import Covered, Place
 from onnx_kvtool.emit.forms import reduce
 from onnx_kvtool.rewrite.lowering import normalization
 from onnx_kvtool.rewrite.report import Verification

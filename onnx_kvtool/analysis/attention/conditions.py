@@ -20,7 +20,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
 )
 from onnx_kvtool.analysis.attention.scores import ROWS, Hidden, Mask, Operand
 from onnx_kvtool.core.walk import upwards
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
 from onnx_kvtool.symbolic.simplification import at_least, negation, simplified, substitute

@@ -10,9 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.ops.element_type import SIZE_TYPES
-from onnx_kvtool.ops.equation import parse
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.operators import parse
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.expressions import (

@@ -26,7 +26,7 @@ from onnx_kvtool.analysis.attention.scores import (
 )
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.expressions import Expr, text
 from onnx_kvtool.symbolic.knowledge import Knowledge

@@ -23,7 +23,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
 )
 from onnx_kvtool.analysis.attention.scores import MOVES
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Misfit, Record
-from onnx_kvtool.ops.element_type import DTYPE_FORM
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.core.words import binary_bytes, counted
+from onnx_kvtool.ops.operators import Mode
+from onnx_kvtool.ops.traits import DTYPE_FORM
 from onnx_kvtool.symbolic.dimensions import Dim, bind_dim, product
 
 __all__ = [
@@ -169,7 +169,7 @@ class Cache(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Cache:
         """Return the cache that an object describes, without the graph that it stands in."""
-        from onnx_kvtool.core.reading import filled
+        from onnx_kvtool.core.record import filled
 
         cache: Cache = filled(cls, data, past_value=None, node=ir.Node("", "", []))
         rank = None if cache.shape is None else len(cache.shape)

@@ -18,7 +18,7 @@ from onnx_kvtool.analysis.caches.positions import (
 )
 from onnx_kvtool.analysis.caches.routes import Frame, Program, Route, Routes
 from onnx_kvtool.analysis.caches.updates import OPERATORS, AxisMap, Update, map_axis, updates
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 

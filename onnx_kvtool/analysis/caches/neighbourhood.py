@@ -9,7 +9,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 

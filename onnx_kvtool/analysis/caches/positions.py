@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache, footprint
 from onnx_kvtool.analysis.caches.updates import link, map_axis
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.quantity import binary_bytes, counted
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.core.words import binary_bytes, counted
+from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import (

@@ -12,11 +12,8 @@ from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
-from onnx_kvtool.ops.contrib_schema import DOMAIN
-from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
-from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
+from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of

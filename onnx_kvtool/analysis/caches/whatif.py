@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, kept
-from onnx_kvtool.core.quantity import counted, enumerated
 from onnx_kvtool.core.record import Record
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.words import counted, enumerated
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import bind_dim
 
 __all__ = ["Question", "Step", "WhatIf", "answer", "is_window"]

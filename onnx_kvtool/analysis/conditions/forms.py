@@ -9,9 +9,8 @@ import numpy as np
 
 from onnx_kvtool.analysis.conditions.sizes import differ, type_of
 from onnx_kvtool.core.walk import subgraphs
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 

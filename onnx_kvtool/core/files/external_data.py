@@ -12,11 +12,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.choices import ExternalData
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.placing import place_files
 from onnx_kvtool.core.files.references import ReferenceJudge
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import tensor_bytes
 
 __all__ = [

@@ -17,7 +17,7 @@ from pathlib import Path
 from onnx_kvtool.core.errors import UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import check_writable
 from onnx_kvtool.core.files.remote import is_remote, shown
-from onnx_kvtool.core.suggestion import missing_file_help
+from onnx_kvtool.core.words import missing_file_help
 
 __all__ = [
     "NOTHING",

@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.files.places import is_inside
 from onnx_kvtool.core.files.remote import is_remote, local_directory
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import stored_bytes
+from onnx_kvtool.core.words import counted
 
 __all__ = ["Problem", "ReferenceJudge"]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.remote import RemoteFile
 from onnx_kvtool.core.files.wire import BYTES, FIXED32, FIXED64, VARINT, varint
-from onnx_kvtool.core.placeholders import new_mark
-from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, new_mark
 
 __all__ = ["Skeleton", "skeleton"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from mmap import mmap
 
 from onnx_kvtool.core.files.foreign import Flaw
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 
 __all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "explain", "fields", "varint"]
 

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.judging.judgement import Judgement
+from onnx_kvtool.core.judging.claims import Judgement
 from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
 
 __all__ = ["Hidden", "drop_external_extras", "external_extras", "hide", "restore"]

@@ -1,9 +1,9 @@
-"""Forms for what onnx_ir has none for: kept verbatim, and opaque to whoever looks at them."""
+"""Protobuf messages of types and values, and forms for what onnx_ir has none for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +12,93 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = ["SparseInitializer", "VerbatimType"]
+__all__ = [
+    "SparseInitializer",
+    "TypeWriter",
+    "VerbatimType",
+    "bodies",
+    "every_holder",
+    "every_node",
+    "named_bodies",
+    "write_type",
+]
+
+
+# The bodies of the nodes of a protobuf message, whatever node holds them.
+#
+# Graphs stand in attributes of If, Loop, Scan and SequenceMap, and in those of operators of other
+# domains: `decoder` and `init_decoder` of onnxruntime's BeamSearch. So it is not the operator but
+# the attribute that is asked.
+
+
+_A = onnx.AttributeProto
+_MAY_HOLD = frozenset({_A.UNDEFINED, _A.GRAPH, _A.GRAPHS})
+"""Types of the attributes that may hold graphs; files of early IR versions give none."""
+
+_Holder = onnx.GraphProto | onnx.FunctionProto
+"""What has nodes."""
+
+
+def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs that a node itself holds, in the order of its attributes.
+
+    An attribute that refers to one of the enclosing function holds none.
+    """
+    return [graph for _, graph in named_bodies(node)]
+
+
+def named_bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
+    """Return the graphs that a node itself holds with the attributes that hold them.
+
+    One of a list of graphs has its position behind the name: `branches[1]`.
+    """
+    found = []
+    for attribute in node.attribute:
+        if attribute.type in _MAY_HOLD:
+            if attribute.HasField("g"):
+                found.append((attribute.name, attribute.g))
+            found += [(f"{attribute.name}[{i}]", g) for i, g in enumerate(attribute.graphs)]
+    return found
+
+
+def every_holder(root: onnx.ModelProto | _Holder, within: Set[str] | None = None) -> list[_Holder]:
+    """Return all that has nodes: the main graph, the functions, then bodies after what holds them.
+
+    Args:
+        root: The model, or one graph or function.
+        within: The operators whose bodies are wanted, of any domain; None for all. To look at
+            the attributes of each node takes most of the time.
+    """
+    found = _outermost(root)
+    for holder in found:  # which grows
+        for node in holder.node:
+            if within is None or node.op_type in within:
+                found += bodies(node)
+    return found
+
+
+def every_node(
+    root: onnx.ModelProto | _Holder, within: Set[str] | None = None
+) -> Iterator[onnx.NodeProto]:
+    """Yield all nodes, those of a graph together and before those of its bodies.
+
+    Args:
+        root: The model, or one graph or function.
+        within: The operators whose bodies are wanted, of any domain; None for all.
+    """
+    pending = _outermost(root)
+    for holder in pending:  # which grows
+        for node in holder.node:
+            yield node
+            if within is None or node.op_type in within:
+                pending += bodies(node)
+
+
+def _outermost(root: onnx.ModelProto | _Holder) -> list[_Holder]:
+    return [root.graph, *root.functions] if isinstance(root, onnx.ModelProto) else [root]
+
+
+# Forms for what onnx_ir has none for: kept verbatim, and opaque to whoever looks at them.
 
 
 class VerbatimType:
@@ -111,3 +197,63 @@ class SparseInitializer:
 
     def __repr__(self) -> str:
         return f"SparseInitializer({self.name!r}, {self.dtype}, {list(self.raw.dims)})"
+
+
+# From types and shapes of onnx_ir to protobuf messages.
+
+
+class TypeWriter:
+    """Writes the types of many values.
+
+    The tens of thousands of values of a large model have a few dozen different types, each of which
+    is built once and copied from then on.
+
+    Args:
+        finish: What is done to each type that is built; None for nothing.
+    """
+
+    def __init__(self, finish: Callable[[onnx.TypeProto], None] | None = None) -> None:
+        self._finish = finish
+        self._built: dict[Hashable, onnx.TypeProto] = {}
+
+    def write(
+        self, out: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None
+    ) -> None:
+        """Write the type and the shape of one value."""
+        key = _key(type_, shape)
+        built = None if key is None else self._built.get(key)
+        if built is not None:
+            out.CopyFrom(built)
+            return
+        write_type(out, type_, shape)
+        if self._finish is not None:
+            self._finish(out)
+        if key is not None:
+            self._built[key] = onnx.TypeProto()
+            self._built[key].CopyFrom(out)
+
+
+def _key(type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> Hashable:
+    """Return what tells the type of a tensor without denotations from others; None for others."""
+    if type_.__class__ is not ir.TensorType or type_.denotation:
+        return None
+    if shape is None:
+        return type_.dtype
+    for axis in range(len(shape)):
+        if shape.get_denotation(axis):
+            return None
+    return type_.dtype, tuple([dim if isinstance(dim, int) else dim.value for dim in shape])
+
+
+def write_type(out: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> None:
+    """Write a type, and a shape where there is one."""
+    if isinstance(type_, VerbatimType):
+        out.CopyFrom(type_.message)
+        return
+    if type_ is not None:
+        ir.serde.serialize_type_into(out, type_)
+    else:
+        # A shape without an element type: only a tensor comes out of a file like this.
+        out.tensor_type.SetInParent()
+    if shape is not None:
+        ir.serde.serialize_shape_into(out, shape)

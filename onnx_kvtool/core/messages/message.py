@@ -10,8 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.messages.carried import external_extras
-from onnx_kvtool.core.messages.forms import SparseInitializer
-from onnx_kvtool.core.messages.type_writer import TypeWriter, write_type
+from onnx_kvtool.core.messages.forms import SparseInitializer, TypeWriter, write_type
 
 __all__ = ["MessageWriter"]
 

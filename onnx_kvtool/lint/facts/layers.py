@@ -214,7 +214,7 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
 
     An Attention that reads both says so; where none does, their names do.
     """
-    from onnx_kvtool.ops.attention import Attention
+    from onnx_kvtool.ops.operators import Attention
 
     by_node = {c.node: c for c in context.caches if c.kind == "tensor_scatter"}
     seen: set[tuple[int, int]] = set()

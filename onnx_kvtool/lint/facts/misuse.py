@@ -7,26 +7,25 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.suggestion import did_you_mean
+from onnx_kvtool.core.diagnostic import Location, Severity
+from onnx_kvtool.core.words import counted, did_you_mean
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.release import IN_DEFAULT_DOMAIN, runtime_words
-from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
-from onnx_kvtool.ops.contrib_schema import contrib_facts
-from onnx_kvtool.ops.equation import terms
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.legality import Problem, examine
+from onnx_kvtool.ops.operators import terms
 from onnx_kvtool.ops.schema import (
     DOMAINS,
+    STRINGS,
     OpFacts,
     newest_of,
     op_facts,
     operators,
+    signature,
     tensor_type,
     type_name,
+    unlisted,
 )
-from onnx_kvtool.ops.signature import signature
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 

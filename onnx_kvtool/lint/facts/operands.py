@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, integer

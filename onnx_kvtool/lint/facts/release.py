@@ -11,7 +11,7 @@ from onnx_kvtool.core.table import Table
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.core.location import Location
+    from onnx_kvtool.core.diagnostic import Location
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.targets.release import Limit
     from onnx_kvtool.targets.target import Target

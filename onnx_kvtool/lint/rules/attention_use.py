@@ -10,15 +10,14 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.updates import AxisMap, compose, inverted, link, map_axis
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.quantity import counted, enumerated
 from onnx_kvtool.core.walk import subgraphs, values
+from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.past import scatter_behind
 from onnx_kvtool.lint.facts.release import has_operator
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.attention import prove_each
 

@@ -16,7 +16,7 @@ from onnx_kvtool.lint.facts.operands import node_words, shape_words
 from onnx_kvtool.lint.facts.past import Branches, copies, is_scatter_of, levels, readers
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
 __all__ = [

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.positions import rolling
-from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.walk import graphs, values
+from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.layers import (
     TEMPLATES,

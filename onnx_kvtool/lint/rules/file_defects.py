@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.origin import settle
 from onnx_kvtool.core.sorting import sort_nodes, unsortable
 from onnx_kvtool.core.walk import graphs

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graph_path
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check

@@ -8,15 +8,15 @@ import onnx
 import onnx.helper
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path
+from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.ops.ir_versions import FIRST_IR, FUNCTIONS, OVERLOADS
+from onnx_kvtool.ops.changes import FIRST_IR, FUNCTIONS, OVERLOADS
 from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.traits import dtype_name
 
 __all__ = [
     "function_opset",

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import declared
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.quantization import scale_misfit
+from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED, complaints, unknown_nodes

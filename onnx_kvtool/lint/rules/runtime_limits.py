@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from onnx_kvtool.analysis.conditions.operators import foreign_types
 from onnx_kvtool.analysis.conditions.table import OF_SHAPES, has_other_form
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.release import (
     dtype_word,
@@ -22,7 +22,7 @@ from onnx_kvtool.lint.facts.release import (
 )
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import inferred

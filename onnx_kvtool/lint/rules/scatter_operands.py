@@ -13,9 +13,9 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import SIZE_TYPES, dtype_name
-from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
+from onnx_kvtool.ops.operators import ScatterElements, ScatterND
 from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
+from onnx_kvtool.ops.traits import SIZE_TYPES, dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of

@@ -17,8 +17,7 @@ from onnx_kvtool.lint.facts.release import (
 )
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import dims_of, product

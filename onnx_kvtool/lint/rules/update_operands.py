@@ -10,8 +10,8 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands, shape_words
 from onnx_kvtool.lint.finding import Applicability, Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import TensorScatter
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 from onnx_kvtool.symbolic.simplification import Facts, below, interval

@@ -15,8 +15,8 @@ from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_word
 from onnx_kvtool.lint.facts.past import through
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import TensorScatter
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, product

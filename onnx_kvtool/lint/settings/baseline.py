@@ -19,8 +19,8 @@ from onnx_kvtool.core.files.digests import file_digest
 from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.sorting import natural
-from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.core.walk import step_path, subgraphs
+from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known

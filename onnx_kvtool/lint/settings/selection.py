@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import closest
+from onnx_kvtool.core.words import closest
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.settings.patterns import PathPatterns
 from onnx_kvtool.lint.table import RULES

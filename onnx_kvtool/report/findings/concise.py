@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.writer import Writer

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.escape import escape, escape_lines
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted, escape, escape_lines
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, FileReport, Tally
 from onnx_kvtool.report.findings.folding import folded, others_in_words

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Tally
 from onnx_kvtool.report.findings.names import qualified_name

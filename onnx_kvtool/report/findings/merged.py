@@ -12,8 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from onnx_kvtool.core.choices import MergedFormat
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import Failure, FileReport

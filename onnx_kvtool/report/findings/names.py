@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 
 __all__ = ["qualified_name"]
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onnx_kvtool import __version__
-from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.lint.rule import Rule, markdown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
 from onnx_kvtool.report.blocks import Block, Grid, Line

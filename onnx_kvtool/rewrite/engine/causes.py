@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["Cause", "by_cause", "cause_of"]

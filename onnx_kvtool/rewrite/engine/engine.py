@@ -10,8 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.conditions.table import OF_TYPES
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.names import Names

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.bodies import bodies
+from onnx_kvtool.core.messages.forms import bodies
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.simplify import simplify

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.names import Names

@@ -12,12 +12,11 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.conditions.operators import foreign_types, stranger
 from onnx_kvtool.analysis.conditions.table import CONDITIONS, OF_CONSTANTS, OF_SHAPES, OF_SOURCE
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import graph_path, nodes
-from onnx_kvtool.ops.contrib_schema import BLOCKED
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.contrib import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.symbolic.dimensions import dims_of

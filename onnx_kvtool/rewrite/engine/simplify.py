@@ -7,7 +7,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from onnx_kvtool.analysis.constants import Folder, const_tensor
-from onnx_kvtool.ops.element_type import FLOAT_TYPES, WHOLE_TYPES
+from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.rewrite.engine.branches import decide_branches
 
 __all__ = ["simplify"]

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, MutableMap
 import onnx.helper
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import contents, graphs, tensors
-from onnx_kvtool.ops.ir_versions import CONSTANTS, FIRST_IR
+from onnx_kvtool.ops.changes import CONSTANTS, FIRST_IR
 
 __all__ = [
     "forget_unused",

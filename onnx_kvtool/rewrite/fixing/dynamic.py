@@ -9,13 +9,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
-from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.knowledge import Lost

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import LARGEST, Folder
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.result import Replacement
-from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.edits import replace_node
 from onnx_kvtool.symbolic.dimensions import dims_of

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import contents
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.emit.result import Replacement

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import positions
-from onnx_kvtool.ops.equation import Labels, parse
+from onnx_kvtool.ops.operators import Labels, parse
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally

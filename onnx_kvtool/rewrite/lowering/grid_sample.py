@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, unsqueeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
@@ -24,8 +23,8 @@ from onnx_kvtool.emit.sampling import (
     pixel_rows,
 )
 from onnx_kvtool.emit.sizes import positions
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext

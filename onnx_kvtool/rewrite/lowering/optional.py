@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.names import Names

@@ -14,7 +14,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.forms import cast, one_number, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import positions
-from onnx_kvtool.ops.quantization import scale_misfit
+from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes

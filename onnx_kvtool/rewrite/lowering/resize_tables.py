@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, where
 from onnx_kvtool.emit.sampling import Numbers

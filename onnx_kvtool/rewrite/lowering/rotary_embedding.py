@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import unsqueeze
 from onnx_kvtool.emit.result import Replacement
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of

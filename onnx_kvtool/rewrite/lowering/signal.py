@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement

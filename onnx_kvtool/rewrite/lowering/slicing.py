@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, where
 from onnx_kvtool.emit.result import Refusal, Replacement

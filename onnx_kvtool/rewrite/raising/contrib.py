@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.emit.result import Refusal
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
+from onnx_kvtool.ops.operators import ScatterElements, ScatterND
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.layout import cache_of, is_state
 from onnx_kvtool.rewrite.raising.positions import (

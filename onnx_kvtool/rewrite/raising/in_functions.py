@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path, nodes
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.rewrite.engine.inline import inline_functions

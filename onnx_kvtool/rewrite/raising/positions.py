@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import upwards
-from onnx_kvtool.ops.element_type import WHOLE_TYPES
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.ops.operators import Mode
+from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
 from onnx_kvtool.symbolic.expressions import (
     ZERO,

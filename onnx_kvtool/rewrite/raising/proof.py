@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
 from onnx_kvtool.rewrite.raising.stage import Assumptions, ValueKind
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, text

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs, values
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.engine.program import Action, Call, Program, State
 from onnx_kvtool.runtime.engine.type_check import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, step_path
-from onnx_kvtool.ops.contrib_schema import contrib_facts
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.ops.element_type import contradiction
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.ops.traits import contradiction
 from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.declared import declared_mismatch

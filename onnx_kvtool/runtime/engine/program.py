@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Value

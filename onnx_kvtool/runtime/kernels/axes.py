@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.memory import available_memory

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib_schema import OperatorName
+from onnx_kvtool.ops.contrib import OperatorName
 from onnx_kvtool.runtime.kernels import (
     activation,
     attention,

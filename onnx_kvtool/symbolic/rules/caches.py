@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed

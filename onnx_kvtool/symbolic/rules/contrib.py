@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib import ContribAttention
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer

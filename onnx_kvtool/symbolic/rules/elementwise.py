@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.symbolic.broadcasting import broadcast_size
 from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words

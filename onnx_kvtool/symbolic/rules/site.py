@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.contrib import contrib_facts, default_of
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.contents import IndexMap

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.ops.element_type import EXACT, FLOAT_TYPES, SIZE_TYPES, WHOLE_TYPES
+from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, SIZE_TYPES, WHOLE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.dimensions import Shape

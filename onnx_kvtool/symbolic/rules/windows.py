@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer

@@ -12,8 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.walk import graphs, subgraphs
-from onnx_kvtool.ops.element_type import dtype_name, given_type
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
 from onnx_kvtool.verification.inputs.flow import is_default

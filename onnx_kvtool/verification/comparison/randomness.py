@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from onnx_kvtool.core.budget import Budget
-from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.comparison.judge import Account
 from onnx_kvtool.verification.growing.pair import (

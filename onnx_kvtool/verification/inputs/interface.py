@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache, CacheKind
 from onnx_kvtool.analysis.caches import find_caches as cache_table
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.quantity import enumerated
-from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.core.words import enumerated
+from onnx_kvtool.ops.operators import Mode
 
 __all__ = [
     "CachePair",

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.inputs.cases import Case

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
-from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.storage import held
 from onnx_kvtool.core.walk import nodes, subgraphs
-from onnx_kvtool.ops.element_type import given_type
 from onnx_kvtool.ops.schema import NEWEST, op_facts
-from onnx_kvtool.ops.traits import Trait, traits, traits_of
+from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
 from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.corners import Corners, corners_of, stays_within
 from onnx_kvtool.verification.inputs.flow import is_default, small_numbers

@@ -8,8 +8,8 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.contrib_schema import DOMAIN
-from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
+from onnx_kvtool.ops.contrib import DOMAIN
+from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.verification.inputs.flow import (

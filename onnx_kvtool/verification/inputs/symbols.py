@@ -11,8 +11,8 @@ from itertools import islice
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.budget import Budget
-from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.core.machine import Budget
+from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.runtime.errors import CannotDraw, TooLarge
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in

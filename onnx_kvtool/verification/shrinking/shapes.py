@@ -13,7 +13,7 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.verification.shrinking.layers import captured

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.ops.contrib_schema import default_of
+from onnx_kvtool.ops.contrib import default_of
 from onnx_kvtool.ops.schema import NEWEST
 
 __all__ = [

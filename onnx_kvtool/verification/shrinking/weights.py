@@ -17,8 +17,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.core.messages.bodies import bodies
-from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.messages.forms import SparseInitializer, bodies
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs

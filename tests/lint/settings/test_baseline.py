@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.lint.settings.baseline import NewBaseline, read_baseline

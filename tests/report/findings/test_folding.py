@@ -9,8 +9,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.report.findings.folding import folded, others_in_words
 

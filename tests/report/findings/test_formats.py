@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.report import CheckReport, Failure, FileReport
 from onnx_kvtool.report.findings.github import StepSummary

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from onnx_kvtool.ops.contrib_schema import published
+from onnx_kvtool.ops.contrib import published
 from tests.rewrite.contrib.single import OPSETS, Array, normal
 
 __all__ = [

@@ -9,7 +9,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.ops.contrib_schema import is_contrib
+from onnx_kvtool.ops.contrib import is_contrib
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dimensions import dim_names
 from tests.contrib_decoders import DECODERS, FOLDER, decoder

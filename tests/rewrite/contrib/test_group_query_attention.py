@@ -15,7 +15,7 @@ from onnx import helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
-from onnx_kvtool.ops.contrib_schema import contrib_facts
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference

@@ -15,7 +15,7 @@ from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.ops.contrib_schema import OperatorName, published
+from onnx_kvtool.ops.contrib import OperatorName, published
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise

@@ -9,8 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.origin import origin, set_origin
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.guards import objections

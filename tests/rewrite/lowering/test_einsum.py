@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnx_kvtool.ops.equation import parse
+from onnx_kvtool.ops.operators import parse
 from onnx_kvtool.ops.view import MalformedNode
 from tests.rewrite.lowering.single import check, one_node, refusal
 

@@ -14,7 +14,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import TensorScatter
 from tests.cache_models import tensor_scatter_oracle
 from tests.grids import grid
 from tests.rewrite.raising.brute_force import Arrays, Runtimes, dead_nodes, same_bits

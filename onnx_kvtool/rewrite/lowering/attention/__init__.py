@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention

@@ -12,7 +12,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import one_shape
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.emit.sizes import dim_key, positions, size
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,

@@ -30,8 +30,8 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, squeeze, unsqueeze, where
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.emit.sizes import size
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.operators import Attention
+from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.lowering.attention.fused import ScoreShapes, shapes_together
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,

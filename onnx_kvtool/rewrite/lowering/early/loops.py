@@ -10,8 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import ContribChoice
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard

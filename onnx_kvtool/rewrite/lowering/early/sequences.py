@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.emit.forms import squeeze, unsqueeze

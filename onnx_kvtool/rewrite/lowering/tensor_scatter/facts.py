@@ -13,7 +13,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import size
-from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
+from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge
 

@@ -12,8 +12,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask

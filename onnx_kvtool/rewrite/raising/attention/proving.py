@@ -9,8 +9,8 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings

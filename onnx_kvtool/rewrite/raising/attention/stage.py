@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.find import find_caches
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues

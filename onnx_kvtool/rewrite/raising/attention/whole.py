@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
-from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.layout import bounds_along, constants

@@ -11,8 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.ops.element_type import SIZE_TYPES
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities

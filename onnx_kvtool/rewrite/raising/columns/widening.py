@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.ops.element_type import WHOLE_TYPES
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, is_grown, rule_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes

@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Position, Sizes

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.rewrite.raise_report import InputAdded
 from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
 from onnx_kvtool.rewrite.raising.growing.window import Rolling

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.growing.growth import End
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants

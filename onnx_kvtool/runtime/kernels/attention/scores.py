@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import is_narrow, widened
 from onnx_kvtool.runtime.kernels.kernel import Array

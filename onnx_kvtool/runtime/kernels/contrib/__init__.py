@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 from onnx_kvtool.runtime.kernels.contrib.conv_transpose import conv_transpose_with_dynamic_pads
 from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_block_quantized
 from onnx_kvtool.runtime.kernels.contrib.grid_sample import grid_sample

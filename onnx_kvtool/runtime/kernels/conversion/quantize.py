@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.ops.quantization import scale_misfit
+from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.conversion.cast import element_dtype

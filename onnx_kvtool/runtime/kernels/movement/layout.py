@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers, require_axes, require_room
 from onnx_kvtool.runtime.kernels.kernel import Array, Value

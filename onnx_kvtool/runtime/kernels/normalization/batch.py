@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination

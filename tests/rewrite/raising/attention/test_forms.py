@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.operators import Attention
 from tests.rewrite.raising.attention.decomposed import Form, MaskForm, build, feeds, fused, run
 
 TOLERANCES = {"float32": 2e-6, "float64": 1e-12, "float16": 4e-3, "bfloat16": 4e-2}

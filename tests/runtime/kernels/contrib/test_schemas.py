@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts
+from onnx_kvtool.ops.contrib import OperatorName, contrib_facts
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
 from tests.grids import each
 

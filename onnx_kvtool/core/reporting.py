@@ -1,16 +1,78 @@
-"""What a proof by running covered: where it compared, and what a mistake could have changed."""
+"""What reports have in common: how they are shown, and what a proof covered."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from importlib import import_module
+from typing import Any, Literal, cast
 
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.words import counted, enumerated
 
-__all__ = ["Covered", "Gap", "NamedTolerance", "Place", "Remedy", "Unnoticed", "missing"]
+__all__ = [
+    "Covered",
+    "Gap",
+    "NamedTolerance",
+    "Place",
+    "Remedy",
+    "Shown",
+    "Shrunken",
+    "Unnoticed",
+    "missing",
+]
+
+
+# What every report is to Python: the text that its command prints, and a page in a notebook.
+
+
+class Shown(Record):
+    """A report that can be printed, and looked at in a notebook.
+
+    How a report is shown is known two rooms above the ones that make reports, and is loaded from
+    there when somebody looks, so that a report costs no more than its facts.
+
+    Examples:
+        >>> print(kv.verify("decoder.onnx", "decoder.onnx", cases=1))  # doctest: +ELLIPSIS
+        equal: decoder.onnx and decoder.onnx in onnxruntime ...
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return str(_shown().text(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html(self))
+
+
+def _shown() -> Any:
+    return import_module("onnx_kvtool.report.shown")
+
+
+# What the copies that are run in place of models have less of.
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunken(Record):
+    """Something that copies have less of than the models.
+
+    Attributes:
+        what: What it is, in the plural (`widths`, `rows of tables`).
+        before: How many the models have, or how large it is there.
+        after: How many the copies have.
+    """
+
+    what: str
+    before: int
+    after: int
+
+    JSON = ("what", Key("before", "from"), Key("after", "to"))
+
+
+# What a proof by running covered: where it compared, and what a mistake could have changed.
+
 
 Remedy = Literal["places", "values", "lengths", "none"]
 """What would close a gap: all places tried, other values drawn, longer runs; or nothing."""

@@ -1,0 +1,157 @@
+"""What the machine gives: budgets, shortage, the cycle collector, and saying what is under way."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onnx_kvtool.core.errors import KvtoolError, Shortage, UsageError
+from onnx_kvtool.core.words import binary_bytes, bytes_of
+
+__all__ = ["Budget", "Progress", "as_shortage", "check_verified", "collector_paused", "silent"]
+
+
+# What verification may take.
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Memory and time that comparing two models may take, about.
+
+    Attributes:
+        memory: Bytes for both models and all they read and give.
+        seconds: Time after which no further case is begun.
+    """
+
+    memory: int = 256 << 20
+    seconds: float = 5.0
+
+    @staticmethod
+    def parse(text: str | None) -> Budget:
+        """Return what a text such as `1GiB`, `30s` or `1GiB,30s` allows; the default for the rest.
+
+        Raises:
+            UsageError: If the text is of another form, or allows nothing.
+        """
+        memory, seconds = Budget().memory, Budget().seconds
+        for part in [] if text is None else text.split(","):
+            time = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min)\s*", part)
+            size = None if time else bytes_of(part)
+            if time:
+                seconds = float(time[1]) * (60 if time[2] == "min" else 1)
+            elif size:
+                memory = size
+            else:
+                seconds = math.nan
+            if not seconds > 0:
+                raise UsageError(
+                    f"the budget of verification is `{text}`, "
+                    "expected memory, time or both, such as `1GiB`, `30s` or `1GiB,30s`"
+                )
+        return Budget(memory, seconds)
+
+    def __str__(self) -> str:
+        return f"{binary_bytes(self.memory)} and {self.seconds:g} s"
+
+
+_NEED_VERIFICATION = ("verify_steps", "verify_budget", "thorough", "strict")
+
+
+def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
+    """Refuse arguments about a verification that is switched off.
+
+    Args:
+        verify: False where it is switched off.
+        asked: What was asked for, by name.
+
+    Raises:
+        UsageError: For the first of these that means nothing without verification.
+    """
+    for name in _NEED_VERIFICATION if verify is False else ():
+        if asked[name] is not None and asked[name] is not False:
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"`--{flag}` needs verification, which `--no-verify` switches off",
+                help="leave one of them out",
+            )
+
+
+# Telling that the machine fell short from that kvtool is wrong.
+
+
+_PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
+"""What protobuf 6 says, as an error about the message, where it gets no memory for one that is not
+too large."""
+
+
+def as_shortage(error: Exception) -> KvtoolError | None:
+    """Return what to tell the user of an exception that the machine is to blame for.
+
+    Returns:
+        An error about memory that could not be had, or about a library that does not load, as
+        happens when memory is short; None for any other exception.
+    """
+    if (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or any(text in str(error) for text in _PROTOBUF_SAYS)
+        or (isinstance(error, SystemError) and "without exception set" in str(error))
+    ):
+        return Shortage(
+            "there is not enough memory",
+            help="give the process more, or take a smaller model",
+        )
+    if isinstance(error, ImportError) and not (error.name or "").startswith("onnx_kvtool"):
+        text = " ".join(str(error).split())[:200]
+        return Shortage(
+            f"a library cannot be loaded: {text or error.name or 'without a reason'}",
+            help="give the process more memory, or install the packages of kvtool again",
+        )
+    return None
+
+
+# Keeping Python's cycle collector still while a model is built or written.
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the cycle collector for the block, in all threads of the process.
+
+    A model is one large cycle that is all alive: while 100,000 objects are added to it, the
+    collector walks all of it again and again and finds nothing, which takes a third of the time.
+    A block within a block changes nothing.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+# Saying what is under way, to whoever waits for it.
+
+
+class Progress(Protocol):
+    """Takes what is being done now; called as often as one likes, and does not raise."""
+
+    def __call__(self, what: str, part: int = 0, parts: int = 0) -> None:
+        """Say what is begun.
+
+        Args:
+            what: In a few words (`reading the model`); a noun that is counted comes last
+                (`verifying, case`).
+            part: The part that is begun, from 1; 0 where parts are not counted.
+            parts: How many there are; 0 likewise.
+        """
+
+
+def silent(what: str, part: int = 0, parts: int = 0) -> None:
+    """Say nothing: the `Progress` of those for whom nobody waits."""
