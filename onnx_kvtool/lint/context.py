@@ -51,7 +51,7 @@ class Site:
         path: Path of its graph.
         index: Its position there.
         opset: Version of its domain that is imported there; None when none is.
-        root: The main graph, or the graph of the function in which it stands.
+        root: The main graph, or the graph of the function around the node.
     """
 
     node: ir.Node
@@ -68,7 +68,7 @@ class Site:
     def view(self, kind: type[View]) -> View | None:
         """Return the node read through its schema; None where that does not allow the node.
 
-        Whatever is wrong then is reported by the rules that hold nodes against their schemas.
+        The rules that check nodes against their schemas report what is wrong then.
         """
         if self.opset is None:
             return None
@@ -173,7 +173,7 @@ class Context:
         return cast(Fact, self._kept[key])
 
     def index_maps(self, site: Site) -> IndexMaps:
-        """Return what integer values hold in the graph or function in which a node stands."""
+        """Return the index maps of the graph or function around a node."""
         key = id(site.root)
         if key not in self._maps:
             self._maps[key] = IndexMaps(self._opsets(site.root).get("", 1))

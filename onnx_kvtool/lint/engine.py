@@ -110,8 +110,8 @@ class _Suppression:
 
     Attributes:
         place: Where it stands.
-        graphs: Paths of the graphs in which it covers everything; None for the whole model.
-        metadata: The metadata in which it stands.
+        graphs: Paths of the graphs that it covers whole; None for the whole model.
+        metadata: The metadata that holds it.
         unused: Its codes that have not suppressed anything yet.
     """
 
@@ -136,18 +136,18 @@ class _Suppression:
 def suppress(
     findings: Sequence[Finding], context: Context, rules: Sequence[Rule]
 ) -> tuple[list[Finding], int]:
-    """Take away the findings that the model suppresses, and add one for what suppresses nothing.
+    """Remove the findings that the model suppresses; add one for each unused suppression.
 
     An entry on a node covers the node and its bodies, on a graph or a function what is in it, on
     the model everything. It holds codes or beginnings of codes.
 
     Args:
-        findings: What was found.
-        context: The model in which it was found.
-        rules: The rules that were switched on; of the codes of others nothing is said.
+        findings: The findings.
+        context: The model.
+        rules: The rules that were switched on; codes of other rules are not reported as unused.
 
     Returns:
-        The findings that are left, and the number of those that were taken away.
+        The findings that are left, and the number of suppressed ones.
     """
     entries = list(_entries(context))
     if not entries:

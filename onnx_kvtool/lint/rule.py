@@ -74,7 +74,7 @@ class Rule:
             check of the model as a whole.
         runtime: Runtime whose `--target` switches the rule on, `any` for each of them; "" for a
             rule that is always on.
-        example_target: Release for which the examples are checked, as `--target` takes it; "" for
+        example_target: Release that the examples are checked for, as `--target` takes it; "" for
             none.
         example_files: Files that lie beside the examples: their names and sizes in bytes.
         example_links: Symbolic links that lie there: their names and what they lead to.
@@ -151,7 +151,7 @@ class Rule:
         """Return a finding of this rule.
 
         Args:
-            location: The place that is meant.
+            location: The place of the finding.
             message: One sentence without a full stop: got and expected, names in backticks.
             help: What to do about it, imperative.
             severity: None for that of the rule.

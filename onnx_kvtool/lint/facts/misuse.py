@@ -38,7 +38,7 @@ class Misuse:
 
     Attributes:
         kind: What it is: a kind of `examine`, or one that is found here only.
-        location: The node, and the value that is meant.
+        location: The node, and the value.
         text: One sentence without a full stop.
         help: What to do about it.
         severity: None for that of the rule.
@@ -88,7 +88,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
         elif node.attributes.data and (facts := contrib_facts(node.domain, node.op_type)):
             yield from _contrib_attributes(site, facts, context)
     for sites in unknown.values():
-        yield _stranger(sites, context)
+        yield _of_onnxruntime(sites, context)
     is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
     for (_, domain), sites in unimported.items():
         if domain or not is_reported:
@@ -295,8 +295,11 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
     )
 
 
-def _stranger(sites: list[Site], context: Context) -> Misuse:
-    """Return the misuse of an operator that onnxruntime has: no error where it shall run it."""
+def _of_onnxruntime(sites: list[Site], context: Context) -> Misuse:
+    """Return the misuse of an operator of onnxruntime in the default domain.
+
+    It is no error if onnxruntime runs the model.
+    """
     first, op = sites[0], sites[0].node.op_type
     others = [t for t in context.targets if t.release.runtime != "onnxruntime"]
     refused = f"; {runtime_words(others[0])} does not run it" if others else ""

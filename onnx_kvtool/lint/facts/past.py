@@ -122,7 +122,7 @@ def is_scatter_of(node: ir.Node, index: int) -> bool:
 
 
 class Branches:
-    """The branches of If nodes in which nodes stand.
+    """The branches of If nodes around nodes.
 
     Args:
         context: The model.

@@ -73,9 +73,9 @@ def limits_named(target: Target, *names: str) -> list[Limit]:
 
 
 def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
-    """Yield each node that a limit of the release strikes, with the limit.
+    """Yield each node that a limit of the release applies to, with the limit.
 
-    A fact that is unknown strikes. Nodes that their schemas do not allow are left to others.
+    A limit applies if a fact is unknown. Other rules report nodes that their schemas do not allow.
     """
     from onnx_kvtool.analysis.conditions.table import CONDITIONS
     from onnx_kvtool.ops.view import MalformedNode
@@ -90,17 +90,17 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
             if not limit.concerns(site.opset):
                 continue
             try:
-                strikes = CONDITIONS[limit.when](site.node, site.opset, limit, context.folder)
+                applies = CONDITIONS[limit.when](site.node, site.opset, limit, context.folder)
             except MalformedNode:
                 continue
-            if strikes:
+            if applies:
                 yield site, limit
 
 
 def unknown_operators(context: Context, target: Target) -> Iterator[tuple[Location, str]]:
-    """Yield each node whose operator ONNX does not define and a release cannot load, and why.
+    """Yield each node whose operator is neither ONNX's nor known to the release, and why.
 
-    Calls of the model's own functions are none.
+    Calls of the model's own functions do not count.
     """
     from onnx_kvtool.analysis.conditions.operators import stranger
 

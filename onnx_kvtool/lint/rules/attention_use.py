@@ -117,7 +117,7 @@ def _written_axis(value: ir.Value, site: Site, context: Context) -> tuple[ir.Nod
 
 @check("KV208")
 def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Ask of each Softmax between two products what `raise` asks."""
+    """Prove, as `raise` does, that an Attention computes the same as a Softmax and its products."""
     if not all(has_operator(target, "Attention-24") for target in context.targets):
         return
     found = _first_attention(context)

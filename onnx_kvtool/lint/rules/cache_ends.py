@@ -35,7 +35,7 @@ _POSITIONS = 2
 
 @check("KV101")
 def past_has_other_consumer(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Ask for the readers of the past, in the main graph and in each function on the way."""
+    """Find other readers of the past, in the main graph and in each function on the way."""
     caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
     branches = Branches(context)
     seen: set[str] = set()

@@ -137,7 +137,7 @@ def _renaming_values(names: Mapping[ir.Value, str]) -> Callable[[], None]:
 
 @check("KV107")
 def layers_disagree_shape(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Compare the shapes of the layers, for each kind of update and role by itrule."""
+    """Compare the shapes of the layers, for each kind of update and role by itself."""
     groups: dict[tuple[object, ...], list[Cache]] = {}
     for place, cache in layered(context.caches):
         if cache.shape is not None:

@@ -69,7 +69,7 @@ def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Iterato
 
 @check("MD402")
 def duplicate_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Hand on the defect, with the fix."""
+    """Report the defect, with the fix."""
     for finding in _defects(rule, context):
         # Reading has kept the last entry alone, so that writing is all there is to do.
         keep = partial(settle, context.model, rule.name, [finding.location])
@@ -78,7 +78,7 @@ def duplicate_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
 
 @check("MD422")
 def unsorted_nodes(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Hand on the defect, with the fix where there is no cycle."""
+    """Report the defect, with the fix if there is no cycle."""
 
     def sort() -> None:
         sort_nodes(context.model)
@@ -94,7 +94,7 @@ def unsorted_nodes(rule: Rule, context: Context) -> Iterator[Finding]:
 
 @check("MD450")
 def bad_dims(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Hand on the defects of tensors, then look at what graphs declare."""
+    """Report the defects of tensors, then check what graphs declare."""
     yield from _defects(rule, context, "export the model again")
     for path, graph in graphs(context.model):
         for value in dict.fromkeys((*graph.inputs, *graph.outputs)):

@@ -33,7 +33,7 @@ _MOST_FUNCTIONS = 10_000
 
 @check("MD403")
 def unused_initializer(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Ask each initializer for its readers."""
+    """Find initializers without readers."""
     for path, graph, value in _unused_initializers(context):
         tensor = value.const_value
         size = "" if tensor is None else f" ({tensor_bytes(tensor):,} bytes)"
@@ -62,7 +62,7 @@ def _removing(graph: ir.Graph, value: ir.Value) -> Callable[[], None]:
 
 @check("MD404")
 def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Ask inputs and results for their readers."""
+    """Find inputs and nodes without readers."""
     graph = context.model.graph
     unused = [
         value
@@ -196,7 +196,7 @@ def _naming(graph: ir.Graph, name: str) -> Callable[[], None]:
 
 @check("MD433")
 def untyped_interface(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Look at what is declared of each end of the model."""
+    """Check the declaration of each input and output of the model."""
     graph = context.model.graph
     path = graph_path(graph.name)
     declared = {id(value): (type_, shape) for value, type_, shape in context.completed}
@@ -227,7 +227,7 @@ def _has_elements(given: ir.TypeProtocol | None) -> bool:
 
 @check("MD443")
 def deep_call_chain(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Find the longest chain, in the order in which callees come first."""
+    """Find the longest chain, callees first."""
     functions = context.model.functions
     if len(functions) > _MOST_FUNCTIONS:
         yield rule.found(
@@ -280,7 +280,7 @@ class _DeadEnd:
 
 
 def _named_elsewhere(context: Context) -> frozenset[str]:
-    """Return names by which values are used that no node reads.
+    """Return the names of values that are used although no node reads them.
 
     These are the scales and zero points of quantization annotations.
     """

@@ -32,14 +32,14 @@ __all__ = [
 
 @check(*(f"ON{number}" for number in range(601, 613)))
 def misused(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Hand on the misuses of one kind; one walk over the nodes finds all kinds."""
+    """Report the misuses of one kind; one walk over the nodes finds all kinds."""
     for misuse in context.misuses.get(rule.name, ()):
         yield rule.found(misuse.location, misuse.text, help=misuse.help, severity=misuse.severity)
 
 
 @check("ON615")
 def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Hand on what the inference says of nodes that are legal otherwise."""
+    """Report what onnx's strict inference says about nodes without another finding."""
     known = {misuse.location for found in context.misuses.values() for misuse in found}
     reported = {(place.graph, place.index) for place in known}
     for site, text in _contradictions(context):
@@ -68,7 +68,7 @@ def _shown(values: Iterable[ir.Value | None]) -> str:
 
 @check("ON616")
 def scale_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
-    """Hold the shapes against those that axis and block size give."""
+    """Compare the shapes with those that axis and block size require."""
     view = site.view(NodeView)
     if view is None or site.node.domain != "":
         return

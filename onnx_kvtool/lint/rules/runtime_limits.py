@@ -117,7 +117,7 @@ def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Iterat
 
 @check("KV308")
 def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
-    """Ask the data on the release."""
+    """Look up the kernels and types of the release."""
     for site, limit in limited(context, target):
         dtype = dtype_word(site.node)
         if limit.when == "other-element-type":
@@ -147,7 +147,7 @@ def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]
 
 @check("KV309")
 def version_too_new(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
-    """Compare two numbers with two others."""
+    """Compare opset and IR version with those of the release."""
     release, who = target.release, runtime_words(target)
     opset = context.model.opset_imports.get("")
     problems = []
@@ -168,11 +168,11 @@ def version_too_new(rule: Rule, context: Context, target: Target) -> Iterator[Fi
 
 @check("KV310")
 def known_limit(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
-    """Ask the data on the release for what no other rule is about."""
+    """Report the limits of the release that have no rule of their own."""
     asks_for_shapes = any(limit.when in OF_SHAPES for limit in target.release.limits)
     with inferred(context.model) if asks_for_shapes else nullcontext():
-        struck = list(limited(context, target))
-    for site, limit in struck:
+        found = list(limited(context, target))
+    for site, limit in found:
         has_kernel = limit.when not in ("always", "other-element-type")
         if has_kernel and limit.name not in _HAVE_RULES:
             is_refused = not has_other_form(limit)

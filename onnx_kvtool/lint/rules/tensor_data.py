@@ -156,8 +156,8 @@ def misdeclared_constant(rule: Rule, context: Context) -> Iterator[Finding]:
     ]
     if constants:
         first, more = constants[0], len(constants) - 1
-        said = f" ({counted(more, 'more Constant')})" if more else ""
-        message = f"{first.diagnostic.message}{said}"
+        others = f" ({counted(more, 'more Constant')})" if more else ""
+        message = f"{first.diagnostic.message}{others}"
         yield replace(first, diagnostic=replace(first.diagnostic, message=message))
 
 

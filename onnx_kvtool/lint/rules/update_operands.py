@@ -31,7 +31,7 @@ __all__ = [
 
 @check("KV001")
 def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
-    """Hold `axis` against the rank of the cache."""
+    """Compare `axis` with the rank of the cache."""
     view = site.view(TensorScatter)
     if view is None:
         return
@@ -48,7 +48,7 @@ def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]
 
 @check("KV002")
 def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
-    """Hold `axis` against the rank."""
+    """Compare `axis` with the rank of the cache, or of the update."""
     found = operands(context, site)
     if found is None or found.written_axis is None:
         return

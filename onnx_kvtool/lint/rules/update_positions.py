@@ -209,9 +209,9 @@ def _spoken(value: ir.Value | None) -> str:
 
 
 def _same(one: ir.Value | None, other: ir.Value | None, depth: int) -> bool:
-    """Return whether two values are one, or computed alike a few nodes far.
+    """Return whether two values are the same, or computed alike within a few nodes.
 
-    Beyond that depth they count as the same: nothing is proved, and nothing is said.
+    Beyond that depth they count as the same: nothing is proved, so the rule reports nothing.
     """
     if one is other:
         return True
@@ -302,7 +302,7 @@ def _axis(cache: Cache) -> int | None:
 
 
 def _starts_at_zero(cache: Cache, context: Context) -> bool:
-    """Return whether an Attention that reads the present is told that one row is valid."""
+    """Return whether an Attention reads the present and has one valid row by a constant."""
     for reader, _ in cache.node.outputs[0].uses():
         if reader.op_type == "Attention" and not reader.domain and len(reader.inputs) > 6:
             numbers = context.folder.integers(reader.inputs[6])
