@@ -359,6 +359,8 @@ def _weight_key(change: WeightChange) -> Hashable:
 
 def _weight_kind(change: WeightChange) -> Hashable:
     """Return what weights have in common that were quantized, or stored in another type."""
+    if change.what == "values":  # how much each kind of weight moved is what a review is about
+        return _weight_key(change)
     dtypes = (_type(text).split("[")[0].split(" ")[0] for text in (change.old, change.new))
     return change.graph, change.what, *dtypes
 

@@ -173,6 +173,19 @@ def test_layers_that_change_alike_are_one_row(kvtool, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_how_much_each_kind_of_weight_moved_is_told_of_all(kvtool, tmp_path: Path) -> None:
+    model = onnx.load(LLAMA)
+    kinds = set()
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2:
+            kinds.add(re.sub(r"\d+", "", tensor.name))
+            values = numpy_helper.to_array(tensor) * np.float32(1.01)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    onnx.save(model, tmp_path / "tuned.onnx")
+    lines = kvtool("diff", LLAMA, tmp_path / "tuned.onnx").stdout.splitlines()
+    assert len([line for line in lines if "  values  " in line]) == len(kinds) > 10
+
+
 BRANCHES = """
     <ir_version: 10, opset_import: ["": 18]>
     main (bool c, bool d, float[3] x) => (float[3] y) {
