@@ -82,6 +82,12 @@ def test_a_page_has_its_name_and_its_headings_in_order(rule: Rule) -> None:
     assert rule.page.count("```diff\n") == 1 == rule.page.count("\n```\n")
 
 
+@each_rule
+def test_links_of_a_page_lead_somewhere(rule: Rule) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)", rule.page):
+        assert "://" in link or (PAGES / link).is_file(), link
+
+
 def test_a_page_has_a_rule() -> None:
     assert {path.stem for path in PAGES.iterdir()} == set(CODES)
 

@@ -18,8 +18,12 @@ def pages() -> dict[str, str]:
     """Return the content of each page, by the name of its file."""
     text = head("rules/index.md")
     parts = [part for group in _GROUP.findall(text) for part in _group(*group)]
-    files = {f"{rule.code}.md": f"{markdown(rule)}\n" for rule in RULES.values()}
-    return {"index.md": "\n".join([text, *parts]), **files}
+    # Links to docs lead there from the folder of the sources.
+    files = {r.code: markdown(r).replace("](../../../../docs/", "](../") for r in RULES.values()}
+    return {
+        "index.md": "\n".join([text, *parts]),
+        **{f"{code}.md": f"{page}\n" for code, page in files.items()},
+    }
 
 
 def _group(prefix: str, title: str) -> tuple[str, str]:
