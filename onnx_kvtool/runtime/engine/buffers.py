@@ -9,6 +9,15 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Value
 __all__ = ["Buffers", "root"]
 
 
+class _Count:
+    """How many values lie in a buffer."""
+
+    __slots__ = ("array", "number")
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.number = array, 1
+
+
 class Buffers:
     """Counts, for each buffer, the values of running graphs that lie in it.
 
@@ -17,14 +26,17 @@ class Buffers:
 
     def __init__(self) -> None:
         # The array is kept beside its count, so that its identity is not given to another.
-        self._held: dict[int, tuple[int, Array]] = {}
+        self._held: dict[int, _Count] = {}
 
     def hold(self, value: Value) -> None:
         """Note that one more value lies where `value` does."""
         if isinstance(value, np.ndarray):
             base = root(value)
-            count, _ = self._held.get(id(base), (0, base))
-            self._held[id(base)] = (count + 1, base)
+            held = self._held.get(id(base))
+            if held is None:
+                self._held[id(base)] = _Count(base)
+            else:
+                held.number += 1
         elif isinstance(value, list):
             for item in value:
                 self.hold(item)
@@ -33,11 +45,10 @@ class Buffers:
         """Note that a value held before is not read any more."""
         if isinstance(value, np.ndarray):
             key = id(root(value))
-            count, base = self._held[key]
-            if count == 1:
+            held = self._held[key]
+            held.number -= 1
+            if not held.number:
                 del self._held[key]
-            else:
-                self._held[key] = (count - 1, base)
         elif isinstance(value, list):
             for item in value:
                 self.release(item)
@@ -52,6 +63,6 @@ class Buffers:
 
 def root(array: Array) -> Array:
     """Return the array whose buffer `array` lies in; itself for one that is no view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    while isinstance(base := array.base, np.ndarray):
+        array = base
     return array

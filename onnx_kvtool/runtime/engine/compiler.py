@@ -19,12 +19,13 @@ from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_k
 from onnx_kvtool.runtime.engine.binding import bound_attributes, resolve
 from onnx_kvtool.runtime.engine.borrowed import BorrowedNode
 from onnx_kvtool.runtime.engine.borrowed_checks import demand_legal
+from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.engine.needed import needed_nodes
-from onnx_kvtool.runtime.engine.program import ABSENT, Action, Call, Program, Step
+from onnx_kvtool.runtime.engine.program import ABSENT, Action, Call, Program, State, Step
 from onnx_kvtool.runtime.engine.slots import Slots
-from onnx_kvtool.runtime.engine.type_check import TypeCheck
+from onnx_kvtool.runtime.engine.type_check import type_check
 from onnx_kvtool.runtime.engine.weights import constant
-from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, find_kernel
 
@@ -127,8 +128,22 @@ class Compiler:
             raise
         except RuntimeUnavailable as error:
             raise _Placed(f"{location}: {error.message}", help=error.help) from error
-        step.outputs = tuple(slots.define(v) if v.name else ABSENT for v in node.outputs)
+        value = self._held(node, step)
+        step.is_done = value is not None
+        step.outputs = tuple(slots.define(v, value) if v.name else ABSENT for v in node.outputs)
         return step
+
+    def _held(self, node: ir.Node, step: Step) -> Value:
+        """Return what a Constant holds; None for other nodes, and for one that fails when run."""
+        if node.op_type != "Constant" or node.domain or step.runtime != "kvtool":
+            return None
+        if node.op_identifier() in self._model.functions:
+            return None
+        try:
+            (value,) = step.action(Call([], [], State(Buffers()), False))
+        except KernelError:
+            return None
+        return value
 
     def _prepare(self, step: Step, node: ir.Node, frame: _Frame, slots: Slots) -> None:
         """Give a step its action."""
@@ -215,7 +230,7 @@ class Compiler:
             kernel,
             {name: value for name, value in bound.items() if name not in bodies},
             bodies,
-            TypeCheck(facts),
+            type_check(facts),
             opset=opset,
             outputs=len(step.names[1]),
             location=place,
@@ -279,7 +294,7 @@ def _borrowed(
     node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Mapping[str, Value]
 ) -> Action:
     """Return an action that has onnx.reference compute a node."""
-    check = None if facts is None else TypeCheck(facts)
+    check = None if facts is None else type_check(facts)
 
     def run(call: Call) -> Sequence[Value]:
         if check is not None:

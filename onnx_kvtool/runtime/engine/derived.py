@@ -19,7 +19,7 @@ from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.engine.program import ABSENT, Call, Program, State, Step
-from onnx_kvtool.runtime.engine.type_check import TypeCheck
+from onnx_kvtool.runtime.engine.type_check import type_check
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Value
 
@@ -71,7 +71,7 @@ class Derived:
         self._operator = (node.domain, node.op_type)
         self._attributes = tuple(attributes.values())
         self._step, self._facts, self._constants, self._owner = step, facts, constants, owner
-        self._check = TypeCheck(facts)
+        self._check = type_check(facts)
         self._clear()
 
     def _clear(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.ops.traits import contradiction
 from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.engine.compiler import Compiler
@@ -134,7 +135,8 @@ class Evaluator:
         key = (given, wanted)
         if key not in self._programs:
             feeds = [self._values[name] for name in given]
-            program = self._compiler.main(feeds, [self._values[name] for name in wanted])
+            with collector_paused():
+                program = self._compiler.main(feeds, [self._values[name] for name in wanted])
             self._programs[key] = program
         return self._programs[key]
 

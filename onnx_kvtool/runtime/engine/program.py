@@ -92,6 +92,8 @@ class Step:
         runtime: As in `Trace`.
         in_place: Position of the input whose buffer may be written into; None for most.
         drops: Slots that nothing reads after this step.
+        is_done: Whether the slot of its output holds the value from the start: a Constant, which
+            runs again only to be observed.
     """
 
     location: Location
@@ -103,6 +105,7 @@ class Step:
     runtime: str = "kvtool"
     in_place: int | None = None
     drops: tuple[int, ...] = ()
+    is_done: bool = False
 
 
 @dataclass(slots=True)
@@ -144,7 +147,8 @@ class Program:
                 frame[slot] = value
                 buffers.hold(value)
         for step in self.steps:
-            self._step(step, frame, state)
+            if not step.is_done or state.observe is not None:
+                self._step(step, frame, state)
         results = [frame[slot] for slot in self.outputs]
         for slot, value in enumerate(frame):
             if value is not self.template[slot]:

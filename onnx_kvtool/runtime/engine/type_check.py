@@ -13,7 +13,7 @@ from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Value
 
-__all__ = ["TypeCheck", "element_type"]
+__all__ = ["TypeCheck", "element_type", "type_check"]
 
 
 @functools.cache
@@ -25,6 +25,14 @@ def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
         return ir.DataType.from_numpy(dtype)
     except TypeError:
         return None
+
+
+def type_check(facts: OpFacts) -> TypeCheck:
+    """Return the check of one version of an operator, the same one for all of its nodes."""
+    found = _CHECKS.get(id(facts))
+    if found is None:
+        found = _CHECKS[id(facts)] = TypeCheck(facts)
+    return found
 
 
 class TypeCheck:
@@ -90,3 +98,7 @@ class TypeCheck:
             raise KernelError(
                 f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
             )
+
+
+_CHECKS: dict[int, TypeCheck] = {}
+"""By the identity of the facts, which each check keeps alive."""
