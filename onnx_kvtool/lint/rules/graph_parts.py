@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.storage import tensor_bytes
-from onnx_kvtool.core.walk import function_path, graph_path
+from onnx_kvtool.core.walk import function_path, graph_path, remove_node
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix
@@ -111,7 +111,7 @@ def _removing_nodes(ends: Sequence[_DeadEnd]) -> Callable[[], None]:
         for node in (node for end in ends for node in (end.site.node, *end.feeding)):
             is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
             if node.graph is not None and not is_needed:
-                node.graph.remove(node, safe=True)
+                remove_node(node)
 
     return apply
 

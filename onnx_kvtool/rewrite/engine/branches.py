@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import remove_node, subgraphs
 from onnx_kvtool.emit.emitter import release
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
@@ -85,7 +85,7 @@ class _Deciding:
                 self._hand_out(graph, node, output, result)
             else:
                 output.replace_all_uses_with(result)
-        graph.remove(node, safe=True)
+        remove_node(node)
         release(node)  # the branch that is not taken reads nothing any more
         return nodes
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import contents
+from onnx_kvtool.core.walk import contents, remove_node
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.names import Names
@@ -244,7 +244,7 @@ class _Edit:
         )
         graph.register_initializer(value)
         output.replace_all_uses_with(value)
-        graph.remove(node, safe=True)
+        remove_node(node)
         return self._constant(graph, value)
 
     def _constant(self, graph: ir.Graph, value: ir.Value) -> str:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import remove_node, subgraphs
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.emit.names import Names
@@ -92,7 +92,7 @@ class _Settling:
         for node in reversed(tuple(graph)):
             made = node.outputs[0] if node.outputs else None
             if made in self.elements and not made.uses() and not made.is_graph_output():
-                graph.remove(node, safe=True)
+                remove_node(node)
 
     def _read(self, node: ir.Node, scope: ScopedValues) -> None:
         elements = self.of(node.inputs[0])
