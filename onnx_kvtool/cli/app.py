@@ -9,24 +9,18 @@ import click
 
 from onnx_kvtool.cli.bench import bench
 from onnx_kvtool.cli.check import check
-from onnx_kvtool.cli.command import HELP_NAMES
+from onnx_kvtool.cli.command import HELP_NAMES, show_version
 from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
-from onnx_kvtool.cli.group import KvtoolGroup
-from onnx_kvtool.cli.help import help_
+from onnx_kvtool.cli.facts import help_, ops, rule, targets
+from onnx_kvtool.cli.group import KvtoolGroup, ending_in_order
 from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
-from onnx_kvtool.cli.lower import lower
 from onnx_kvtool.cli.merge import merge
-from onnx_kvtool.cli.ops import ops
 from onnx_kvtool.cli.print_ import print_
-from onnx_kvtool.cli.raise_ import raise_
-from onnx_kvtool.cli.rule import rule
-from onnx_kvtool.cli.signals import ending_in_order
-from onnx_kvtool.cli.targets import targets
+from onnx_kvtool.cli.rewriting import lower, raise_
 from onnx_kvtool.cli.types import Word
 from onnx_kvtool.cli.verify import verify
-from onnx_kvtool.cli.version import show_version
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard.early_sympy import put_off
 

@@ -85,7 +85,7 @@ def bench(
     for model in options["models"]:
         check_source(model)
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.bench import BenchRequest, run
 
     # Others are timed: a display with a thread of its own would take part of a core.
@@ -94,8 +94,8 @@ def bench(
     if output_format == "json":
         write_json("bench", report)
     else:
-        from onnx_kvtool.report.bench_text import blocks
+        from onnx_kvtool.report.inspect_text import bench_blocks
         from onnx_kvtool.report.text import print_blocks
 
-        print_blocks(blocks(report), color=context.color)
+        print_blocks(bench_blocks(report), color=context.color)
     context.exit(1 if report.failed else 0)

@@ -10,11 +10,9 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.failure import show_failure
 from onnx_kvtool.cli.options import dim_option, proof_options, timeout_option
 from onnx_kvtool.cli.output import report_place
-from onnx_kvtool.cli.types import ReportFile, Whole, Word
-from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.cli.types import ReportFile, Whole, Word, WrongValue, show_failure
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.files.places import check_source
 
@@ -277,7 +275,7 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     )
 
     from onnx_kvtool.cli.findings import ShownFindings
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.check import CheckRequest, stream
     from onnx_kvtool.commands.check_settings import resolve
 

@@ -1,28 +1,102 @@
-"""A command whose help reads like a page of a manual, and its options."""
+"""A command whose help reads like a page of a manual, with `--schema` and `--version`."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import shlex
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
 
-from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
-from onnx_kvtool.cli.schema import DESCRIBED
-from onnx_kvtool.cli.types import Tolerance, Whole
-from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
+from onnx_kvtool import __version__
+from onnx_kvtool.cli.output import KvtoolContext, write_data, write_epilog, write_sections
+from onnx_kvtool.cli.types import Tolerance, Whole, WrongUsage, WrongValue
 
 __all__ = [
+    "DESCRIBED",
     "HELP_NAMES",
+    "REPORTS",
     "KvtoolCommand",
     "KvtoolOption",
     "command",
+    "document",
     "offers",
     "option",
+    "show_schema",
+    "show_version",
+    "text_of",
 ]
+
+
+# `--schema`: the JSON schema of what a command prints with `--format json`.
+
+
+REPORTS = {
+    "bench": "decoding.report:BenchReport",
+    "check": "lint.report:CheckReport",
+    "diff": "review.report:DiffReport",
+    "eval": "evaluation.report:EvalReport",
+    "infer": "shapes.report:InferReport",
+    "inspect": "analysis.inspection:InspectReport",
+    "lower": "rewrite.report:LowerReport",
+    "ops": "commands.ops_report:OpsReport",
+    "raise": "rewrite.raise_report:RaiseReport",
+    "rule": "commands.rule:RuleReport",
+    "targets": "commands.targets:TargetsReport",
+    "verify": "verification.report:VerifyReport",
+}
+"""What each command that has `--format json` reports."""
+
+_SAME = {"merge": "check"}
+"""Commands whose JSON is that of another, its name included: what is merged can be merged again."""
+
+DESCRIBED = frozenset({*REPORTS, *_SAME})
+"""Commands that have a schema."""
+
+
+def document(command: str) -> dict[str, Any]:
+    """Return the schema (draft 2020-12) of the JSON that a command prints."""
+    from onnx_kvtool.core.record import DIALECT, schema
+    from onnx_kvtool.report.json import SCHEMA_VERSION
+
+    module, name = REPORTS[command].split(":")
+    found = schema(getattr(import_module(f"onnx_kvtool.{module}"), name))
+    header = {
+        "schema_version": {"const": SCHEMA_VERSION},
+        "tool": {
+            "type": "object",
+            "properties": {"name": {"const": "kvtool"}, "version": {"type": "string"}},
+            "required": ["name", "version"],
+        },
+        "command": {"const": command},
+    }
+    return {
+        "$schema": DIALECT,
+        "title": f"kvtool {command} --format json",
+        **found,
+        "properties": {**header, **found["properties"]},
+        "required": [*header, *found["required"]],
+    }
+
+
+def text_of(command: str) -> str:
+    """Return the schema of a command as text, without a line end."""
+    return json.dumps(document(command), indent=2)
+
+
+def show_schema(command: str) -> None:
+    """Write the schema of a command to standard output."""
+    write_data(text_of(_SAME.get(command, command)))
+
+
+# A command whose help reads like a page of a manual, and its options.
+
 
 _FC = TypeVar("_FC", bound="Callable[..., Any] | click.Command")
 
@@ -142,7 +216,6 @@ def _schema_option(section: str) -> KvtoolOption:
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if not value or ctx.resilient_parsing:
             return
-        from onnx_kvtool.cli.schema import show_schema
 
         assert ctx.info_name is not None
         show_schema(ctx.info_name)
@@ -180,3 +253,33 @@ def command(
 def option(*names: str, **attributes: Any) -> Callable[[_FC], _FC]:
     """Return the decorator that adds a `KvtoolOption`; arguments as for `click.option`."""
     return click.option(*names, cls=KvtoolOption, **attributes)
+
+
+# `kvtool --version`, and with `--debug` what a report of a bug has to name.
+
+
+_BASIS = ("onnx", "onnx-ir", "onnxruntime", "onnxscript", "numpy", "ml_dtypes", "click", "rich")
+
+
+def show_version(context: click.Context, param: click.Parameter, asked: bool) -> None:
+    """Print the version on a line of its own and exit, if that was asked for.
+
+    After `--debug`, lines with the versions of Python, the platform and the libraries follow.
+    """
+    if not asked or context.resilient_parsing:
+        return
+    write_data(f"kvtool {__version__}")
+    if context.params.get("debug"):
+        write_data(f"python {platform.python_version()} on {sys.platform} {platform.machine()}")
+        for name in _BASIS:
+            write_data(f"{name} {_installed(name)}")
+    context.exit()
+
+
+def _installed(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not installed"

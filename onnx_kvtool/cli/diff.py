@@ -144,7 +144,7 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     name = f"kvtool-diff{_SUFFIXES[output_format]}"
     options["output"] = report_place(options["output"], None, name)
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.diff import DiffRequest, run, run_for_git
 
     request = DiffRequest(**options)

@@ -14,8 +14,7 @@ from onnx_kvtool.cli.options import (
     seed_option,
 )
 from onnx_kvtool.cli.output import report_place, stem_of, write_json
-from onnx_kvtool.cli.types import ReportFile, Seconds, Size, Word
-from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.cli.types import ReportFile, Seconds, Size, Word, WrongValue
 from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
 from onnx_kvtool.core.files.places import check_source
 
@@ -198,7 +197,7 @@ def evaluate(
     name = "values" if subject in ("", "-") else stem_of(subject)
     options["save"] = report_place(options["save"], None, f"{name}.npz")
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.evaluate import EvalRequest, run
 
     with shown_progress() as progress:

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import UnsupportedOperation
+from types import FrameType
 from typing import Any
 
 import click
 
-from onnx_kvtool.cli.failure import show_bug, show_error, show_interrupted, show_wrong_usage
-from onnx_kvtool.cli.output import as_unwritable, reader_has_gone
-from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
-from onnx_kvtool.cli.streams import secure_streams
-from onnx_kvtool.cli.wrong_usage import WrongUsage
+from onnx_kvtool.cli.output import (
+    KvtoolContext,
+    as_unwritable,
+    reader_has_gone,
+    secure_streams,
+    write_epilog,
+    write_sections,
+)
+from onnx_kvtool.cli.types import (
+    WrongUsage,
+    show_bug,
+    show_error,
+    show_interrupted,
+    show_wrong_usage,
+)
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import as_shortage
 from onnx_kvtool.core.words import closest
 
-__all__ = ["KvtoolGroup"]
+__all__ = ["KvtoolGroup", "ending_in_order"]
+
 
 _BUG = 4
 _INTERRUPTED = 130  # what shells report for a process ended by SIGINT
@@ -54,7 +68,7 @@ class KvtoolGroup(click.Group):
         """Run the command line; exit the process unless `standalone_mode` is false."""
         extra.setdefault("color", _environment_color())
         if "_KVTOOL_COMPLETE" in os.environ:
-            from onnx_kvtool.cli.shells import install
+            from onnx_kvtool.cli.completion import install
 
             install()
         secure_streams()
@@ -165,3 +179,41 @@ def _discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except UnsupportedOperation:  # standard output is no file, as under a test runner
         return
+
+
+# Ending in order when the system asks for it.
+
+
+_NAMES = ("SIGTERM", "SIGHUP", "SIGBREAK")
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM, SIGHUP and SIGBREAK raise `SystemExit`, so that temporary files are removed.
+
+    The exit code is 128 and the number of the signal, as shells report it; so it is for SIGINT
+    wherever click has not turned it into an exit. What is ignored, as under nohup, or handled by
+    somebody else, stays so. After the block each of them ends the process at once, as there is
+    nothing left to be done.
+    """
+    known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, _end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from onnx_kvtool.cli.types import show_interrupted
+
+        show_interrupted()
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        for number in (*numbers, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # Not twice: what is under way then is the removal of files.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)

@@ -74,7 +74,7 @@ def infer(
     check_source(model, remote=True)
     check_output(model, output, "name another file with `-o OUT`")
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.infer import InferRequest, run
 
     with shown_progress() as progress:
@@ -85,8 +85,8 @@ def infer(
     if output_format == "json":
         write_json("infer", report)
     else:
-        from onnx_kvtool.report.infer_text import blocks
+        from onnx_kvtool.report.facts_text import infer_blocks
         from onnx_kvtool.report.text import print_blocks, print_talk
 
-        (print_talk if to_stdout else print_blocks)(blocks(report), color=context.color)
+        (print_talk if to_stdout else print_blocks)(infer_blocks(report), color=context.color)
     context.exit(1 if report.failed else 0)

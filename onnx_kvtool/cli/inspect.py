@@ -129,19 +129,19 @@ def inspect(
     name = f"{stem_of(model)}.inspect{_SUFFIXES[output_format]}"
     output = options["output"] = report_place(options["output"], model, name)
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.inspect import InspectRequest, run
 
     with shown_progress() as progress:
         report = run(InspectRequest(model=model, **options), progress)
     if output_format == "text":
-        from onnx_kvtool.report.inspect_text import blocks
+        from onnx_kvtool.report.inspect_text import inspect_blocks
         from onnx_kvtool.report.text import print_blocks, text_of_blocks
 
         if output in (None, "-"):
-            print_blocks(blocks(report), color=context.color)
+            print_blocks(inspect_blocks(report), color=context.color)
             return
-        text = text_of_blocks(blocks(report))
+        text = text_of_blocks(inspect_blocks(report))
     else:
         text = _rendered(report, output_format)
     write_report(text, output)
@@ -157,9 +157,9 @@ def _rendered(report: InspectReport, output_format: InspectFormat) -> str:
 
         return to_html(report)
     if output_format == "dot":
-        from onnx_kvtool.report.dot import to_dot
+        from onnx_kvtool.report.graphs import to_dot
 
         return to_dot(report)
-    from onnx_kvtool.report.mermaid import to_mermaid
+    from onnx_kvtool.report.graphs import to_mermaid
 
     return to_mermaid(report)

@@ -80,7 +80,7 @@ def merge(context: click.Context, /, **options: Any) -> None:
     from onnx_kvtool.commands.check_settings import Settings
     from onnx_kvtool.commands.merge import MergeRequest, parts, resolve_format
     from onnx_kvtool.lint.report import Tally
-    from onnx_kvtool.report.findings.merged import MERGERS
+    from onnx_kvtool.report.findings.table import MERGERS
     from onnx_kvtool.report.findings.text import closing
     from onnx_kvtool.report.text import print_talk
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from onnx_kvtool.cli.command import offers, option
-from onnx_kvtool.cli.types import Seconds, Whole, Word
-from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
+from onnx_kvtool.cli.types import Seconds, Whole, Word, WrongUsage, WrongValue
 from onnx_kvtool.core.choices import ContribChoice, ExternalData, ReportFormat, words
 from onnx_kvtool.core.errors import UsageError
 

@@ -1,31 +1,46 @@
-"""What goes to standard output: data, reports as JSON, models."""
+"""Standard output and error: data, reports as JSON, models, pages of help, progress."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
+import re
 import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 from onnx_kvtool.core.files.places import check_output, in_directory
+from onnx_kvtool.core.machine import Progress, silent
 
 if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
 
 __all__ = [
+    "KvtoolContext",
+    "PageFormatter",
     "as_unwritable",
     "reader_has_gone",
     "refuse_stdout",
     "report_place",
+    "secure_streams",
+    "shown_progress",
     "stem_of",
     "write_data",
+    "write_epilog",
     "write_json",
     "write_report",
+    "write_sections",
     "write_text",
 ]
+
+
+# What goes to standard output: data, reports as JSON, models.
 
 
 def write_data(text: str) -> None:
@@ -137,3 +152,156 @@ def as_unwritable(error: Exception) -> UnwritableOutput | None:
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return UnwritableOutput(f"cannot write to standard output: {error.strerror}")
     return None
+
+
+# How a page of help is set: nothing that is typed or read as one word is broken.
+
+
+_COLUMN = 28  # width of the names of options, beyond which their text starts on a line of its own
+
+# Characters that stand for those at which lines are broken, until the lines are made.
+_HYPHEN, _SPACE = "\N{NON-BREAKING HYPHEN}", "\N{NO-BREAK SPACE}"
+_WHOLE = re.compile(r"`[^`]*`|\[[^\[\]]{,30}\]|(?<=; )[^;\[\]]{,30}\]")
+"""Code, and what is short in brackets, such as `[default: 4; 1 or more]`."""
+
+
+def _bound(text: str) -> str:
+    """Return `text` with other characters where no line may end."""
+    text = _WHOLE.sub(lambda found: found[0].replace(" ", _SPACE), text)
+    return text.replace("-", _HYPHEN)
+
+
+class PageFormatter(click.HelpFormatter):
+    """Breaks lines neither at hyphens nor within code."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(_bound(text))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write terms and their texts."""
+        super().write_dl([(term, _bound(text)) for term, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """Return what was written."""
+        return super().getvalue().replace(_HYPHEN, "-").replace(_SPACE, " ")
+
+
+class KvtoolContext(click.Context):
+    """A context whose help is set by `PageFormatter`."""
+
+    formatter_class = PageFormatter
+
+
+def write_sections(
+    formatter: click.HelpFormatter, sections: Mapping[str, Sequence[tuple[str, str]]]
+) -> None:
+    """Write lists of terms and texts under titles, all texts in one column."""
+    terms = [len(term) for records in sections.values() for term, _ in records]
+    column = max((length for length in terms if length <= _COLUMN), default=_COLUMN)
+    for title, records in sections.items():
+        if records:
+            with formatter.section(title):
+                rows = [(term.ljust(column), text) for term, text in records]
+                formatter.write_dl(rows, col_max=column)
+
+
+def write_epilog(formatter: click.HelpFormatter, epilog: str | None) -> None:
+    r"""Write the blocks of an epilog, which `\b` begins, line by line as they are."""
+    for block in (epilog or "").split("\b\n"):
+        if block.strip():
+            formatter.write_paragraph()
+            formatter.write(block.strip("\n") + "\n")
+
+
+# Standard input, output and error, as far as the caller has left them to the process.
+
+
+def secure_streams() -> None:
+    """Make every standard stream something that can be used, and that fails by an `OSError`.
+
+    A stream that the caller has closed is None in Python, and the next file that is opened gets its
+    number: what a library prints would go into a model. In its place comes one that refuses, or,
+    for standard error, swallows. Characters that the encoding of a stream lacks are written as
+    escapes; a name in a model may hold any character, whatever the locale is.
+    """
+    # In the order of their numbers, as each takes the lowest that is free.
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r")
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+# What is under way, on standard error, for people who wait.
+
+
+_PATIENCE = 1.0  # seconds
+
+
+@contextlib.contextmanager
+def shown_progress(*, enabled: bool = True, at_once: bool = True) -> Iterator[Progress]:
+    """Yield what shows on a terminal what is under way.
+
+    The line appears when a second has passed, however long the work at hand is silent, and is gone
+    after the block. Where standard error is no terminal, nothing is ever shown.
+
+    Args:
+        enabled: Whether anything is shown.
+        at_once: Whether the second begins with the block; if not, with the first that is said, and
+            there is no thread before.
+    """
+    if not enabled or not sys.stderr.isatty():
+        yield silent
+        return
+    display = _Display()
+    if at_once:
+        display.begin()
+    try:
+        yield display.say
+    finally:
+        display.close()
+
+
+class _Display:
+    """A line that is shown once its time has come."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: tuple[str, int, int] = ("working", 0, 0)
+        self._shown: Progress | None = None
+        self._stack = contextlib.ExitStack()
+        self._is_closed = False
+        self._timer = threading.Timer(_PATIENCE, self._open)
+        self._timer.daemon = True
+
+    def begin(self) -> None:
+        if self._timer.ident is None:
+            self._timer.start()
+
+    def say(self, what: str, part: int = 0, parts: int = 0) -> None:
+        self.begin()
+        with self._lock:
+            self._latest = (what, part, parts)
+            if self._shown is not None:
+                self._shown(what, part, parts)
+
+    def _open(self) -> None:
+        from onnx_kvtool.report.text import progress_line
+
+        with self._lock:
+            if not self._is_closed:
+                self._shown = self._stack.enter_context(progress_line())
+                self._shown(*self._latest)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._is_closed = True
+            self._stack.close()

@@ -76,7 +76,7 @@ def print_(context: click.Context, /, **options: Any) -> None:
         check_source(model, remote=True)
     options["output"] = report_place(options["output"], model, f"{stem_of(model)}.txt")
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.print_ import PrintRequest, run
     from onnx_kvtool.report.blocks import Line
     from onnx_kvtool.report.text import print_talk

@@ -111,7 +111,7 @@ def verify(
     check_source(options["a"])
     check_source(options["b"])
 
-    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.verify import VerifyRequest, run
 
     with shown_progress() as progress:
@@ -119,9 +119,9 @@ def verify(
     if output_format == "json":
         write_json("verify", report)
     else:
-        from onnx_kvtool.report.comparison import blocks, remarks
+        from onnx_kvtool.report.proof_text import comparison_blocks, remarks
         from onnx_kvtool.report.text import print_blocks, print_talk
 
-        print_blocks(blocks(report), color=context.color)
+        print_blocks(comparison_blocks(report), color=context.color)
         print_talk(remarks(report), color=context.color)
     context.exit(1 if report.insufficient else _EXIT_CODES[report.status])

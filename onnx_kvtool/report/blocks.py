@@ -1,10 +1,71 @@
-"""What a report for people is made of, before anybody knows where it is printed."""
+"""What a report for people is made of: lines, tables, and what is alike told once."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-__all__ = ["VERDICT_STYLES", "Block", "Grid", "Line", "Marked", "named"]
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.core.words import counted
+
+__all__ = [
+    "VERDICT_STYLES",
+    "Block",
+    "Grid",
+    "Group",
+    "Line",
+    "Marked",
+    "and_others",
+    "cache_groups",
+    "common",
+    "form",
+    "groups_alike",
+    "joined",
+    "name_groups",
+    "named",
+    "without_numbers",
+]
+
+
+# Sentences that differ in names only, as those of the layers of a decoder do.
+
+
+_T = TypeVar("_T")
+
+_NAME = re.compile(r"(?<!size )`[^`\s()\[\]]*[^`\s()\[\]0-9][^`\s()\[\]]*`")
+"""A name between backticks: one word, no number, and not that of a size."""
+
+
+def form(sentences: Sequence[str]) -> tuple[str, ...]:
+    """Return sentences with a number for each name, so that those of two layers are one.
+
+    Sizes and expressions stay: they are what a proof says.
+    """
+    numbers: dict[str, int] = {}
+    return tuple(
+        _NAME.sub(lambda name: f"`#{numbers.setdefault(name[0], len(numbers))}`", sentence)
+        for sentence in sentences
+    )
+
+
+def groups_alike(items: Iterable[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
+    """Gather what has one key, in the order of the first of each."""
+    groups: dict[Hashable, list[_T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def and_others(label: str, others: int) -> str:
+    """Return a label that stands for itself and for some others."""
+    return f"{label} and {counted(others, 'other')} alike" if others else label
+
+
+# What a report for people is made of, before anybody knows where it is printed.
+
 
 VERDICT_STYLES = {
     "equal": "green",
@@ -62,3 +123,131 @@ Block = Line | Grid | Marked
 def named(path: str) -> str:
     """Return what a model is called that was given as `path`: `-`, "" for one in memory, a file."""
     return {"-": "standard input", "": "a model in memory"}.get(path, path)
+
+
+# Caches of several layers that differ in their names alone, gathered in one line.
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Caches with the same facts.
+
+    Attributes:
+        name: Their common name, `key_cache.{0..31}`, or the name of the only one.
+        caches: The caches, in the order of the table.
+        places: Their positions in the table.
+        reason: Why they cannot be updated in place, the changing number left out as `{}`; None
+            when they can.
+    """
+
+    name: str
+    caches: tuple[Cache, ...]
+    places: tuple[int, ...]
+    reason: str | None
+
+
+def cache_groups(caches: Sequence[Cache]) -> list[Group]:
+    """Gather caches whose names differ in one number and whose other facts are equal.
+
+    The groups come in the order of their first members.
+    """
+    keys: list[tuple[str, Hashable]] = []
+    for cache in caches:
+        key = (
+            cache.kind,
+            cache.location.op,
+            cache.dtype,
+            cache.shape,
+            cache.axis,
+            cache.mode,
+            cache.is_growing,
+            cache.batch_axis,
+            cache.past is None,
+            cache.in_place.possible,
+            without_numbers(cache.in_place.reason or ""),
+        )
+        keys.append((cache.past or cache.present or "", key))
+    return [_group(name, places, caches) for name, places in name_groups(keys)]
+
+
+def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
+    """Gather what differs in one number of its name alone.
+
+    Args:
+        named: The name of each, and what has to be equal.
+
+    Returns:
+        The common name, `key.{0..31}`, and the positions of the members of each group, in the order
+        of their first ones.
+    """
+    found: defaultdict[tuple[str, Hashable], list[int]] = defaultdict(list)
+    for place, (name, key) in enumerate(named):
+        found[without_numbers(name), key].append(place)
+    groups: list[tuple[str, list[int]]] = []
+    for places in found.values():
+        common = joined([named[place][0] for place in places])
+        if common is None:
+            groups.extend((named[place][0], [place]) for place in places)
+        else:
+            groups.append((common, places))
+    return sorted(groups, key=lambda group: group[1][0])
+
+
+def _group(name: str, places: Sequence[int], caches: Sequence[Cache]) -> Group:
+    members = tuple(caches[p] for p in places)
+    reason = members[0].in_place.reason
+    if reason is not None and len(members) > 1:
+        reason = common([m.in_place.reason or "" for m in members])
+    return Group(name, members, tuple(places), reason)
+
+
+_PLAIN = re.compile(r"0|[1-9][0-9]{0,8}")
+"""A number that is written in one way only, and is no digest."""
+
+
+def joined(names: Sequence[str]) -> str | None:
+    """Return one name for several that differ in one number: `key.{0,2..5}`.
+
+    None when they differ otherwise. One name stands for itself.
+    """
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1:
+        return distinct[0]
+    parts = [re.split(r"(\d+)", name) for name in distinct]
+    if len({without_numbers(name) for name in distinct}) > 1:
+        return None
+    changing = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+    if len(changing) != 1 or not all(_PLAIN.fullmatch(p[changing[0]]) for p in parts):
+        return None
+    (place,) = changing
+    numbers = sorted(int(p[place]) for p in parts)
+    first = parts[0]
+    return "".join((*first[:place], "{" + _ranges(numbers) + "}", *first[place + 1 :]))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    texts: list[str] = []
+    start = previous = numbers[0]
+    for number in (*numbers[1:], None):
+        if number == previous + 1:
+            previous = number
+            continue
+        run = range(start, previous + 1)
+        texts.extend([f"{start}..{previous}"] if len(run) > 2 else map(str, run))
+        if number is not None:
+            start = previous = number
+    return ",".join(texts)
+
+
+def without_numbers(name: str) -> str:
+    """Return a name with `#` for each number in it."""
+    return _NUMBER.sub("#", name)
+
+
+def common(texts: Sequence[str]) -> str:
+    """Return the common form of texts with one pattern, numbers that differ as `{}`."""
+    columns = zip(*(re.split(r"(\d+)", text) for text in texts), strict=True)
+    return "".join(column[0] if len(set(column)) == 1 else "{}" for column in columns)

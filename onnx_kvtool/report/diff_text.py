@@ -1,22 +1,400 @@
-"""What `diff` found, for people: on a terminal, as Markdown for a pull request, as a page."""
+"""What `diff` found: for a terminal, as Markdown for a pull request, as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any, TypeVar
 
-from onnx_kvtool.core.words import escape
-from onnx_kvtool.report.blocks import Block, Line, named
-from onnx_kvtool.report.diff_sections import ARROW, Section, sections, verdict
-from onnx_kvtool.report.markup import table
-from onnx_kvtool.report.markup import text as escaped
-from onnx_kvtool.report.page import whole_page
-from onnx_kvtool.review.report import DiffReport
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.words import counted, escape
+from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined, named
+from onnx_kvtool.report.page import table, whole_page
+from onnx_kvtool.report.page import text as escaped
+from onnx_kvtool.review.report import (
+    Change,
+    DiffReport,
+    NodeChange,
+    NodeFacts,
+    Rename,
+    Replacement,
+    WeightChange,
+)
 
-__all__ = ["blocks", "to_html", "to_markdown"]
+__all__ = ["ARROW", "Section", "blocks", "sections", "to_html", "to_markdown", "verdict"]
+
+
+# What `diff` found in sections, each a line and perhaps a table, whatever shows them.
+
+
+ARROW = " -> "
+_NUMBER = re.compile(r"\d+")
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
+_MOST_OPS, _MOST_NAMES = 24, 3
+_ROWS_OF_A_SECTION = 10
+"""Rows up to which changes are alike that differ in numbers alone; of more, those of one kind."""
+_LONGEST = 120
+"""Characters of a text, such as a stack trace, that are shown."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One kind of change.
+
+    Attributes:
+        label: What changed.
+        text: How much of it.
+        grid: The changes; None where the text says all.
+    """
+
+    label: str
+    text: str
+    grid: Grid | None = None
+
+
+def verdict(report: DiffReport) -> str:
+    """Return what was compared."""
+    if report.file != "changed" and report.old == report.new:
+        return named(report.new)
+    return f"{named(report.old)} and {named(report.new)}"
+
+
+def sections(report: DiffReport) -> Iterator[Section]:
+    """Yield what changed; changes that repeat from layer to layer are one row.
+
+    What has not changed is told of the caches alone: they are what the tool is about.
+    """
+    if report.file in ("added", "removed"):
+        yield from _whole(report)
+        return
+    if report.opsets:
+        yield Section("opsets", "; ".join(map(_opset, report.opsets)))
+    yield from _facts("model", report.metadata, ("graph", "what"))
+    yield from _facts("interface", report.interface, ("side", "name", "what"))
+    yield from _caches(report)
+    yield from _operators(f"{op} {a}{ARROW}{b}" for op, (a, b) in report.ops.items())
+    yield from _replaced(report.replaced)
+    yield from _nodes("removed", report.removed)
+    yield from _nodes("added", report.added)
+    yield from _changed(report.changed)
+    yield from _weights(report)
+    yield from _facts("functions", report.functions, ("function", "what"))
+    yield from _facts("values", report.values, ("graph", "value", "what"))
+    yield from _renamed(report.renamed)
+    if report.storage:
+        moved = [f"{_listed(c.old)}{ARROW}{_listed(c.new)}" for c in report.storage]
+        yield Section("external data", f"{'; '.join(moved)} (weights that are the same stay so)")
+    for note in report.notes:
+        yield Section("note", note)
+
+
+def _whole(report: DiffReport) -> Iterator[Section]:
+    """Yield what a model has that came or went as a whole."""
+    has = [f"{change.name or 'opset'} {change.old or change.new}" for change in report.opsets]
+    nodes = report.added or report.removed
+    has += [counted(len(nodes), "node"), counted(len(report.weights), "weight")]
+    yield Section("model", ", ".join(has))
+    yield from _facts("interface", report.interface, ("side", "name", "what"))
+    yield from _caches(report)
+    yield from _operators(f"{op} {a or b}" for op, (a, b) in report.ops.items())
+
+
+def _operators(each: Iterable[str]) -> Iterator[Section]:
+    shown = list(each)
+    more = f" and {len(shown) - _MOST_OPS} more" if len(shown) > _MOST_OPS else ""
+    if shown:
+        yield Section("operators", ", ".join(shown[:_MOST_OPS]) + more)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _opset(change: Change) -> str:
+    where = f"{change.place}: " if change.place else ""
+    name = change.name or "opset"
+    return f"{where}{name} {_text(change.old)}{ARROW}{_text(change.new)}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return "(" + ", ".join("?" if d is None else str(d) for d in value) + ")"
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
+
+
+def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iterator[Section]:
+    """Yield changes of things that have a name; those of several layers in one row."""
+    if not changes:
+        return
+    rows = []
+    for group in _alike_facts(label, changes):
+        first = group[0]
+        places = [c.place for c in group]
+        cells = {"graph": _name(places) or "model", "function": first.place, "side": first.place}
+        cells |= {"name": _name([c.name for c in group]), "what": first.what}
+        if label == "model":
+            cells["what"] = _name([c.name for c in group])
+        cells["value"] = cells["name"]
+        rows.append((*(cells[title] for title in header), *_old_new(group)))
+    if len(rows) == 1:
+        *names, old, new = rows[0]
+        shown = " ".join(name for name in names if name not in ("", label))
+        yield Section(label, f"{shown}: {old}{ARROW}{new}")
+        return
+    text = counted(len(changes), "change")
+    yield Section(label, text, Grid((*header, "old", "new"), tuple(rows)))
+
+
+def _alike_facts(label: str, changes: Sequence[Change]) -> list[list[Change]]:
+    if label == "values":  # of which there are as many as nodes
+        return _few(changes, lambda c: (c.what, _shape(c.old), _shape(c.new)), _was_declared)
+    return _folded(changes, lambda c: (c.place, c.what, c.old, c.new), lambda c: c.name)
+
+
+def _shape(value: Any) -> str:
+    """Return a shape or type; names that inference made up count as one."""
+    return _SYMBOL.sub(lambda name: _NUMBER.sub("#", name[0]), str(value))
+
+
+def _was_declared(change: Change) -> Hashable:
+    if change.old is None or change.new is None:
+        return change.what, change.old is None
+    return change.what, _shape(change.old), _shape(change.new)
+
+
+def _few(
+    items: Sequence[_T], fine: Callable[[_T], Hashable], coarse: Callable[[_T], Hashable]
+) -> list[list[_T]]:
+    """Gather items that are alike; those of one kind where that leaves too many to look at."""
+    groups = groups_alike(items, fine)
+    return groups if len(groups) <= _ROWS_OF_A_SECTION else groups_alike(items, coarse)
+
+
+def _place(location: Location) -> str:
+    """Return the name of a node; with the path to it unless it stands in the main graph."""
+    label = location.node_label or ""
+    if "::" in location.graph:  # a function
+        return f"{location.graph}/{label}"
+    _, _, path = location.graph.partition("/")
+    return f"{path}/{label}" if path else label
+
+
+def _old_new(group: Sequence[Change | NodeChange | WeightChange]) -> tuple[str, str]:
+    return _common([c.old for c in group]), _common([c.new for c in group])
+
+
+def _common(values: Sequence[Any]) -> str:
+    """Return what values of several layers have in common."""
+    texts = list(dict.fromkeys(map(_text, values)))
+    return texts[0] if len(texts) == 1 else joined(texts) or f"{texts[0]}, ..."
+
+
+def _name(names: Sequence[str]) -> str:
+    """Return names in few words: those that differ in numbers as one, `layers.{0..29}.norm`."""
+    distinct = list(dict.fromkeys(names))
+    groups = groups_alike(distinct, _pattern)
+    shown = [_braced(group) for group in groups[:_MOST_NAMES]]
+    if len(groups) <= _MOST_NAMES and sum(map(len, shown)) <= _LONGEST:
+        return ", ".join(shown)
+    first = shown[0] if len(shown[0]) <= _LONGEST else distinct[0]
+    others = len(distinct) - (len(groups[0]) if first == shown[0] else 1)
+    return f"{first} and {counted(others, 'other')}" if others else first
+
+
+def _braced(names: Sequence[str]) -> str:
+    """Return names of one pattern as one; numbers that change together are each in braces."""
+    common = joined(names)
+    if common is not None:
+        return common
+    columns = zip(*(re.split(r"(\d+)", name) for name in names), strict=True)
+    shown = []
+    for column in columns:
+        distinct = list(dict.fromkeys(column))
+        shown.append(joined(distinct) or "#" if len(distinct) > 1 else distinct[0])
+    return "".join(shown)
+
+
+def _pattern(value: Any) -> Hashable:
+    return _NUMBER.sub("#", value) if isinstance(value, str) else str(value)
+
+
+def _folded(
+    items: Iterable[_T], key: Callable[[_T], tuple[Any, ...]], name: Callable[[_T], str]
+) -> list[list[_T]]:
+    """Gather items that differ in numbers alone."""
+    return groups_alike(items, lambda i: (*map(_pattern, key(i)), _pattern(name(i))))
+
+
+def _caches(report: DiffReport) -> Iterator[Section]:
+    if not report.caches:
+        if report.caches_same:
+            yield Section("caches", f"{report.caches_same}, the same")
+        return
+    rows = []
+    for group in groups_alike(report.caches, lambda c: (c.what, str(c.old), str(c.new))):
+        name = _name([c.name for c in group])
+        rows.append((name, str(len(group)), group[0].what, *_old_new(group)))
+    changed = len({c.name for c in report.caches})
+    text = f"{changed} changed, {report.caches_same} the same"
+    header = ("cache", "caches", "what", "old", "new")
+    yield Section("caches", text, Grid(header, tuple(rows)))
+
+
+def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
+    if not found:
+        return
+    rows = []
+    groups = groups_alike(found, lambda r: (_ops(r.removed), _ops(r.added), r.is_shared))
+    for group in sorted(groups, key=lambda g: (g[0].is_shared, -len(g))):
+        first = group[0]
+        if first.is_shared:
+            at = "read by several of them"
+        else:
+            at = _name([_place(r.removed[-1].location) for r in group])
+        rows.append((_ops(first.removed) or "-", _ops(first.added) or "-", str(len(group)), at))
+    removed = sum(len(r.removed) for r in found)
+    added = sum(len(r.added) for r in found)
+    text = f"{counted(removed, 'node')} by {added:,}"
+    yield Section("replaced", text, Grid(("nodes", "by", "times", "at"), tuple(rows)))
+
+
+def _ops(nodes: Iterable[NodeFacts]) -> str:
+    counts = Counter(node.location.op or "" for node in nodes)
+    return ", ".join(f"{op} x{n}" if n > 1 else op for op, n in sorted(counts.items()))
+
+
+def _nodes(label: str, nodes: Sequence[NodeFacts]) -> Iterator[Section]:
+    if not nodes:
+        return
+    rows = []
+    for group in _few(nodes, _reads_alike, lambda n: (n.location.graph, n.location.op)):
+        first = group[0]
+        rows.append(
+            (
+                first.location.op or "",
+                str(len(group)),
+                _name([_place(n.location) for n in group]),
+                _names_of_section([n.inputs for n in group]),
+                _names_of_section([n.outputs for n in group]),
+            )
+        )
+    header = ("operator", "nodes", "name", "reads", "makes")
+    yield Section(label, counted(len(nodes), "node"), Grid(header, tuple(rows)))
+
+
+def _reads_alike(node: NodeFacts) -> Hashable:
+    return node.location.graph, node.location.op, *map(_pattern, node.inputs)
+
+
+def _names_of_section(lists: Sequence[tuple[str, ...]]) -> str:
+    if len({len(names) for names in lists}) > 1:
+        return f"{', '.join(lists[0])}, ..."
+    return (
+        ", ".join(_common([n or "-" for n in column]) for column in zip(*lists, strict=True)) or "-"
+    )
+
+
+def _changed(changes: Sequence[NodeChange]) -> Iterator[Section]:
+    if not changes:
+        return
+    rows = []
+    for group in _few(changes, _alike, lambda c: (c.location.op, c.what)):
+        first = group[0]
+        ops = list(dict.fromkeys(c.location.op or "" for c in group))
+        op = ops[0] if len(ops) == 1 else f"{ops[0]} and {counted(len(ops) - 1, 'other')}"
+        name = _name([_place(c.location) for c in group])
+        rows.append((op, str(len(group)), name, first.what, *_old_new(group)))
+    count = len({c.location for c in changes})
+    header = ("operator", "nodes", "name", "what", "old", "new")
+    yield Section("changed", counted(count, "node"), Grid(header, tuple(rows)))
+
+
+def _alike(change: NodeChange) -> Hashable:
+    """Return what changes of several layers have in common; of metadata that it changed."""
+    if change.what.startswith("metadata ") or change.what == "doc_string":
+        return change.what, change.old is None, change.new is None
+    return change.location.op, change.what, _pattern(change.old), _pattern(change.new)
+
+
+def _weights(report: DiffReport) -> Iterator[Section]:
+    if not report.weights:
+        return
+    rows = []
+    for group in _few(report.weights, _weight_key, _weight_kind):
+        first = group[0]
+        largest = [w.max_abs_diff for w in group if w.max_abs_diff is not None]
+        touched = sum(w.changed or 0 for w in group)
+        of = sum(w.elements or 0 for w in group)
+        differs = f"{max(largest):.3g}" if largest else "-"
+        relative = [w.max_rel_diff for w in group if w.max_rel_diff is not None]
+        rows.append(
+            (
+                _name([w.name for w in group]),
+                str(len(group)),
+                first.what,
+                *_old_new(group),
+                differs,
+                f"{max(relative):.3g}" if relative else "-",
+                f"{touched:,} of {of:,}" if largest else "-",
+            )
+        )
+    text = f"{report.weights_same:,} the same, {counted(len(report.weights), 'change')}"
+    header = ("weight", "weights", "what", "old", "new", "max difference", "relative", "elements")
+    yield Section("weights", text, Grid(header, tuple(rows)))
+
+
+def _weight_key(change: WeightChange) -> Hashable:
+    """Return what changes of several layers have in common; small constants that came are one."""
+    if change.what in ("added", "removed") and "{" in (change.old or change.new or ""):
+        return change.graph, change.what
+    pattern = _pattern(change.name)
+    if change.what == "values" and not (change.old or "").startswith("{"):
+        return change.graph, change.what, pattern
+    return change.graph, change.what, pattern, *(_type(t) for t in (change.old, change.new))
+
+
+def _weight_kind(change: WeightChange) -> Hashable:
+    """Return what weights have in common that were quantized, or stored in another type."""
+    if change.what == "values":  # how much each kind of weight moved is what a review is about
+        return _weight_key(change)
+    dtypes = (_type(text).split("[")[0].split(" ")[0] for text in (change.old, change.new))
+    return change.graph, change.what, *dtypes
+
+
+def _type(text: str | None) -> str:
+    """Return what is shown of a weight, without the digest of its values."""
+    return (text or "").partition(" sha256 ")[0]
+
+
+def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
+    if not renames:
+        return
+    rows = []
+    groups = _folded(renames, lambda r: (r.kind, r.graph), lambda r: f"{r.old}\n{r.new}")
+    if len(groups) > _ROWS_OF_A_SECTION:
+        groups = groups_alike(renames, lambda r: r.kind)
+    for group in groups:
+        old, new = _common([r.old for r in group]), _common([r.new for r in group])
+        rows.append((group[0].kind, str(len(group)), old, new))
+    kinds = Counter(r.kind for r in renames)
+    text = ", ".join(counted(n, kind) for kind, n in kinds.items())
+    yield Section("renamed", text, Grid(("kind", "names", "old", "new"), tuple(rows)))
+
+
+# What `diff` found, for people: on a terminal, as Markdown for a pull request, as a page.
+
 
 _STYLES = {"same": "green", "different": "bold red"}
-_MOST_ROWS = 60
+_ROWS_SHOWN = 60
 """Rows of a table of a job summary, which GitHub limits to a megabyte."""
 
 
@@ -31,14 +409,14 @@ def blocks(report: DiffReport) -> Iterator[Block]:
 
 def to_markdown(report: DiffReport) -> str:
     """Return a report as Markdown of GitHub's kind: a heading, a list, and tables to unfold."""
-    title = " and ".join(map(_code, _names(report)))
+    title = " and ".join(map(_code, _names_shown(report)))
     lines = [f"### {title}: {report.outcome}", ""]
     for section in sections(report):
         lines += _markdown(section)
     return "\n".join(lines).rstrip("\n")
 
 
-def _names(report: DiffReport) -> list[str]:
+def _names_shown(report: DiffReport) -> list[str]:
     """Return what the models are called in a heading; one name where both are called the same."""
     if report.old == report.new:  # one path in two versions, as git hands them over
         return [named(report.new)]
@@ -57,11 +435,11 @@ def _markdown(section: Section) -> Iterator[str]:
     yield ""
     yield "| " + " | ".join(section.grid.header) + " |"
     yield "| " + " | ".join("---" for _ in section.grid.header) + " |"
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:_ROWS_SHOWN]:
         yield "| " + " | ".join(map(_code, row)) + " |"
     yield ""
-    if len(rows) > _MOST_ROWS:
-        yield f"and {len(rows) - _MOST_ROWS:,} more rows"
+    if len(rows) > _ROWS_SHOWN:
+        yield f"and {len(rows) - _ROWS_SHOWN:,} more rows"
         yield ""
     yield "</details>"
     yield ""
@@ -88,7 +466,7 @@ def _plain(text: str) -> str:
 
 def to_html(report: DiffReport) -> str:
     """Return a report as one page that loads nothing."""
-    title = " and ".join(_names(report))
+    title = " and ".join(_names_shown(report))
     status = f'<span class="status {report.status}">{report.outcome}</span>'
     body = [f"<h1>{escaped(title)}: {status}</h1>"]
     if verdict(report) != title:

@@ -9,10 +9,8 @@ from pathlib import PurePath
 from onnx_kvtool.analysis.caches.cache import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.words import binary_bytes
-from onnx_kvtool.report.blocks import Grid, named
-from onnx_kvtool.report.cache_groups import Group, cache_groups
-from onnx_kvtool.report.drawing import joined
-from onnx_kvtool.report.graph_svg import graph_svg
+from onnx_kvtool.report.blocks import Grid, Group, cache_groups, named
+from onnx_kvtool.report.graphs import joined
 from onnx_kvtool.report.inspect_text import (
     bytes_text,
     cache_table,
@@ -22,9 +20,8 @@ from onnx_kvtool.report.inspect_text import (
     value_table,
     whatif_lines,
 )
-from onnx_kvtool.report.markup import attribute, table, text
-from onnx_kvtool.report.memory_plot import CostModel, cost_model, memory_svg
-from onnx_kvtool.report.page import SCRIPT, whole_page
+from onnx_kvtool.report.page import SCRIPT, attribute, table, text, whole_page
+from onnx_kvtool.report.pictures import CostModel, cost_model, graph_svg, memory_svg
 
 __all__ = ["to_html"]
 

@@ -1,4 +1,4 @@
-"""What `inspect` found, in lines and tables for people."""
+"""What `inspect` and `bench` found, in lines and tables for people."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, roll
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.words import binary_bytes, counted
+from onnx_kvtool.decoding.report import BenchReport, BenchRun
 from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.report.blocks import Block, Grid, Line, named
-from onnx_kvtool.report.cache_groups import cache_groups, name_groups
+from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_groups, named
 from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = [
-    "blocks",
+    "bench_blocks",
     "bytes_text",
     "cache_table",
     "cost_text",
     "group_table",
+    "inspect_blocks",
     "model_lines",
     "node_table",
     "shape_text",
@@ -30,12 +31,26 @@ __all__ = [
     "whatif_lines",
 ]
 
+
+# What `inspect` found, in lines and tables for people.
+
+
 _MOST_FILES = 4
 _MOST_OPS = 12
-_HEADER = ("cache", "updated by", "type", "shape", "axis", "mode", "rows", "per token", "per cache")
+_INSPECT_HEADER = (
+    "cache",
+    "updated by",
+    "type",
+    "shape",
+    "axis",
+    "mode",
+    "rows",
+    "per token",
+    "per cache",
+)
 
 
-def blocks(report: InspectReport) -> Iterator[Block]:
+def inspect_blocks(report: InspectReport) -> Iterator[Block]:
     """Yield the report: the model, its caches, its inputs and outputs, and nodes if asked for.
 
     What differs in a number of its name alone, as the caches of layers do, has one row, unless the
@@ -258,7 +273,7 @@ def group_table(caches: Sequence[Cache]) -> Grid:
     for group in cache_groups(caches):
         in_place = "yes" if group.reason is None else f"no: {group.reason}"
         rows.append((group.name, *_facts(group.caches[0]), in_place))
-    return Grid((*_HEADER, "in place"), tuple(rows))
+    return Grid((*_INSPECT_HEADER, "in place"), tuple(rows))
 
 
 def cache_table(caches: Sequence[Cache]) -> Grid:
@@ -279,4 +294,74 @@ def cache_table(caches: Sequence[Cache]) -> Grid:
             )
         )
     header = ("graph", "node", "update", "write_indices", "present", "in place")
-    return Grid((*_HEADER, *header), tuple(rows))
+    return Grid((*_INSPECT_HEADER, *header), tuple(rows))
+
+
+# What decoders took, in a table for people.
+
+
+_BENCH_HEADER = (
+    "model",
+    "form",
+    "in place",
+    "first token",
+    "step",
+    "least",
+    "most",
+    "tokens/s",
+    "peak",
+)
+_RATIOS = ("model", "step", "first token", "peak")
+
+
+def bench_blocks(report: BenchReport) -> Iterator[Block]:
+    """Yield what was run, what each model took, and how that is to the first one."""
+    work = report.workload
+    text = f"{report.runtime}, {counted(work.batch, 'sequence')}, prompt of {work.prompt} tokens"
+    if work.context > work.prompt:
+        text += f", steps behind {work.context} rows"
+    text += f", {work.tokens} tokens, {counted(work.rounds, 'round')} in turns"
+    threads = "a thread for each core" if work.threads is None else counted(work.threads, "thread")
+    yield Line("ran", f"{text}, {threads}")
+    yield Grid(_BENCH_HEADER, tuple(_row(run) for run in report.runs))
+    if len(report.runs) > 1:
+        yield Line("to the first", "ratios of medians; less than 1 is less time or memory")
+        yield Grid(
+            _RATIOS,
+            tuple(
+                (named(r.model), _ratio(r.step), _ratio(r.first_token), _ratio(r.peak))
+                for r in report.ratios
+            ),
+        )
+        done = [run for run in report.runs if run.failure is None]
+        if len(done) > 1:
+            style = "green" if report.same_tokens else "yellow"
+            yield Line("tokens", "all the same" if report.same_tokens else "not the same", style)
+    for run in report.runs:
+        if run.failure is not None:
+            yield Line("failed", f"{named(run.model)}: {run.failure}", "bold red")
+
+
+def _row(run: BenchRun) -> tuple[str, ...]:
+    step, speed = run.step_seconds, run.tokens_per_second
+    return (
+        named(run.model),
+        run.form or "-",
+        "yes" if run.in_place else "no",
+        _time(run.first_token_seconds),
+        _time(step.median),
+        _time(step.min),
+        _time(step.max),
+        "-" if speed is None else f"{speed:,.1f}",
+        bytes_text(run.peak_bytes),
+    )
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _ratio(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f}"

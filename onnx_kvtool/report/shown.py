@@ -8,22 +8,22 @@ from importlib import import_module
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.report.markup import attribute, table
-from onnx_kvtool.report.markup import text as escaped
+from onnx_kvtool.report.page import attribute, table
+from onnx_kvtool.report.page import text as escaped
 from onnx_kvtool.report.text import text_of_blocks
 
 __all__ = ["html", "text"]
 
 _SAID = {
-    "BenchReport": ("bench_text:blocks",),
+    "BenchReport": ("inspect_text:bench_blocks",),
     "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
     "DiffReport": ("diff_text:blocks",),
     "EvalReport": ("eval_text:blocks", "eval_text:remarks"),
-    "InferReport": ("infer_text:blocks",),
-    "InspectReport": ("inspect_text:blocks",),
-    "LowerReport": ("lower_text:blocks",),
-    "RaiseReport": ("raise_text:blocks",),
-    "VerifyReport": ("comparison:blocks", "comparison:remarks"),
+    "InferReport": ("facts_text:infer_blocks",),
+    "InspectReport": ("inspect_text:inspect_blocks",),
+    "LowerReport": ("proof_text:lower_blocks",),
+    "RaiseReport": ("proof_text:raise_blocks",),
+    "VerifyReport": ("proof_text:comparison_blocks", "proof_text:remarks"),
 }
 """What the command of each report says on both of its streams, in order."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.cli.progress import shown_progress
+from onnx_kvtool.cli.output import shown_progress
 from onnx_kvtool.core.files import atomic
 from onnx_kvtool.core.machine import silent
 
@@ -76,7 +76,7 @@ class Terminal:
 
 LOOP = """
 import sys, time
-from onnx_kvtool.cli.progress import shown_progress
+from onnx_kvtool.cli.output import shown_progress
 with shown_progress() as progress:
     for part in range(1, 5):
         progress("working, part", part, 4)
@@ -111,7 +111,7 @@ def waiting(module: str, name: str, seconds: float, patience: float = 0.2) -> st
     return f"""
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import onnx_kvtool.cli.progress as progress
+import onnx_kvtool.cli.output as progress
 import {module} as module
 progress._PATIENCE = {patience}
 function = module.{name}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool import __version__
-from onnx_kvtool.cli.version import show_version
+from onnx_kvtool.cli.command import show_version
 from onnx_kvtool.report.json import SCHEMA_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]

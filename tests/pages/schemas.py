@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.cli.schema import REPORTS, document, text_of
+from onnx_kvtool.cli.command import REPORTS, document, text_of
 
 __all__ = ["pages"]
 

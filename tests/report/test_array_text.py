@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.report.array_text import array_lines, excerpt, ranges
+from onnx_kvtool.report.eval_text import array_lines, excerpt, ranges
 
 
 def text(array: np.ndarray, marks: np.ndarray | None = None) -> str:

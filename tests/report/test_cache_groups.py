@@ -8,7 +8,7 @@ import pytest
 
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.words import binary_bytes, counted
-from onnx_kvtool.report.cache_groups import cache_groups, joined
+from onnx_kvtool.report.blocks import cache_groups, joined
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from onnx_kvtool.report.blocks import Grid
-from onnx_kvtool.report.markup import table
-from onnx_kvtool.report.page import STYLE, whole_page
+from onnx_kvtool.report.page import STYLE, table, whole_page
 
 COLUMNS = {
     "counts": (["4", "1,024"], True),

@@ -9,7 +9,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.report.blocks import Grid, Line
-from onnx_kvtool.report.raise_text import blocks
+from onnx_kvtool.report.proof_text import raise_blocks
 from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport, Unraised
 from tests.grids import each
 
@@ -32,7 +32,7 @@ def report(layers: int, node: str = "layers.{}/{}/Scatter", **facts: object) -> 
 
 
 def rows(made: RaiseReport) -> list[tuple[str, ...]]:
-    return [row for block in blocks(made) if isinstance(block, Grid) for row in block.rows]
+    return [row for block in raise_blocks(made) if isinstance(block, Grid) for row in block.rows]
 
 
 def test_updates_of_a_few_layers_are_told_one_by_one() -> None:
@@ -85,7 +85,7 @@ def test_refusals_that_differ_in_names_only_are_one_line() -> None:
         )
         for i in range(30)
     ]
-    said = [block for block in blocks(made) if isinstance(block, Line)]
+    said = [block for block in raise_blocks(made) if isinstance(block, Line)]
     assert [line.text for line in said if line.label == "growing-cache"] == [
         "main, node `Concat_0` (Concat) and 29 others alike: `past.0.key` grows with every step"
     ]

@@ -17,7 +17,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
-from onnx_kvtool.cli.schema import DESCRIBED, REPORTS, document
+from onnx_kvtool.cli.command import DESCRIBED, REPORTS, document
 from onnx_kvtool.core.record import Record, keys_of, type_of
 from tests.grids import part
 

@@ -11,8 +11,8 @@ import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.report.blocks import Grid
-from onnx_kvtool.report.lower_text import blocks
-from onnx_kvtool.report.targets_text import blocks as target_blocks
+from onnx_kvtool.report.facts_text import targets_blocks as target_blocks
+from onnx_kvtool.report.proof_text import lower_blocks
 from onnx_kvtool.report.text import print_blocks, print_talk
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
 from onnx_kvtool.targets.target import named_releases
@@ -184,7 +184,7 @@ CASES = [
 @pytest.mark.usefixtures("plain_environment")
 @pytest.mark.parametrize(("given", "expected"), CASES)
 def test_text_in_a_pipe(given, expected, capsys) -> None:
-    print_talk(blocks(given), color=None)
+    print_talk(lower_blocks(given), color=None)
     captured = capsys.readouterr()
     assert captured.err == dedent(expected)
     assert captured.out == ""
@@ -192,7 +192,7 @@ def test_text_in_a_pipe(given, expected, capsys) -> None:
 
 @pytest.mark.usefixtures("plain_environment")
 def test_dry_run_says_that_nothing_was_written(capsys) -> None:
-    print_talk(blocks(report(verification=SKIPPED), dry_run=True), color=None)
+    print_talk(lower_blocks(report(verification=SKIPPED), dry_run=True), color=None)
     *_, said, last = capsys.readouterr().err.splitlines()
     assert said == "dry run: nothing was written"
     assert last == "warning: nothing was proven: the weights take 3.0 GB"
@@ -210,7 +210,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_names_are_whole_too(color, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     given = report(lowered=[lowered(LONG, "inline")], output="x" * 200)
-    print_talk(blocks(given), color=color)
+    print_talk(lower_blocks(given), color=color)
     text = sys.stderr.getvalue()
     assert LONG in text
     assert "x" * 200 in text
@@ -222,7 +222,7 @@ def test_a_stream_without_the_characters_gets_escapes(monkeypatch) -> None:
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, "ascii", errors="backslashreplace")
     monkeypatch.setattr(sys, "stderr", stream)
-    print_talk(blocks(report(model="長さ.onnx")), color=True)
+    print_talk(lower_blocks(report(model="長さ.onnx")), color=True)
     stream.flush()
     assert b"\\u9577\\u3055.onnx" in buffer.getvalue()
 

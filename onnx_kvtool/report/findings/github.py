@@ -9,10 +9,14 @@ from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.words import counted, escape, escape_lines
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, FileReport, Tally
-from onnx_kvtool.report.findings.folding import folded, others_in_words
-from onnx_kvtool.report.findings.names import qualified_name
-from onnx_kvtool.report.findings.paths import shown_path
-from onnx_kvtool.report.findings.writer import Spool, Writer
+from onnx_kvtool.report.findings.writer import (
+    Spool,
+    Writer,
+    folded,
+    others_in_words,
+    qualified_name,
+    shown_path,
+)
 
 __all__ = ["GithubWriter", "StepSummary", "step_outputs"]
 

@@ -1,18 +1,34 @@
-"""The formats of findings that are data; text for people is printed by `report.text`."""
+"""The formats of findings, and reports put together from parts."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from onnx_kvtool.core.choices import MergedFormat
+from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.report.findings.concise import ConciseWriter
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.report import Failure, FileReport
+from onnx_kvtool.report.findings.formats import (
+    LEVELS,
+    ConciseWriter,
+    GitlabWriter,
+    JsonLinesWriter,
+    JsonWriter,
+    JunitWriter,
+    SarifWriter,
+)
 from onnx_kvtool.report.findings.github import GithubWriter
-from onnx_kvtool.report.findings.gitlab import GitlabWriter
-from onnx_kvtool.report.findings.json import JsonWriter
-from onnx_kvtool.report.findings.jsonl import JsonLinesWriter
-from onnx_kvtool.report.findings.junit import JunitWriter
-from onnx_kvtool.report.findings.sarif import SarifWriter
 from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["WRITERS"]
+__all__ = ["MERGERS", "WRITERS", "Merger"]
+
+
+# The formats of findings that are data; text for people is printed by `report.text`.
+
 
 WRITERS: Table[str, type[Writer]] = Table(
     "format",
@@ -27,3 +43,95 @@ WRITERS: Table[str, type[Writer]] = Table(
     ],
 )
 """What makes the text of a report, by format."""
+
+
+# Reports that hold less than a check knows, put together as they are.
+#
+# JSON holds all, so that parts in JSON go through the writers of any format. What is read back
+# from SARIF, JUnit or JSON lines goes into the same format alone.
+
+
+_NO = 1
+"""Exit code for a file that was not checked to the end: these formats do not hold its own."""
+
+
+class Merger(Writer):
+    """A writer that takes the data of whole reports, too, and counts what they hold."""
+
+    def report(self, data: Any) -> str:
+        """Return the text of one more report."""
+        raise NotImplementedError
+
+    def _count(self, path: str, severities: Sequence[Severity], failure: str | None = None) -> None:
+        """Add a file to the tally, of whose findings only the severity counts."""
+        found = tuple(
+            Finding(Diagnostic("", severity, Location(), "", None), "", "")
+            for severity in severities
+        )
+        failed = None if failure is None else Failure(failure, None, _NO)
+        self.tally.add(FileReport(path, found, failure=failed))
+
+
+class _SarifMerger(SarifWriter, Merger):
+    """One run with the results of all; the rules are those of this version."""
+
+    def report(self, data: Any) -> str:
+        """Return the results of a log."""
+        by_path: dict[str, list[Severity]] = {}
+        results = [result for run in data["runs"] for result in run.get("results", ())]
+        severities: dict[str, Severity] = {level: name for name, level in LEVELS.items()}
+        for result in results:
+            index = self.indices.get(result.get("ruleId"))
+            result.pop("ruleIndex", None)
+            if index is not None:
+                result["ruleIndex"] = index
+            place = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            found = severities.get(result.get("level", "warning"), "warning")
+            by_path.setdefault(place, []).append(found)
+        for path, found_here in by_path.items():
+            self._count(path, found_here)
+        for note in _notifications(data):
+            path, _, message = note.partition(": ")
+            self._count(path, (), message)
+        return self.results.items(results)
+
+
+def _notifications(data: Any) -> Iterator[str]:
+    for run in data["runs"]:
+        for invocation in run.get("invocations", ()):
+            for note in invocation.get("toolExecutionNotifications", ()):
+                yield note["message"]["text"]
+
+
+class _JunitMerger(JunitWriter, Merger):
+    """The suites of all."""
+
+    def report(self, data: Element) -> str:
+        """Keep the suites of a document."""
+        for suite in data:
+            cases = [case for case in suite if case.find("failure") is not None]
+            error = suite.find("testcase/error")
+            failure = None if error is None else error.get("message", "")
+            self._count(suite.get("name", ""), ["error"] * len(cases), failure)
+            self.suite(suite)
+        return ""
+
+
+class _LinesMerger(JsonLinesWriter, Merger):
+    """The lines of all."""
+
+    def report(self, data: list[dict[str, Any]]) -> str:
+        """Return the lines of a report."""
+        by_path: dict[str, list[Severity]] = {}
+        for line in data:
+            by_path.setdefault(line["path"], []).append(line["severity"])
+        for path, severities in by_path.items():
+            self._count(path, severities)
+        return "".join(json.dumps(line) + "\n" for line in data)
+
+
+MERGERS: Table[MergedFormat, type[Merger]] = Table(
+    "format of a report that is merged as it is",
+    [("jsonl", _LinesMerger), ("sarif", _SarifMerger), ("junit", _JunitMerger)],
+)
+"""What puts reports together that are not JSON."""

@@ -9,8 +9,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.report.findings.folding import folded, others_in_words
-from onnx_kvtool.report.findings.writer import Writer
+from onnx_kvtool.report.findings.writer import Writer, folded, others_in_words
 from onnx_kvtool.report.text import text_of_blocks
 
 __all__ = ["TextWriter", "blocks", "blocks_of", "closing", "counts", "remarks", "remarks_of"]

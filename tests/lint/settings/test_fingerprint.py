@@ -15,7 +15,7 @@ from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.report.findings.sarif import SarifWriter
+from onnx_kvtool.report.findings.formats import SarifWriter
 from onnx_kvtool.report.findings.writer import rendered
 
 BEGIN = """

@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.lint.finding import Finding, Fix
-from onnx_kvtool.report.findings.folding import folded, others_in_words
+from onnx_kvtool.report.findings.writer import folded, others_in_words
 
 LAYERS = 30
 

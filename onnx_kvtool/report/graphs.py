@@ -1,13 +1,24 @@
-"""Places for the boxes of a small graph: layers from top to bottom, few crossings."""
+"""The graph around the caches: its places on a page, and its text for Graphviz and Mermaid."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-__all__ = ["Layout", "Placed", "layered"]
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.caches.neighbourhood import Edge, Neighbourhood, Spot
+from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.core.words import escape
+from onnx_kvtool.report.blocks import common, name_groups, without_numbers
+from onnx_kvtool.report.blocks import joined as common_name
+
+__all__ = ["Drawing", "Layout", "Placed", "drawing", "joined", "layered", "to_dot", "to_mermaid"]
+
+
+# Places for the boxes of a small graph: layers from top to bottom, few crossings.
+
 
 _GAP_X = 20.0
 _GAP_Y = 40.0
@@ -200,3 +211,166 @@ def _line(
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
     return sum(numbers) / len(numbers) if numbers else otherwise
+
+
+# Several neighbourhoods as one graph, its nodes numbered.
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One graph.
+
+    Attributes:
+        spots: Its nodes; the number of one is its position.
+        edges: Numbers of the ends of each edge, and the edge.
+    """
+
+    spots: tuple[Spot, ...]
+    edges: tuple[tuple[int, int, Edge], ...]
+
+
+def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
+    """Return several graphs as one, in which what they have in common stands once."""
+    spots: dict[str, Spot] = {}
+    edges: dict[tuple[str, str, str], Edge] = {}
+    for graph in neighbourhoods:
+        for spot in graph.spots:
+            known = spots.setdefault(spot.key, spot)
+            if spot.kind == "update" and known.kind == "node":
+                spots[spot.key] = replace(known, kind="update")
+        for edge in graph.edges:
+            key = edge.source, edge.target, edge.label
+            if key not in edges or edge.is_cache:
+                edges[key] = edge
+    return Neighbourhood(tuple(spots.values()), tuple(edges.values()))
+
+
+def drawing(caches: Sequence[Cache], neighbourhoods: Sequence[Neighbourhood]) -> Drawing:
+    """Return the graphs around all caches as one, its nodes numbered.
+
+    Layers that are alike, caches and all around them, stand in it once: with a name for all of
+    them, and their number at the node that updates the cache.
+
+    Args:
+        caches: The caches.
+        neighbourhoods: The graph around each of them, in their order.
+    """
+    named = [
+        (cache.past or cache.present or "", (cache.dtype, cache.shape, _form(graph)))
+        for cache, graph in zip(caches, neighbourhoods, strict=False)
+    ]
+    groups = name_groups(named)
+    whole = joined([_folded([neighbourhoods[place] for place in group]) for _, group in groups])
+    numbers = {spot.key: number for number, spot in enumerate(whole.spots)}
+    return Drawing(
+        whole.spots, tuple((numbers[e.source], numbers[e.target], e) for e in whole.edges)
+    )
+
+
+def _form(graph: Neighbourhood) -> Hashable:
+    """Return what the graphs of like layers have in common: all but numbers in names."""
+    places = {spot.key: place for place, spot in enumerate(graph.spots)}
+    spots = ((s.kind, without_numbers(s.label), without_numbers(s.name)) for s in graph.spots)
+    edges = (
+        (places[e.source], places[e.target], without_numbers(e.label), e.is_cache)
+        for e in graph.edges
+    )
+    return tuple(spots), tuple(edges)
+
+
+def _folded(graphs: Sequence[Neighbourhood]) -> Neighbourhood:
+    """Return graphs of one form as one."""
+    first = graphs[0]
+    if len(graphs) == 1:
+        return first
+    spots = []
+    for alike in zip(*(graph.spots for graph in graphs), strict=True):
+        spot = alike[0]
+        label, name = _common(s.label for s in alike), _common(s.name for s in alike)
+        if spot.kind == "update":
+            label += f" x{len({s.key for s in alike})}"
+        spots.append(replace(spot, label=label, name=name))
+    edges = [
+        replace(alike[0], label=_common(e.label for e in alike))
+        for alike in zip(*(graph.edges for graph in graphs), strict=True)
+    ]
+    return Neighbourhood(tuple(spots), tuple(edges))
+
+
+def _common(names: Iterable[str]) -> str:
+    """Return one name for several that differ in numbers: `{0..29}` for one, `{}` for more."""
+    listed = list(names)
+    return common_name(listed) or common(listed)
+
+
+# The graph around the caches, in the language of Graphviz.
+
+
+_DOT_SHAPES = {
+    "input": "shape=oval",
+    "initializer": "shape=oval, style=dashed",
+    "output": "shape=oval, peripheries=2",
+    "update": 'shape=box, style="bold,filled", fillcolor="#cfe3f7"',
+    "node": "shape=box",
+}
+
+
+def to_dot(report: InspectReport) -> str:
+    """Return a digraph of the nodes around each update, `kvtool ... | dot -Tsvg` draws it.
+
+    Nodes that several updates have around them stand in it once, and so do layers that are alike.
+    """
+    drawn = drawing(report.caches, report.neighbourhoods)
+    lines = [
+        "digraph caches {",
+        '  graph [rankdir=TB, fontname="sans-serif"];',
+        '  node [fontname="sans-serif", fontsize=11, fontcolor="#000000"];',
+        '  edge [fontname="sans-serif", fontsize=9, color="#555555"];',
+    ]
+    for number, spot in enumerate(drawn.spots):
+        label = r"\n".join(_dot_quoted(line) for line in (spot.label, spot.name) if line)
+        lines.append(f'  n{number} [label="{label}", {_DOT_SHAPES[spot.kind]}];')
+    for source, target, edge in drawn.edges:
+        style = ', color="#1f6feb", penwidth=2' if edge.is_cache else ""
+        lines.append(f'  n{source} -> n{target} [label="{_dot_quoted(edge.label)}"{style}];')
+    return "\n".join((*lines, "}"))
+
+
+def _dot_quoted(raw: str) -> str:
+    return escape(raw).replace("\\", "\\\\").replace('"', '\\"')
+
+
+# The graph around the caches as a Mermaid flowchart.
+
+
+_MERMAID_SHAPES = {
+    "input": ("([", "])"),
+    "initializer": ("([", "])"),
+    "output": ("([", "])"),
+    "update": ("[[", "]]"),
+    "node": ("[", "]"),
+}
+
+
+def to_mermaid(report: InspectReport) -> str:
+    """Return a flowchart of the nodes around each update, as GitHub and GitLab draw it.
+
+    Nodes that several updates have around them stand in it once, and so do layers that are alike.
+    The way of the caches is drawn with thick lines.
+    """
+    drawn = drawing(report.caches, report.neighbourhoods)
+    lines = ["flowchart TB"]
+    for number, spot in enumerate(drawn.spots):
+        opening, closing = _MERMAID_SHAPES[spot.kind]
+        label = "<br>".join(_mermaid_quoted(line) for line in (spot.label, spot.name) if line)
+        lines.append(f'  n{number}{opening}"{label}"{closing}')
+    for source, target, edge in drawn.edges:
+        arrow = "==>" if edge.is_cache else "-->"
+        label = f'|"{_mermaid_quoted(edge.label)}"|' if edge.label else ""
+        lines.append(f"  n{source} {arrow}{label} n{target}")
+    return "\n".join(lines)
+
+
+def _mermaid_quoted(raw: str) -> str:
+    """Return `raw` with each character that Mermaid may read as markup as an entity code."""
+    return "".join(c if c.isalnum() or c in " ._-:/" else f"#{ord(c)};" for c in escape(raw))

@@ -1,0 +1,206 @@
+"""`kvtool ops`, `kvtool rule`, `kvtool targets` and `kvtool help`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from onnx_kvtool.cli.command import command, offers, option
+from onnx_kvtool.cli.options import data_format_option
+from onnx_kvtool.cli.output import write_data, write_json
+from onnx_kvtool.cli.types import Word
+from onnx_kvtool.core.choices import ReportFormat, words
+
+__all__ = ["help_", "ops", "rule", "targets"]
+
+
+# `kvtool ops`: show what kvtool knows of an operator.
+
+
+_OPS_EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage, such as an unknown operator
+  4  a bug in kvtool
+
+\b
+Examples:
+  kvtool ops                                   a line for each operator
+  kvtool ops TensorScatter
+  kvtool ops Attention --format json
+
+\b
+See also:
+  eval --op  runs one operator
+  rule       explains a rule that looks at it
+"""
+
+
+@command(epilog=_OPS_EPILOG)
+@click.argument("op", required=False, metavar="[OP]", shell_complete=offers("operators"))
+@data_format_option
+@click.pass_context
+def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) -> None:
+    """Show what kvtool knows of the operator OP of the default domain.
+
+    Its versions with their inputs, outputs and attributes; the kernels of the reference runtime;
+    the rules that lower, upgrade and raise it; the rules of `kvtool check` that look at it; and the
+    limits that releases of runtimes have with it. Without OP, a line for each operator of which
+    kvtool has something of its own. A `-` stands for nothing. No model is read.
+    """
+    from onnx_kvtool.commands.ops import OpsRequest, run
+
+    report = run(OpsRequest(op))
+    if output_format == "json":
+        write_json("ops", report)
+    else:
+        from onnx_kvtool.report.facts_text import ops_blocks
+        from onnx_kvtool.report.text import print_blocks
+
+        print_blocks(ops_blocks(report, in_full=op is not None), color=context.color)
+
+
+# `kvtool rule`: explain what `kvtool check` looks for.
+
+
+_RULE_EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage, such as an unknown rule
+  4  a bug in kvtool
+
+\b
+Examples:
+  kvtool rule KV001
+  kvtool rule KV008 --format markdown
+  kvtool rule --all                  a line for each rule
+  kvtool rule --all --format json
+
+\b
+See also:
+  check  looks for what the rules describe
+"""
+
+
+@command(epilog=_RULE_EPILOG, short_help="Explain a rule of `kvtool check`.")
+@click.argument("code", required=False, metavar="[CODE]", shell_complete=offers("rules"))
+@option("--all", "all_rules", is_flag=True, help="Explain all rules.")
+@option(
+    "--format",
+    "output_format",
+    type=Word(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Print text, JSON, or the page in Markdown; all on standard output.",
+)
+def rule(
+    code: str | None, all_rules: bool, output_format: Literal["text", "json", "markdown"]
+) -> None:
+    """Explain the rule CODE of `kvtool check`: what it finds, and why that is bad.
+
+    CODE is the code of a rule in any case, such as KV001, or its name, such as axis-is-batch. As
+    text, --all gives a line for each rule: code, name, severity and summary.
+    """
+    from onnx_kvtool.commands.rule import RuleRequest, run
+    from onnx_kvtool.lint.rule import markdown, plain
+
+    report = run(RuleRequest(code, all_rules))
+    if output_format == "json":
+        write_json("rule", report)
+    elif output_format == "markdown":
+        write_data("\n\n".join(map(markdown, report.rules)))
+    elif all_rules:
+        width = max(len(one.name) for one in report.rules)
+        for one in report.rules:
+            write_data(f"{one.code}  {one.name.ljust(width)}  {one.severity:<7}  {one.summary}")
+    else:
+        write_data(plain(report.rules[0]))
+
+
+# `kvtool targets`: list the releases of runtimes that `lower --target` knows.
+
+
+_TARGETS_EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage
+  4  a bug in kvtool
+
+\b
+Examples:
+  kvtool targets                    a line for each release
+  kvtool targets tensorrt           those of a runtime, with limits in words
+  kvtool targets onnxruntime@1.17   one release
+  kvtool targets --format json      with notes and sources
+
+\b
+See also:
+  lower --target  lowers a model for a release
+  check --target  finds what a release does not load
+"""
+
+
+@command(epilog=_TARGETS_EPILOG)
+@click.argument(
+    "name", required=False, metavar="[RUNTIME[@VERSION]]", shell_complete=offers("targets")
+)
+@option(
+    "--format",
+    "output_format",
+    type=Word(words(ReportFormat)),
+    default="text",
+    show_default=True,
+    help="Print a table, or JSON; both on standard output.",
+)
+@click.pass_context
+def targets(context: click.Context, /, name: str | None, output_format: ReportFormat) -> None:
+    """List the releases of runtimes that `kvtool lower --target` knows.
+
+    Each with the highest opset and IR version that it loads, and the number of its limits: what it
+    lacks, refuses or computes wrongly within them. With RUNTIME, or one of its releases, the limits
+    are told in words. A `-` stands for what is not known.
+    """
+    from onnx_kvtool.commands.targets import TargetsRequest, run
+
+    report = run(TargetsRequest(name))
+    if output_format == "json":
+        write_json("targets", report)
+    else:
+        from onnx_kvtool.report.facts_text import targets_blocks
+        from onnx_kvtool.report.text import print_blocks
+
+        shown = targets_blocks(report.targets, in_full=name is not None)
+        print_blocks(shown, color=context.color)
+
+
+# `kvtool help`: the help of a command, as `kvtool COMMAND --help` prints it.
+
+
+_HELP_EPILOG = """\b
+Examples:
+  kvtool help
+  kvtool help lower
+"""
+
+
+def _commands(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    parent = ctx.parent
+    assert parent is not None and isinstance(parent.command, click.Group)
+    names = parent.command.list_commands(parent)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@command("help", epilog=_HELP_EPILOG, short_help="Show the help of a command.")
+@click.argument("name", required=False, metavar="[COMMAND]", shell_complete=_commands)
+@click.pass_context
+def help_(context: click.Context, /, name: str | None) -> None:
+    """Show the help of COMMAND, or of kvtool itself."""
+    parent = context.parent
+    assert parent is not None and isinstance(parent.command, click.Group)
+    if name is None:
+        write_data(parent.get_help())
+        return
+    _, found, _ = parent.command.resolve_command(parent, [name])
+    if found is not None:
+        write_data(found.get_help(found.make_context(name, [], parent, resilient_parsing=True)))

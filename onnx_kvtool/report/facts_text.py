@@ -1,0 +1,294 @@
+"""What `infer`, `ops` and `targets` know, in lines and tables for people."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.report.blocks import Block, Grid, Line, named
+from onnx_kvtool.shapes.report import InferReport, UnknownValue
+from onnx_kvtool.symbolic.knowledge import Conflict
+from onnx_kvtool.targets.releases import releases
+
+if TYPE_CHECKING:
+    from onnx_kvtool.commands.ops_report import (
+        AttributeEntry,
+        LimitEntry,
+        Operator,
+        OpsReport,
+        ParameterEntry,
+        VersionEntry,
+    )
+    from onnx_kvtool.targets.release import Limit, Release
+
+__all__ = ["infer_blocks", "ops_blocks", "targets_blocks"]
+
+
+# What `infer` found, in lines and tables for people.
+
+
+_MOST_FOLLOWERS = 3
+"""Most values that are named as lost with the first one."""
+
+
+def infer_blocks(report: InferReport) -> Iterator[Block]:
+    """Yield the report: the counts, conflicts, what is unknown by its first cause, equalities."""
+    yield Line(
+        "inferred",
+        f"{named(report.model)}, {report.known_after} of {counted(report.values, 'value')} known, "
+        f"{report.known_before} by the file alone",
+    )
+    for conflict in report.conflicts:
+        yield from _conflict(conflict)
+    if report.unknown:
+        yield Line("unknown", str(len(report.unknown)))
+        yield _unknown(report.unknown)
+    if report.equalities:
+        yield Line("equal sizes", str(len(report.equalities)))
+        yield Grid(
+            ("name", "equals", "because of", "at"),
+            tuple((e.name, e.equals, e.why, str(e.location)) for e in report.equalities),
+        )
+    for note in report.notes:
+        yield Line("note", note)
+    if report.output is not None:
+        target = "standard output" if report.output == "-" else report.output
+        yield Line("written", target)
+
+
+def _conflict(conflict: Conflict) -> Iterator[Block]:
+    yield Line("conflict", f"{conflict.code}: {conflict.location}: {conflict.message}", "bold red")
+    if len(conflict.chain) > 1:
+        yield Line("  way", " -> ".join(conflict.chain))
+
+
+def _unknown(unknown: Sequence[UnknownValue]) -> Grid:
+    """Return a row for each first cause, with the values that were lost by it."""
+    groups: dict[tuple[str, str], list[UnknownValue]] = {}
+    for value in unknown:
+        lost = value.lost
+        groups.setdefault((str(lost.location), lost.why), []).append(value)
+    rows = []
+    for (place, why), values in groups.items():
+        names = [value.location.value or "" for value in values]
+        shown = ", ".join(names[:_MOST_FOLLOWERS])
+        rest = len(names) - _MOST_FOLLOWERS
+        rows.append((place, why, f"{shown} and {rest} more" if rest > 0 else shown))
+    return Grid(("lost first at", "why", "unknown values"), tuple(rows))
+
+
+# What `ops` knows of operators, in lines and tables for people.
+
+
+_OPS_HEADER = (
+    "operator",
+    "versions",
+    "kernel",
+    "lowering",
+    "upgrade",
+    "raising",
+    "rules",
+    "limits",
+)
+
+
+def ops_blocks(report: OpsReport, *, in_full: bool) -> Iterator[Block]:
+    """Yield all about each operator if `in_full`, else a line for each."""
+    if in_full:
+        for operator in report.operators:
+            yield from _about(operator)
+    else:
+        yield Grid(_OPS_HEADER, tuple(map(_ops_row, report.operators)))
+
+
+def _ops_row(operator: Operator) -> tuple[str, ...]:
+    return (
+        operator.op,
+        _joined(version.since for version in operator.versions),
+        _joined(kernel.since for kernel in operator.kernels),
+        _joined(lowering.rule for lowering in operator.lowerings),
+        _joined(upgrade.rule for upgrade in operator.upgrades),
+        _joined(raising.pattern for raising in operator.raisings),
+        str(len(operator.rules) or "-"),
+        str(len(operator.limits) or "-"),
+    )
+
+
+def _joined(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items)) or "-"
+
+
+def _about(operator: Operator) -> Iterator[Block]:
+    yield Line("operator", operator.op)
+    yield Line("versions", _joined(version.since for version in operator.versions))
+    yield Grid(
+        ("version", "inputs", "outputs", "attributes"), tuple(map(_shown, operator.versions))
+    )
+    yield Line("function body", "in the schema" if operator.function_body else "-")
+    yield Line("kernels", _kernels(operator))
+    yield from _table(
+        "lowerings",
+        ("rule", "to opsets below", "from version", "on request"),
+        (
+            (one.rule, str(one.below), str(one.reads), "yes" if one.removes else "-")
+            for one in operator.lowerings
+        ),
+    )
+    yield from _table(
+        "upgrades",
+        ("rule", "across opsets"),
+        ((one.rule, _joined(one.across)) for one in operator.upgrades),
+    )
+    yield from _table(
+        "raisings",
+        ("pattern", "read off", "makes"),
+        ((one.pattern, one.reads, one.makes) for one in operator.raisings),
+    )
+    yield from _table(
+        "rules",
+        ("code", "name", "severity", "what it finds"),
+        ((one.code, one.name, one.severity, one.summary) for one in operator.rules),
+    )
+    yield from _table(
+        "limits",
+        ("limit", "runtime", "releases", "what they do"),
+        ((one.name, one.runtime, _ops_span(one), one.reason) for one in operator.limits),
+    )
+
+
+def _table(label: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[Block]:
+    listed = tuple(rows)
+    yield Line(label, str(len(listed)) if listed else "-")
+    if listed:
+        yield Grid(header, listed)
+
+
+def _shown(version: VersionEntry) -> tuple[str, ...]:
+    since = f"{version.since} (deprecated)" if version.deprecated else str(version.since)
+    return (
+        since,
+        _joined(map(_parameter, version.inputs)),
+        _joined(map(_parameter, version.outputs)),
+        _joined(map(_attribute, version.attributes)),
+    )
+
+
+def _parameter(parameter: ParameterEntry) -> str:
+    return (
+        f"{parameter.name}{'?' if parameter.optional else ''}{'...' if parameter.variadic else ''}"
+    )
+
+
+def _attribute(attribute: AttributeEntry) -> str:
+    if attribute.required:
+        return f"{attribute.name} (required)"
+    if attribute.default is None:
+        return attribute.name
+    default = attribute.default
+    return f"{attribute.name}={default if isinstance(default, str) else json.dumps(default)}"
+
+
+def _kernels(operator: Operator) -> str:
+    if not operator.kernels:
+        return "none of kvtool; onnx's reference implementation runs it"
+    begins = [kernel.since for kernel in operator.kernels]
+    spans = [f"{begin} to {end - 1}" for begin, end in itertools.pairwise(begins)]
+    text = f"version {_joined([*spans, f'{begins[-1]} on'])}"
+    shared = sorted({kernel.in_place for kernel in operator.kernels if kernel.in_place})
+    return f"{text}; may write into {_joined(f'`{name}`' for name in shared)}" if shared else text
+
+
+def _ops_span(limit: LimitEntry) -> str:
+    """Return the releases as a range, or one by one if a known one between them is free of it."""
+    known = [one.version for one in releases() if one.runtime == limit.runtime]
+    first, last = limit.versions[0], limit.versions[-1]
+    between = known[known.index(first) : known.index(last) + 1]
+    if len(between) == 1 or tuple(between) != limit.versions:
+        return ", ".join(limit.versions)
+    return f"{first} to {last}"
+
+
+# What `targets` knows of releases, in lines and tables for people.
+
+
+_TARGETS_HEADER = ("runtime", "version", "opset", "IR version", "evidence", "limits")
+_LIMITS = ("limit", "operator", "releases", "what they do")
+
+
+def targets_blocks(releases: Sequence[Release], *, in_full: bool) -> Iterator[Block]:
+    """Yield a line for each release, and if `in_full` what its limits mean.
+
+    Args:
+        releases: Those that are shown; if `in_full`, of one runtime.
+        in_full: Whether limits are told in words; they are counted anyway.
+    """
+    yield Grid(_TARGETS_HEADER, tuple(map(_targets_row, releases)))
+    if not in_full:
+        return
+    found: dict[str, tuple[Limit, list[str]]] = {}
+    for release in releases:
+        for limit in release.limits:
+            found.setdefault(limit.name, (limit, []))[1].append(release.version)
+    told = [(limit, versions) for limit, versions in found.values() if not limit.listed]
+    if told:
+        yield Line("limits", str(len(told)))
+        rows = (
+            (limit.name, limit.operator, _targets_span(versions, releases), _meaning(limit))
+            for limit, versions in sorted(told, key=lambda one: one[0].operator)
+        )
+        yield Grid(_LIMITS, tuple(rows))
+    for release in releases:
+        yield from _wholes(release)
+
+
+def _targets_row(release: Release) -> tuple[str, ...]:
+    return (
+        release.runtime,
+        release.version,
+        "none" if release.unsupported else _known(release.max_opset),
+        _known(release.max_ir_version),
+        release.evidence,
+        str(len(release.limits) or "-"),
+    )
+
+
+def _known(version: int | None) -> str:
+    return "-" if version is None else str(version)
+
+
+def _targets_span(versions: list[str], releases: Sequence[Release]) -> str:
+    """Return versions as a range, or one by one if one between them is free of the limit."""
+    shown = [release.version for release in releases]
+    first, last = shown.index(versions[0]), shown.index(versions[-1])
+    if len(versions) > 1 and last - first + 1 == len(versions):
+        return f"{versions[0]} to {versions[-1]}"
+    return ", ".join(versions)
+
+
+def _meaning(limit: Limit) -> str:
+    since = f" from opset {limit.since} on" if limit.since and "opset" not in limit.reason else ""
+    if limit.before:
+        since += f" before opset {limit.before}"
+    remedy = f"; {limit.help}" if limit.help else ""
+    return f"{limit.reason}{since}{remedy}"
+
+
+def _wholes(release: Release) -> Iterator[Line]:
+    """Yield what a release is told of as a whole: operators, its evidence, remarks."""
+    if release.unsupported:
+        yield Line(f"{release} is no target", f"it {release.unsupported}")
+    constants = [limit for limit in release.limits if limit.name.startswith("constants-")]
+    lacks = [limit.operator for limit in release.limits if limit.name.startswith("lacks-")]
+    errs = [limit.operator for limit in release.limits if limit.name.startswith("errs-")]
+    if lacks:
+        yield Line(f"{release} does not compute", ", ".join(lacks))
+    if errs:
+        yield Line(f"{release} computes wrongly in some forms", ", ".join(errs))
+    if constants:
+        names = (f"{one.operator}.{one.operand}" for one in constants)
+        yield Line(f"{release} takes as constants only", ", ".join(names))
+    if release.types:
+        yield Line(f"{release} takes values of these types only", ", ".join(sorted(release.types)))

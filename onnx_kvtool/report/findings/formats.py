@@ -1,0 +1,360 @@
+"""Findings as one line each, JSON, JSON lines, and for GitLab, JUnit and SARIF."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from onnx_kvtool import __version__
+from onnx_kvtool.core.diagnostic import Location, Severity
+from onnx_kvtool.core.record import plain
+from onnx_kvtool.core.words import escape
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.report import FileReport, Tally
+from onnx_kvtool.lint.rule import Rule, markdown
+from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.report.findings.writer import Spool, Writer, qualified_name, shown_path, uri
+from onnx_kvtool.report.json import headed
+
+__all__ = [
+    "LEVELS",
+    "ConciseWriter",
+    "GitlabWriter",
+    "JsonLinesWriter",
+    "JsonWriter",
+    "JunitWriter",
+    "ListInParts",
+    "SarifWriter",
+]
+
+
+# One line for each finding: `path:graph:node: CODE message`.
+
+
+class ConciseWriter(Writer):
+    """Parts of the place that a finding does not have are left out, and names are escaped."""
+
+    in_lines = True
+
+    def file(self, file: FileReport) -> str:
+        """Return one line for each finding."""
+        text = ""
+        for finding in file.findings:
+            place = qualified_name(finding.location)
+            where = ":".join(part for part in (file.path, place) if part)
+            text += escape(f"{where}: {finding.code} {finding.message}") + "\n"
+        return text
+
+
+# Findings as one JSON object, with the header that every command shares.
+
+
+_INDENT = "  "
+
+
+class ListInParts:
+    """A list in a JSON text of two spaces of indentation, written item by item.
+
+    Args:
+        depth: How many brackets are open around the list.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._is_empty = True
+
+    def items(self, items: Sequence[Any]) -> str:
+        """Return some more items, with what stands in front of each."""
+        text = ""
+        for item in items:
+            text += "[\n" if self._is_empty else ",\n"
+            self._is_empty = False
+            text += textwrap.indent(json.dumps(item, indent=2), _INDENT * (self._depth + 1))
+        return text
+
+    def end(self) -> str:
+        """Return what ends the list, which may be empty."""
+        return "[]" if self._is_empty else f"\n{_INDENT * self._depth}]"
+
+
+class JsonWriter(Writer):
+    """The report as the command-line contract fixes it; with `statistics`, with counts."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._files = ListInParts(1)
+
+    def begin(self) -> str:
+        """Return the header."""
+        return headed("check", {}).removesuffix("\n}") + f',\n{_INDENT}"files": '
+
+    def file(self, file: FileReport) -> str:
+        """Return one file."""
+        return self._files.items([file.to_json()])
+
+    def end(self) -> Iterator[str]:
+        """Yield the summary."""
+        yield self._files.end()
+        keys: dict[str, Any] = {
+            "summary": self.tally.summary.to_json(),
+            "fail_on": self.tally.fail_on,
+            "notes": list(self.tally.notes),
+        }
+        if self.tally.shard is not None:
+            keys["shard"] = self.tally.shard
+        if self.statistics:
+            keys["statistics"] = plain(self.tally.counts())
+        yield "," + json.dumps(keys, indent=2).removeprefix("{") + "\n"
+
+
+# Findings as JSON lines: one object for each finding, as in JSON, with its `path` in front.
+
+
+class JsonLinesWriter(Writer):
+    """One line of ASCII for each finding."""
+
+    in_lines = True
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file."""
+        return "".join(
+            json.dumps({"path": file.path, **finding.to_json()}) + "\n" for finding in file.findings
+        )
+
+
+# Findings as a code quality report of GitLab.
+
+
+_SEVERITIES: dict[Severity, str] = {"error": "major", "warning": "minor", "info": "info"}
+
+
+class GitlabWriter(Writer):
+    """A JSON list with an object for each finding; its fingerprint is unique in the list."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._findings = ListInParts(0)
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file."""
+        path = shown_path(file.path)
+        return self._findings.items([_gitlab_line(finding, path) for finding in file.findings])
+
+    def end(self) -> Iterator[str]:
+        """Yield what ends the list."""
+        yield self._findings.end() + "\n"
+
+
+def _gitlab_line(finding: Finding, path: str) -> dict[str, Any]:
+    place = qualified_name(finding.location)
+    what = f"{place}: {finding.message}" if place else finding.message
+    text = f"{path}\0{finding.fingerprint}"
+    return {
+        "description": f"{finding.code} {finding.name}: {what}",
+        "check_name": finding.code,
+        "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        "severity": _SEVERITIES[finding.severity],
+        "location": {"path": path, "lines": {"begin": 1}},
+    }
+
+
+# Findings as JUnit XML: a suite for each model, a case for each rule that found something.
+
+
+class JunitWriter(Writer):
+    """A document in which a rule fails where it found something at or above `fail_on`.
+
+    Findings below stand in the output of a case that passes. A model without any has one case,
+    which passes; a file that was not checked to the end has an error.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._suites = Spool()
+        self._counts = dict.fromkeys(("tests", "failures", "errors"), 0)
+
+    def file(self, file: FileReport) -> str:
+        """Keep the suite of one file: the counts stand in front of all."""
+        self.suite(self._of_file(file))
+        return ""
+
+    def suite(self, suite: Element) -> None:
+        """Keep a suite."""
+        for count in self._counts:
+            self._counts[count] += int(suite.get(count, "0"))
+        indent(suite, level=1)
+        self._suites.add("  " + tostring(suite, encoding="unicode").rstrip() + "\n")
+
+    def end(self) -> Iterator[str]:
+        """Yield the document."""
+        yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+        root = Element("testsuites", name="kvtool")
+        for count, number in self._counts.items():
+            root.set(count, str(number))
+        yield tostring(root, encoding="unicode").removesuffix(" />") + ">\n"
+        yield from self._suites.pieces()
+        yield "</testsuites>\n"
+
+    def _of_file(self, file: FileReport) -> Element:
+        path = escape(shown_path(file.path))
+        suite = Element("testsuite", name=path)
+        by_rule: dict[str, list[Finding]] = {}
+        for finding in file.findings:
+            by_rule.setdefault(finding.code, []).append(finding)
+        for found in by_rule.values():
+            name = f"{found[0].code} {found[0].name}"
+            _case(SubElement(suite, "testcase", classname=path, name=name), found, self.tally)
+        if file.failure is not None:
+            case = SubElement(suite, "testcase", classname=path, name="kvtool")
+            SubElement(case, "error", message=escape(file.failure.message))
+        elif not by_rule:
+            SubElement(suite, "testcase", classname=path, name="kvtool")
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("errors", str(len(suite.findall("testcase/error"))))
+        return suite
+
+
+def _case(case: Element, found: list[Finding], tally: Tally) -> None:
+    """Fill in what one rule found in one model."""
+    text = "\n".join(_junit_line(finding) for finding in found)
+    failing = [finding for finding in found if tally.fails(finding)]
+    if failing:
+        message = escape(failing[0].message)
+        SubElement(case, "failure", type=failing[0].severity, message=message).text = text
+    else:
+        SubElement(case, "system-out").text = text
+
+
+def _junit_line(finding: Finding) -> str:
+    place = qualified_name(finding.location)
+    text = f"{finding.severity}: {place}: " if place else f"{finding.severity}: "
+    text += finding.message
+    if finding.help:
+        text += f" (help: {finding.help})"
+    return escape(text)
+
+
+# Findings as SARIF 2.1.0, which code scanning reads.
+
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+"""The level of a result, by severity."""
+
+_FINGERPRINT = "kvtool/v1"
+_ALERT = "primaryLocationLineHash"
+"""The only one that GitHub reads. Unless it is there, GitHub hashes the first bytes of the file."""
+
+
+class SarifWriter(Writer):
+    """A SARIF log with one run.
+
+    A model has no lines, so that each result points at line 1 of the file, as code scanning asks
+    for a region, and names its place as a logical location. Files are relative to the current
+    directory, which is taken for the root of the repository.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.results = ListInParts(3)
+        self.indices = {code: index for index, code in enumerate(RULES)}
+
+    def begin(self) -> str:
+        """Return the description of the tool."""
+        run = {
+            "tool": {
+                "driver": {
+                    "name": "kvtool",
+                    "version": __version__,
+                    "semanticVersion": __version__,
+                    "rules": [_rule(rule) for rule in RULES.values()],
+                }
+            },
+            "columnKind": "unicodeCodePoints",
+        }
+        log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+        head = json.dumps(log, indent=2).removesuffix("\n    }\n  ]\n}")
+        return head + ',\n      "results": '
+
+    def file(self, file: FileReport) -> str:
+        """Return the results of one file."""
+        return self.results.items(
+            [_result(one, file.path, self.indices[one.code]) for one in file.findings]
+        )
+
+    def end(self) -> Iterator[str]:
+        """Yield how the run went."""
+        yield self.results.end()
+        notifications = [
+            {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
+            for path, failure in self.tally.failures
+        ]
+        invocation = {
+            "executionSuccessful": not notifications,
+            "toolExecutionNotifications": notifications,
+        }
+        last = json.dumps({"invocations": [invocation]}, indent=2)
+        yield "," + textwrap.indent(last.removeprefix("{"), "    ") + "\n  ]\n}\n"
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    page = markdown(rule)
+    return {
+        "id": rule.code,
+        "name": "".join(part.capitalize() for part in rule.name.split("-")),
+        "shortDescription": {"text": f"{rule.summary}."},
+        "fullDescription": {"text": rule.section("What it does") or f"{rule.summary}."},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
+        "properties": {"tags": ["onnx", rule.basis], "precision": _precision(rule)},
+    }
+
+
+def _precision(rule: Rule) -> str:
+    """Return how often code scanning may expect a finding to be right."""
+    return "medium" if rule.basis == "heuristic" else "very-high"
+
+
+def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:
+    text = finding.message
+    if finding.help:
+        text += f"; {finding.help}"
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": index,
+        "level": LEVELS[finding.severity],
+        "message": {"text": text[:1].upper() + text[1:] + "."},
+        "locations": [_location(finding.location, path)],
+        "partialFingerprints": {
+            _FINGERPRINT: finding.fingerprint,
+            _ALERT: finding.identity or finding.fingerprint,
+        },
+        "properties": {"group": finding.group},
+    }
+
+
+def _location(place: Location, path: str) -> dict[str, Any]:
+    address, is_relative = uri(path)
+    artifact = {"uri": address}
+    if is_relative:
+        artifact["uriBaseId"] = "%SRCROOT%"
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": artifact, "region": {"startLine": 1}}
+    }
+    if name := qualified_name(place):
+        logical = {"fullyQualifiedName": name, "kind": _kind(place)}
+        if label := place.node_label or place.value:
+            logical["name"] = label
+        location["logicalLocations"] = [logical]
+    return location
+
+
+def _kind(place: Location) -> str:
+    if place.node_label is not None:
+        return "element"  # of the kinds that SARIF knows, the one for parts of a document
+    return "object" if place.value is None else "value"

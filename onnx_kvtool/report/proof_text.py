@@ -1,0 +1,404 @@
+"""What `lower` and `raise` did and how two models compared, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.reporting import Covered, NamedTolerance, Remedy
+from onnx_kvtool.core.words import counted, enumerated
+from onnx_kvtool.report.blocks import (
+    VERDICT_STYLES,
+    Block,
+    Grid,
+    Line,
+    and_others,
+    form,
+    groups_alike,
+    joined,
+    named,
+    without_numbers,
+)
+from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport
+from onnx_kvtool.rewrite.report import LowerReport, Verification
+
+if TYPE_CHECKING:
+    from onnx_kvtool.verification.report import OutputReport, VerifyReport
+
+__all__ = [
+    "HEADER",
+    "comparison_blocks",
+    "covered",
+    "ending",
+    "lower_blocks",
+    "not_covered",
+    "output_rows",
+    "raise_blocks",
+    "remarks",
+    "unproven",
+]
+
+
+# What people read of a comparison of two models, as lines and rows.
+
+
+HEADER = ("output", "bit for bit", "largest difference", "first mismatch")
+
+
+def comparison_blocks(report: VerifyReport) -> Iterator[Block]:
+    """Yield which models were compared, how each output did, what differs, and where it begins."""
+    yield Line(report.status, _headline(report), VERDICT_STYLES[report.status])
+    if report.steps and report.outputs:
+        yield _table(report.outputs, report.covered)
+    for label, text in _places(report):
+        yield Line(label, text)
+    if report.covered is not None and report.status == "equal":
+        yield from covered(report.covered, "place")
+
+
+def remarks(report: VerifyReport) -> Iterator[Block]:
+    """Yield what is worth knowing about how the models were compared."""
+    for note in report.notes:
+        yield Line("note", note)
+    if report.covered is not None and report.status == "equal":
+        yield from not_covered(report.covered, "`--cases 16` or another `--seed`")
+
+
+def covered(found: Covered, noun: str) -> Iterator[Line]:
+    """Yield the line about what a comparison covered; none where there is nothing to count.
+
+    Args:
+        found: What it covered.
+        noun: What its places are called, in the singular.
+    """
+    parts = []
+    if found.places:
+        parts.append(f"{found.noticed} of {counted(found.places, noun)}")
+    if found.rows:
+        parts.append(f"lengths to {found.lengths or 0:,} of {counted(found.rows, 'row')}")
+    for names, text in (
+        (found.not_finite, "never finite"),
+        (found.constant, "constant"),
+        (found.unproven, "random"),
+    ):
+        if names:
+            parts.append(f"{enumerated(names)} {text}")
+    if parts and not found.not_finite:
+        parts.append("values finite")
+    if parts:
+        yield Line("covered", "; ".join(parts))
+
+
+def not_covered(found: Covered, redraw: str) -> Iterator[Line]:
+    """Yield the last line where a comparison did not cover something.
+
+    Args:
+        found: What it covered.
+        redraw: What draws other inputs, in the words of the command.
+    """
+    remedies: Mapping[Remedy, str] = {
+        "places": "`--thorough` tests them all",
+        "values": f"{redraw} draws other inputs",
+        "lengths": "`--dim` and a larger `--verify-budget` allow longer runs",
+        "none": "nothing that kvtool draws shows it",
+    }
+    gaps = [f"{gap.what} ({remedies[gap.remedy]})" for gap in found.gaps]
+    if gaps:
+        yield Line("not covered", "; ".join(gaps), VERDICT_STYLES["skipped"])
+
+
+def _headline(report: VerifyReport) -> str:
+    """Return which models were compared, where, and how often."""
+    text = f"{named(report.a)} and {named(report.b)}"
+    if report.runtime is not None and report.steps:
+        runs = f"{counted(report.cases, 'case')}, {counted(report.steps, 'run')}"
+        text += f" in {report.runtime} ({runs})"
+    elif report.runtime is not None:
+        text += f" in {report.runtime}"
+    return text + unproven(report.covered)
+
+
+def unproven(found: Covered | None) -> str:
+    """Return what a verdict says of outputs that it does not hold for; "" where there are none."""
+    if found is None or not found.unproven:
+        return ""
+    is_one = len(found.unproven) == 1
+    return f"; {enumerated(found.unproven)} {'is' if is_one else 'are'} random and not proven"
+
+
+def output_rows(outputs: Sequence[OutputReport]) -> list[tuple[str, ...]]:
+    """Return one row per output under `HEADER`."""
+    return [_row(output) for output in outputs]
+
+
+def _table(outputs: Sequence[OutputReport], found: Covered | None) -> Grid:
+    """Return the rows of all outputs, with how close each had to be."""
+    rows = output_rows(outputs)
+    if found is None:
+        return Grid(HEADER, tuple(rows))
+    random = ("-", "-", "random, not proven")
+    rows = [(row[0], *random) if row[0] in found.unproven else row for row in rows]
+    allowed = [_allowed(found.tolerance.get(row[0])) for row in rows]
+    pairs = zip(rows, allowed, strict=True)
+    return Grid((*HEADER[:3], "allowed", HEADER[3]), tuple((*r[:3], t, r[3]) for r, t in pairs))
+
+
+def _allowed(found: NamedTolerance | None) -> str:
+    """Return a tolerance in words: `1e-05 + 0.0001 |x| (float32)`, x being the value of A."""
+    if found is None:
+        return "-"
+    parts = [f"{found.atol:.2g}"] if found.atol or not found.rtol else []
+    parts += [f"{found.rtol:.2g} |x|"] if found.rtol else []
+    return f"{' + '.join(parts)} ({found.because})"
+
+
+def _places(report: VerifyReport) -> list[tuple[str, str]]:
+    """Return what differs and where it begins, each line with its label."""
+    lines = []
+    if report.detail is not None:
+        lines.append(("difference" if report.status == "different" else "reason", report.detail))
+    if report.earliest is not None:
+        found = report.earliest
+        lines.append(("earliest node", f"{found.a}: {found.reason}"))
+        if found.b != found.a:
+            lines.append(("  in B", str(found.b)))
+    return lines
+
+
+def _row(output: OutputReport) -> tuple[str, ...]:
+    if output.bit_equal is None:
+        return output.name, "-", "-", "not compared"
+    largest = "-" if output.max_abs_diff is None else f"{output.max_abs_diff:.2g}"
+    found = output.first_mismatch
+    mismatch = "" if found is None else str(found.mismatch).removeprefix("at ")
+    return output.name, "yes" if output.bit_equal else "no", largest, mismatch
+
+
+# What `lower` did, in lines and tables for people; and how every rewrite ends.
+
+
+def lower_blocks(report: LowerReport, *, dry_run: bool = False) -> Iterator[Block]:
+    """Yield what was lowered, or every reason why nothing was.
+
+    Args:
+        report: What to say.
+        dry_run: Whether nothing was to be written, so that its absence is no news.
+    """
+    failed = bool(report.refused) or report.verification.fails
+    yield _lower_head(report, failed)
+    for refusals in groups_alike(report.refused, lambda r: (r.code, r.help, r.lowest_opset)):
+        yield from _refusals(refusals)
+    if report.lowered and not failed:
+        yield Grid(("operator", "nodes", "rule", "form"), _counts(report))
+    for note in report.notes:
+        yield Line("note", note)
+    yield from ending(report, verified=not report.refused, dry_run=dry_run and not failed)
+
+
+def ending(report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool) -> Iterator[Block]:
+    """Yield how a result compared with its source and where it was written.
+
+    Args:
+        report: What to say.
+        verified: Whether there was a result to compare.
+        dry_run: Whether to say that nothing was written.
+    """
+    verification = report.verification
+    if verified and not verification.is_unproven:
+        style = VERDICT_STYLES[verification.status]
+        yield Line("verification", _verdict(verification), style)
+        if verification.covered is not None and verification.status == "equal":
+            yield from covered(verification.covered, "rewritten place")
+    if report.output is not None:
+        yield Line("written", "standard output" if report.output == "-" else report.output)
+    elif dry_run:
+        yield Line("dry run", "nothing was written")
+    if verified and verification.is_unproven:
+        text = f"nothing was proven: {verification.detail}"
+        yield Line("warning", text, VERDICT_STYLES["skipped"])
+    elif verified and verification.covered is not None and verification.status == "equal":
+        redraw = "`kvtool verify` of both models with `--cases 16`"
+        yield from not_covered(verification.covered, redraw)
+
+
+def _lower_head(report: LowerReport, failed: bool) -> Line:
+    """Return which model it was, and between which versions."""
+    text = named(report.model)
+    if report.target is not None:
+        text += f" for {report.target}"
+    text += f", opset {report.source_opset}"
+    if report.target_opset != report.source_opset:
+        text += f" to {report.target_opset}"
+    if failed:
+        return Line("not lowered", f"{text}; nothing was written", "bold red")
+    done = report.lowered or report.target_opset != report.source_opset
+    label = "lowered" if done else "nothing to lower"
+    return Line(label, f"{text}, IR version {report.ir_version}")
+
+
+def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:
+    """Return one row per operator, rule and form, in the order of their first nodes."""
+    counts = Counter((done.location.op or "", done.rule, done.via or "") for done in report.lowered)
+    return tuple((op, str(count), rule, via) for (op, rule, via), count in counts.items())
+
+
+def _refusals(refusals: Sequence[Diagnostic]) -> Iterator[Line]:
+    """Yield refusals of one remedy, those that differ in names only on one line."""
+    first = refusals[0]
+    for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
+        place = and_others(str(one.location), len(others))
+        yield Line(first.code, f"{place}: {one.message}", "red")
+    if first.lowest_opset is not None:
+        yield Line("  lowest opset", str(first.lowest_opset))
+    if first.help is not None:
+        yield Line("  help", first.help)
+
+
+def _verdict(verification: Verification) -> str:
+    """Return the verification in one sentence."""
+    if verification.status == "skipped":
+        return f"skipped, {verification.detail}"
+    text = (
+        f"{verification.status} in {verification.runtime} "
+        f"({counted(verification.cases, 'case')}, {counted(verification.steps, 'run')})"
+    )
+    if verification.status == "equal":
+        text += f"; {_agreement(len(verification.bit_equal), verification.max_abs_diff)}"
+    text += unproven(verification.covered)
+    return f"{text}; {verification.detail}" if verification.detail else text
+
+
+def _agreement(bit_equal: int, max_abs_diff: float | None) -> str:
+    exact = f"{counted(bit_equal, 'output')} equal bit for bit"
+    if not max_abs_diff:
+        return exact
+    close = f"largest difference {max_abs_diff:.1e}"
+    return f"{exact}, {close} in the others" if bit_equal else close
+
+
+# What `raise` did, in lines and tables for people.
+
+
+def raise_blocks(
+    report: RaiseReport, *, failed: bool = False, dry_run: bool = False
+) -> Iterator[Block]:
+    """Yield what was raised with its proof, what stays and why, and remarks.
+
+    Updates that differ in names only share one proof, that of the first.
+
+    Args:
+        report: What to say.
+        failed: Whether the raise counts as a failure although the report shows none, because
+            every candidate had to be raised.
+        dry_run: Whether nothing was to be written, so that its absence is no news.
+    """
+    failed = failed or bool(report.blocked) or report.verification.fails
+    yield _raise_head(report, failed)
+    for defect in report.blocked:
+        yield Line(defect.code, f"{defect.location}: {defect.message}", "red")
+        if defect.help is not None:
+            yield Line("  help", defect.help)
+    if report.raised:
+        yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
+        yield from _proofs(report.raised)
+    if report.attention:
+        yield Grid(("attention of", "form", "mask"), _attention_rows(report))
+        yield from _proofs(report.attention)
+    if report.contrib:
+        counts = Counter((one.location.op or "", one.rule) for one in report.contrib)
+        rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
+        yield Grid(("operator", "nodes", "rule"), rows)
+    for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
+        for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
+            place = and_others(str(one.location), len(others))
+            yield Line(one.code, f"{place}: {one.message}", "yellow")
+        assumption = refusals[0].assumption
+        if assumption is not None:
+            yield Line("  help", f"if it holds, grant it with `--assume {assumption}`")
+    for note in report.notes:
+        yield Line("note", note)
+    done = report.is_changed
+    yield from ending(report, verified=done, dry_run=dry_run and done and not failed)
+
+
+def _raise_head(report: RaiseReport, failed: bool) -> Line:
+    text = named(report.model)
+    text += f", opset {report.source_opset}"
+    if report.target_opset != report.source_opset:
+        text += f" to {report.target_opset}"
+    if failed:
+        return Line("not raised", f"{text}; nothing was written", "bold red")
+    if not report.is_changed:
+        found = counted(len(report.refused), "candidate") if report.refused else "no candidate"
+        return Line("nothing to raise", f"{text}; {found}, nothing was written")
+    text += f", IR version {report.ir_version}; {_done(report)}"
+    if report.refused:
+        text += f", {counted(len(report.refused), 'candidate')} left as before"
+    return Line("raised", f"{text}, {counted(report.removed, 'node')} less needed")
+
+
+def _done(report: RaiseReport) -> str:
+    """Return how much was raised."""
+    said = [counted(len(report.raised), "update")] if report.raised else []
+    if report.attention:
+        said.append(f"{len(report.attention)} Attention")
+    return ", ".join(said)
+
+
+def _attention_rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
+    return _folded(
+        [(done.location.node_label or "", done.form, done.mask) for done in report.attention]
+    )
+
+
+def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
+    return _folded(
+        [
+            (
+                done.location.node_label or "",
+                str(done.axis),
+                done.mode,
+                done.past,
+                done.write_indices or "0",
+                done.present,
+            )
+            for done in report.raised
+        ]
+    )
+
+
+_MOST_ROWS = 12
+"""Rows up to which each update is shown by itself."""
+
+
+def _folded(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return rows, those that differ in numbers of names alone as one where they are many."""
+    if len(rows) <= _MOST_ROWS:
+        return tuple(rows)
+    folded = []
+    for group in groups_alike(rows, lambda row: tuple(map(_pattern, row))):
+        first = group[0]
+        cells = [_common(column) or column[0] for column in zip(*group, strict=True)]
+        label = cells[0] if cells[0] != first[0] else and_others(first[0], len(group) - 1)
+        folded.append((label, *cells[1:]))
+    return tuple(folded)
+
+
+def _pattern(cell: str) -> str:
+    return cell if cell.isdigit() else without_numbers(cell)
+
+
+def _common(cells: Sequence[str]) -> str | None:
+    """Return one name for several, if it is short: `key.{0..31}`, and no list of numbers."""
+    name = joined(cells)
+    return None if name is None or "," in name.partition("{")[2] else name
+
+
+def _proofs(raised: Iterable[Raised | RaisedAttention]) -> Iterator[Line]:
+    """Yield each proof once, under the first node that has it, with the number of the others."""
+    for first, *others in groups_alike(raised, lambda done: form(done.proof)):
+        label = and_others(f"proof of {first.location.node_label}", len(others))
+        for sentence in first.proof:
+            yield Line(label, sentence)
