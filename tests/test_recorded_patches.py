@@ -12,6 +12,13 @@ from pathlib import Path
 import pytest
 
 PATCHES: Mapping[str, tuple[str, ...]] = {
+    "contrib": (
+        "tests/ops/test_contrib_schemas.py",
+        "tests/ops/test_traits.py",
+        "tests/rewrite/contrib/test_older.py",
+        "tests/rewrite/contrib/test_table.py",
+        "tests/runtime/kernels/contrib/test_schemas.py",
+    ),
     "rule": ("tests/lint/test_rules.py", "tests/lint/rules/test_kv0xx_shapes.py"),
 }
 """The tests that run the case of a patch, by the name of the patch and of its page."""

@@ -41,9 +41,9 @@ class Evaluator:
 
     Every operator is computed as the ONNX text of its version defines it. What the text calls an
     error or leaves undefined fails (indices out of range, shapes that do not fit each other) or, as
-    with duplicate indices of a scatter, gives a warning. Operators of onnxruntime are computed as
-    its documentation defines them, if they have a kernel here. Any other operator without one is
-    run by onnx.reference.
+    with duplicate indices of a scatter, gives a warning. Operators of onnxruntime run as their
+    standard form says (`derived`), or by a kernel that computes what its documentation defines. Any
+    other operator without a kernel is run by onnx.reference.
 
     Weights are read when a node that needs them is prepared; external ones stay mapped from their
     files.
