@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import onnx
+import onnx.defs
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
@@ -20,8 +21,16 @@ from onnx_kvtool.guard.small_constants import SMALL_BYTES
 __all__ = ["weightless"]
 
 _A = onnx.AttributeProto
+_T = ir.AttributeType
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.
 _ATTRIBUTE_BYTES = 1 << 20
+_LISTS = {
+    _T.FLOATS: ir.DataType.FLOAT,
+    _T.INTS: ir.DataType.INT64,
+    _T.STRING: ir.DataType.STRING,
+    _T.STRINGS: ir.DataType.STRING,
+}
+"""Element types of a Constant, by the attributes that may be large and are no tensors."""
 
 
 def weightless(model: ir.Model) -> onnx.ModelProto:
@@ -35,11 +44,13 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
       Constant node is left out, so that the position of a node is not that of the model;
     - in a body or a function, which have no inputs that could be added, a RandomUniform of the
       same shape, cast to the type: a value of which nothing but its type is known. Tensors of
-      functions that are not external stay.
+      functions that are not external stay up to 1 MiB.
 
-    An external tensor in any other attribute has zeros for its values, or no elements at all when
-    it is larger than 1 MiB. Metadata, quantization annotations and training information are left
-    out, and so is a declared type that says nothing (an undefined element type).
+    Lists and texts of a Constant count as weights from 1 MiB on. An external tensor in any other
+    attribute has zeros for its values, or no elements at all when it is larger than 1 MiB. Any
+    attribute of that size is empty where onnx does not know the operator. Metadata, quantization
+    annotations and training information are left out, and so is a declared type that says nothing
+    (an undefined element type).
 
     A size is left out that is negative (`guard.negative_sizes`), or that of a vector of more than
     2**20 elements (`guard.long_vectors`). Inference ends at an initializer that is declared
@@ -62,6 +73,7 @@ class _Weightless(MessageWriter):
         super().__init__(types=TypeWriter(_spare_inference))
         self._model = model
         self._in_function = False
+        self._node: ir.Node | None = None  # whose attributes are being written
         self._hoisted: set[ir.Value] = set()
         self._inputs: list[onnx.ValueInfoProto] = []
         self._taken: set[str] = set()
@@ -72,11 +84,12 @@ class _Weightless(MessageWriter):
             out.input.extend(self._inputs)
 
     def function(self, out: onnx.FunctionProto, function: ir.Function) -> None:
-        self._in_function = True
+        self._in_function, self._node = True, None
         super().function(out, function)
 
     def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
         tensor = self._constant_weight(node) if node.op_type == "Constant" else None
+        self._node = node
         if tensor is None:
             super().node(graph, node)
         elif node.graph is self._model.graph:
@@ -129,6 +142,20 @@ class _Weightless(MessageWriter):
         out.dims.extend(tensor.shape.numpy() if size <= _ATTRIBUTE_BYTES else (0,))
         out.raw_data = bytes(size if size <= _ATTRIBUTE_BYTES else 0)
 
+    def attribute(self, out: onnx.AttributeProto, attribute: ir.Attr) -> None:
+        """Write one attribute; of a large one that onnx has no use for, only its name and type."""
+        if _is_large(attribute) and self._is_unknown(self._node):
+            out.name = attribute.name
+            out.type = cast("onnx.AttributeProto.AttributeType", attribute.type.value)
+        else:
+            super().attribute(out, attribute)
+
+    def _is_unknown(self, node: ir.Node | None) -> bool:
+        """Return whether neither onnx nor the model says what the operator of a node is."""
+        if node is None or node.op_identifier() in self._model.functions:
+            return False
+        return not onnx.defs.has(node.op_type, node.domain)
+
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         type_ = value.type
         if type_ is None or isinstance(type_, VerbatimType) or value in self._hoisted:
@@ -147,11 +174,14 @@ class _Weightless(MessageWriter):
         if node.domain:
             return None
         attribute = node.attributes.get("value")
-        if attribute is None or attribute.is_ref() or attribute.type is not ir.AttributeType.TENSOR:
+        if attribute is None:
+            return _listed(node)
+        if attribute.is_ref() or attribute.type is not _T.TENSOR:
             return None
         tensor: ir.TensorProtocol = attribute.value  # `as_tensor()` asks for its size
         if self._in_function:
-            return tensor if isinstance(tensor, ir.ExternalTensor) else None
+            external = isinstance(tensor, ir.ExternalTensor)
+            return tensor if external or tensor_bytes(tensor) > _ATTRIBUTE_BYTES else None
         return tensor if _is_weight(tensor) else None
 
     def _hoist(self, value: ir.Value, tensor: ir.TensorProtocol) -> None:
@@ -194,6 +224,33 @@ class _Weightless(MessageWriter):
             number += 1
         self._taken.add(unused)
         return unused
+
+
+def _is_large(attribute: ir.Attr) -> bool:
+    """Return whether an attribute holds more than 1 MiB."""
+    kind, value = attribute.type, attribute.value
+    if kind is _T.TENSOR:
+        return not attribute.is_ref() and tensor_bytes(value) > _ATTRIBUTE_BYTES
+    if kind not in _LISTS or attribute.is_ref():
+        return False
+    bytes_each = _LISTS[kind].itemsize if kind in (_T.FLOATS, _T.INTS) else 1
+    length = sum(map(len, value)) if kind is _T.STRINGS else len(value)
+    return bool(length * bytes_each > _ATTRIBUTE_BYTES)
+
+
+def _listed(node: ir.Node) -> ir.TensorProtocol | None:
+    """Return a tensor without values for a large list or text of a Constant; None for any other."""
+    if len(node.attributes) != 1:
+        return None
+    ((name, attribute),) = node.attributes.items()
+    if name != f"value_{attribute.type.name.lower()}" or not _is_large(attribute):
+        return None
+    sizes = () if attribute.type is _T.STRING else (len(attribute.value),)
+    return ir.LazyTensor(_no_values, _LISTS[attribute.type], ir.Shape(sizes))
+
+
+def _no_values() -> ir.TensorProtocol:
+    raise AssertionError("nobody asks a weightless message for weights")
 
 
 def _is_weight(tensor: ir.TensorProtocol) -> bool:

@@ -394,3 +394,43 @@ def test_weights_of_3_gb_are_neither_read_nor_copied(tmp_path: Path) -> None:
     kibibytes, opened = done.stdout.split(" ", 1)
     assert int(kibibytes) < 50 * 1024
     assert opened.strip() == "[]"
+
+
+_LARGE = 300_000
+_A = AttributeProto
+
+
+@pytest.mark.parametrize(
+    ("op_type", "attribute", "made"),
+    [
+        ("Constant", _A(name="value_floats", type=_A.FLOATS, floats=[0.5] * _LARGE), FLOAT),
+        ("Constant", _A(name="value_ints", type=_A.INTS, ints=[3] * _LARGE), INT64),
+        ("Constant", _A(name="value_strings", type=_A.STRINGS, strings=[b"abcd"] * _LARGE), 8),
+        ("Constant", _A(name="value_string", type=_A.STRING, s=b"abcd" * _LARGE), 8),
+        ("Constant", _A(name="value", type=_A.TENSOR, t=_dense("", [_LARGE])), FLOAT),
+        ("Odd", _A(name="context", type=_A.STRING, s=b"abcd" * _LARGE), None),
+        ("Odd", _A(name="floats", type=_A.FLOATS, floats=[0.5] * _LARGE), None),
+        ("Odd", _A(name="weight", type=_A.TENSOR, t=_dense("", [_LARGE])), None),
+    ],
+    ids=lambda given: f"{given.name}" if isinstance(given, _A) else None,
+)
+@pytest.mark.parametrize("is_inside", [False, True], ids=["in the graph", "in a function"])
+def test_large_attributes_are_left_out(
+    op_type: str, attribute: AttributeProto, made: int | None, is_inside: bool
+) -> None:
+    node = helper.make_node(op_type, [], ["c"], domain="" if made else "my")
+    node.attribute.append(attribute)
+    size = helper.make_node("Identity", ["c"], ["y"])
+    dims = [] if attribute.name == "value_string" else [_LARGE]
+    output = helper.make_tensor_value_info("y", made or FLOAT, dims)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
+    functions = [helper.make_function("my", "F", [], ["y"], [node, size], imports)]
+    nodes = [helper.make_node("F", [], ["y"], domain="my")] if is_inside else [node, size]
+    graph = helper.make_graph(nodes, "main", [], [output])
+    model = helper.make_model(
+        graph, opset_imports=imports, ir_version=10, functions=functions if is_inside else []
+    )
+    message = weightless(ir.from_proto(model))
+    assert message.ByteSize() < 1000
+    if made:
+        assert _answers(message)["y"] == _answers(model)["y"]
