@@ -14,6 +14,7 @@ from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS, app
 from tests.grids import each
 from tests.page_examples import blocks, normalised
+from tests.pages.table import MADE
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -65,7 +66,7 @@ def test_every_name_of_the_python_reference_exists() -> None:
 
 def test_every_option_is_documented() -> None:
     for name, command in COMMANDS.items():
-        text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
+        text = MADE["commands"]()[f"{name}.md"]
         for param in (*command.params, *app.params):
             if isinstance(param, click.Option):
                 for flag in (*param.opts, *param.secondary_opts):
@@ -80,7 +81,7 @@ def test_every_option_that_is_documented_exists() -> None:
         for flag in (*param.opts, *param.secondary_opts)
     }
     for name in (*COMMANDS, "index"):
-        text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
+        text = MADE["commands"]()[f"{name}.md"]
         assert set(re.findall(r"--[a-z][a-z-]+", text)) <= known
 
 

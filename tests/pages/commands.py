@@ -1,26 +1,24 @@
 """What the pages of the commands take from the command line itself.
 
-The pages under docs/commands are written by hand, but for the text between two marks, which comes
-from click's objects: usage, arguments, options, exit codes and examples of a command, and on the
-index the commands and the options that they share.
+The pages under docs/commands are written by hand. On the site, the line that names `--help` gives
+way to what click's objects say: usage, arguments, options, exit codes and examples of a command,
+and on the index the commands and the options that they share.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 
 import click
 
 from onnx_kvtool.cli.app import COMMANDS, app
+from tests.pages.markdown import head
 
-__all__ = ["DIRECTORY", "pages"]
+__all__ = ["pages"]
 
-DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "commands"
-
-_BEGIN = "<!-- written by `python -m tests.pages` from the command line: begin -->\n"
-_END = "<!-- end -->\n"
+_PLACE = re.compile(r"^`kvtool (?:\w+ )?--help` .*; the site shows them here\.\n", re.MULTILINE)
+"""The line of a page that gives way to the reference."""
 
 
 def pages() -> dict[str, str]:
@@ -30,11 +28,10 @@ def pages() -> dict[str, str]:
 
 
 def _filled(name: str, text: str) -> str:
-    page = (DIRECTORY / name).read_text(encoding="utf-8")
-    if page.count(_BEGIN) != 1 or page.count(_END) != 1:
-        raise ValueError(f"docs/commands/{name} needs the two marks once:\n{_BEGIN}{_END}")
-    head, _, rest = page.partition(_BEGIN)
-    return f"{head}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}"
+    page, count = _PLACE.subn(lambda _: f"{text}\n", head(f"commands/{name}"))
+    if count != 1:
+        raise ValueError(f"docs/commands/{name} has {count} lines that name `--help`, expected 1")
+    return page
 
 
 def _reference(name: str) -> str:

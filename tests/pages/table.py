@@ -16,7 +16,6 @@ Generators = Table[str, Callable[[], Mapping[str, str]]]
 COMMITTED: Generators = Table(
     "generator of pages",
     [
-        ("commands", commands.pages),
         ("images", pictures),
         ("schemas", schemas.pages),
     ],
@@ -26,12 +25,13 @@ COMMITTED: Generators = Table(
 MADE: Generators = Table(
     "generator of pages",
     [
+        ("commands", commands.pages),
         ("operators", operators.pages),
         ("rules", rules.pages),
         ("targets", targets.pages),
     ],
 )
-"""What returns the pages that the site alone has; some begin with a page of docs."""
+"""What returns the pages that the site alone has as a whole; docs has what is written by hand."""
 
 
 def made() -> dict[str, str]:

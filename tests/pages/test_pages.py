@@ -35,22 +35,25 @@ def test_pages_are_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_no_page_that_is_made_is_committed_but_for_what_it_begins_with(name: str) -> None:
+def test_of_a_page_that_is_made_only_the_part_by_hand_is_committed(name: str) -> None:
     pages = MADE[name]()
     assert "index.md" in pages
     for path in (DOCS / name).iterdir():
-        text = path.read_text(encoding="utf-8")
-        assert pages[path.name].startswith(text) and len(pages[path.name]) > len(text)
+        by_hand = path.read_text(encoding="utf-8").splitlines()
+        whole = pages[path.name].splitlines()
+        left_out = [line for line in by_hand if line not in whole]
+        assert len(whole) > len(by_hand) and all("the site shows" in line for line in left_out)
 
 
 def test_every_page_that_is_made_has_a_title_and_leads_somewhere() -> None:
-    there = {*documents(), "onnx_kvtool/lint/rules/pages"}
+    there = documents()
     for name, text in made().items():
         assert re.match(r"# \S", text) and text.endswith("\n")
         assert len(re.findall(r"^```", text, re.MULTILINE)) % 2 == 0
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
             if "://" not in link:
-                assert posixpath.normpath(f"docs/{name}/../{link}") in there, f"{name}: {link}"
+                path = posixpath.normpath(f"docs/{name}/../{link}")
+                assert path in there or (DOCS.parent / path).exists(), f"{name}: {link}"
 
 
 def test_links_to_the_source_of_a_rule_lead_to_its_page() -> None:
@@ -62,7 +65,7 @@ def test_links_to_the_source_of_a_rule_lead_to_its_page() -> None:
 
 
 def test_every_command_has_a_page() -> None:
-    assert {f"{name}.md" for name in COMMANDS} < set(COMMITTED["commands"]())
+    assert {f"{name}.md" for name in COMMANDS} < set(MADE["commands"]())
 
 
 def test_the_index_of_the_operators_leads_to_each() -> None:
