@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import (
@@ -40,6 +41,7 @@ from onnx_kvtool.evaluation.owned import apart_from, owned
 from onnx_kvtool.evaluation.part import main_values
 from onnx_kvtool.evaluation.report import EvalReport
 from onnx_kvtool.evaluation.run import RunSettings, run_model
+from onnx_kvtool.evaluation.runner import keep_runner
 from onnx_kvtool.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.kernels.kernel import Value
@@ -104,7 +106,7 @@ def evaluate(
 
     Args:
         model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
+            path of one. The message of last time, of 16 MiB at most, is not read and compiled anew.
         inputs: Values by name, of graph inputs and of any other value of the main graph, which
             then is not computed. Arrays, of exactly the declared element type (strings as objects,
             types that numpy lacks as those of ml_dtypes); or nested lists and numbers, which become
@@ -155,13 +157,39 @@ def evaluate(
         memory_limit=memory_limit,
     )
     _check_request(request)
-    loaded = held(model)
+    loaded = _held(model, request)
     values = main_values(loaded.graph)
     given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
     is_limited = time_limit is not None or memory_limit is not None
     limits = _limits(request) if is_limited else None
     report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
     return {name: owned(value) for name, value in apart_from(report.values, given).items()}
+
+
+_MOST_KEPT = 16 << 20
+"""Bytes of a message that is kept: reading and compiling a small model take longer than a run."""
+
+_LAST: list[tuple[bytes, ir.Model]] = []
+"""The message that was evaluated last, as it was written, and its model."""
+
+
+def _held(source: ModelSource, request: EvalRequest) -> ir.Model:
+    """Return a model as `held` does; the same one where the message is the very one of last time.
+
+    What is drawn by infers types on the model, and what lies in files may change: neither is kept.
+    """
+    draws = request.random or request.steps or request.dims
+    if draws or not isinstance(source, onnx.ModelProto) or source.ByteSize() > _MOST_KEPT:
+        return held(source)
+    data = source.SerializeToString()
+    for before, model in _LAST:
+        if before == data:
+            return model
+    model = held(source)
+    if not external_files(model):
+        keep_runner(model)
+        _LAST[:] = [(data, model)]
+    return model
 
 
 def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import onnx_ir as ir
@@ -16,7 +17,7 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 from onnx_kvtool.verification.subject import capture
 
-__all__ = ["Runner", "open_runner"]
+__all__ = ["Runner", "keep_runner", "open_runner"]
 
 
 class Runner(Protocol):
@@ -62,9 +63,27 @@ def open_runner(runtime: RuntimeName, part: ir.Model, given: Mapping[str, Value]
     return _Reference(part) if runtime == "reference" else _Onnxruntime(part, given)
 
 
+_KEPT = "onnx_kvtool.evaluators"
+
+
+def keep_runner(model: ir.Model) -> None:
+    """Have a model that does not change any more compiled for the reference runtime only once."""
+    model.meta[_KEPT] = _Kept(model)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a model is compiled to; its copies refer to it as well."""
+
+    model: ir.Model
+    evaluator: Evaluator | None = None
+
+
 class _Reference:
     def __init__(self, part: ir.Model) -> None:
-        self._evaluator = Evaluator(part)
+        kept: _Kept | None = part.meta.get(_KEPT)
+        kept = kept if kept is not None and kept.model is part else _Kept(part)
+        self._evaluator = kept.evaluator = kept.evaluator or Evaluator(part)
 
     @property
     def runtime(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import onnx.parser
 import onnx_ir as ir
 import pytest
@@ -19,6 +20,7 @@ from onnx_kvtool.evaluation import run as command
 from onnx_kvtool.evaluation.runner import open_runner
 from onnx_kvtool.report.json import to_json
 from onnx_kvtool.runtime.confined import is_confining
+from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.evaluator import Run
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 
@@ -666,3 +668,40 @@ def test_both_types_that_numpy_has_for_int64_are_taken(op) -> None:
     kinds = [sizes.astype(np.dtype(code)) for code in "lq"]
     one, other = (kv.evaluate(model, {"x": x, "s": kind})["y"] for kind in kinds)
     assert np.array_equal(one, other)
+
+
+_KEPT = """<ir_version: 9, opset_import: ["": 20]>
+g (float[2] x) => (float[2] y, float[2] c) <float[2] w = {1, 2}> {
+    c = Constant <value = float[2] {3, 5}> ()
+    y = Add (x, w)
+}"""
+_FED = {"x": np.float32([7, 11])}
+
+
+def test_a_message_is_compiled_once(monkeypatch) -> None:
+    model, built = onnx.parser.parse_model(_KEPT), []
+    made = Compiler.main
+    monkeypatch.setattr(Compiler, "main", lambda *given: built.append(given) or made(*given))
+    for _ in range(3):
+        assert kv.evaluate(model, _FED)["y"].tolist() == [8, 13]
+    assert len(built) == 1
+    kv.evaluate(onnx.parser.parse_model(_KEPT.replace("{1, 2}", "{1, 3}")), _FED)
+    assert len(built) == 2
+
+
+def test_a_message_that_was_changed_is_run_as_it_is_now() -> None:
+    model = onnx.parser.parse_model(_KEPT)
+    kv.evaluate(model, _FED)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32([2, 2]), "w"))
+    assert kv.evaluate(model, _FED)["y"].tolist() == [9, 13]
+    model.graph.node[1].op_type = "Mul"
+    assert kv.evaluate(model, _FED)["y"].tolist() == [14, 22]
+
+
+def test_what_is_returned_is_no_part_of_what_is_kept() -> None:
+    model = onnx.parser.parse_model(_KEPT)
+    for fetch in (["y", "c"], ["c", "w"], ["y", "c"]):
+        for value in kv.evaluate(model, _FED, fetch=fetch).values():
+            np.add(value, 100, out=value)
+    assert kv.evaluate(model, _FED, fetch=["y", "c", "w"])["w"].tolist() == [1, 2]
+    assert kv.evaluate(model, _FED)["c"].tolist() == [3, 5]
