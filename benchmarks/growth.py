@@ -245,13 +245,15 @@ WORK: dict[str, Callable[[Path], None]] = {
 """The commands, each run in this process on a file."""
 
 
-_SIZES = (1_000, 2_000, 4_000)
-_LONG = (8_000, 64_000, 256_000)
+_SIZES = (2_000, 4_000, 8_000)
+_LONG = (8_000, 64_000, 1_000_000)
+_BYTES_PER_NODE = 6_000
+"""What a command takes at most for a node of a chain, of one name and no weights."""
 _DEEP = (7, 14, 28)
 """Units; protobuf reads messages that are nested 100 deep, which is 33 Ifs within each other."""
 
-_LIMIT = 2.3
-_LONGEST = "a chain of nodes, to a quarter of a million"
+_LIMIT, _SHORT = 2.3, 1.0
+_LONGEST = "a long chain of nodes"
 _UNRUNNABLE = "a chain behind an unknown operator"
 
 
@@ -266,7 +268,9 @@ def _sizes(case: str, quick: bool) -> tuple[int, ...]:
     if nodes == 0:
         return _DEEP
     sizes = _LONG if case == _LONGEST else _SIZES
-    return tuple(size // nodes // (8 if quick else 1) for size in sizes)
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most = free // _BYTES_PER_NODE
+    return tuple(min(size, most) // nodes // (8 if quick else 1) for size in sizes)
 
 
 def _lines(quick: bool) -> Iterator[Line]:
@@ -280,10 +284,19 @@ def _lines(quick: bool) -> Iterator[Line]:
             for size in (sizes[0], *sizes):  # the first time warms up
                 onnx.save(build(size), path)
                 for command in commands:
-                    begin = time.process_time()
-                    WORK[command](path)
-                    seconds[command].append(time.process_time() - begin)
-            yield Line(case, tuple(_cell(seconds.get(command, []), sizes) for command in WORK))
+                    seconds[command].append(_seconds(WORK[command], path))
+            cells = (_cell(seconds.get(command, []), sizes) for command in WORK)
+            yield Line(case, (Cell(f"{sizes[-1]:,}"), *cells))
+
+
+def _seconds(work: Callable[[Path], None], path: Path) -> float:
+    """Return the processor time of a command; of the better of two runs where one is short."""
+    found: list[float] = []
+    while len(found) < 2 and not (found and found[0] > _SHORT):
+        begin = time.process_time()
+        work(path)
+        found.append(time.process_time() - begin)
+    return min(found)
 
 
 def _cell(seconds: list[float], sizes: tuple[int, ...]) -> Cell:
@@ -302,11 +315,11 @@ GROWTH = Section(
     "Growth",
     f"""\
 How much more processor time a command takes on a model that is twice as large: the larger of two
-steps from {_SIZES[0]:,} over {_SIZES[1]:,} to {_SIZES[2]:,} nodes, inputs, caches, ... A layer of a
-decoder and a contrib cache count as the nodes that they are made of; the last line goes from
-{_LONG[0]:,} over {_LONG[1]:,} to {_LONG[2]:,} nodes and shows the growth per doubling. The commands
-run in one process. Cost in line with the work is 2; a square would be 4. `lower` and `raise` run
-without verification; `eval` and `verify` make one run.""",
-    (Table("", "", ("more of", *(f"`{name}`" for name in WORK)), _CASES, _lines),),
+steps, each twice as large, up to the largest number of nodes, inputs, caches, ... A layer of a
+decoder and a contrib cache count as the nodes that they are made of. The long chain goes in two
+larger steps to {_LONG[-1]:,} nodes, or to as many as there is memory for, and shows the growth per
+doubling. The commands run in one process. Cost in line with the work is 2; a square would be 4.
+`lower` and `raise` run without verification; `eval` and `verify` make one run.""",
+    (Table("", "", ("more of", "up to", *(f"`{name}`" for name in WORK)), _CASES, _lines),),
 )
 """How cost grows with the size of a model."""
