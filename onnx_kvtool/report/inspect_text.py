@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import footprint, growing, growth_in_words
@@ -11,10 +12,12 @@ from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, roll
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.words import binary_bytes, counted
-from onnx_kvtool.decoding.report import BenchReport, BenchRun
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_groups, named
 from onnx_kvtool.symbolic.dimensions import Dim
+
+if TYPE_CHECKING:
+    from onnx_kvtool.decoding.report import BenchReport, BenchRun
 
 __all__ = [
     "bench_blocks",

@@ -58,7 +58,7 @@ def about(op: str) -> Operator:
             {
                 "versions": [1, 7, 9, 10],
                 "function_body": False,
-                "kernels": [],
+                "kernels": [(1, None), (7, None), (9, None)],
                 "lowerings": [],
                 "upgrades": [("upsample", (9, 10))],
                 "raisings": [],
