@@ -194,6 +194,7 @@ class Compiler:
             for position, value in enumerate(node.inputs)
             if value is not None
             and value.const_value is not None
+            and value.const_value.size <= _SMALL
             and slots.template[step.inputs[position]] is not None
         }
         return Derived(node, step, facts, attributes, constants, self)
@@ -271,6 +272,10 @@ class Compiler:
             )
         return call_function(program)
 
+
+_SMALL = 64
+"""Elements of a constant up to which a standard form may depend on them. Of larger ones, such as
+packed weights, the form would keep copies."""
 
 _DEEPEST = 128
 """Functions that may call each other; each takes several levels of Python's stack of a thousand."""

@@ -55,7 +55,7 @@ class Derived:
         step: Its step, of which the outputs say what is read.
         facts: Its schema.
         attributes: Its attributes, without references.
-        constants: Initializers that it reads, by position.
+        constants: Small initializers that it reads, by position.
         owner: The compiler of its model.
     """
 

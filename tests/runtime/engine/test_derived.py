@@ -131,17 +131,15 @@ def test_sizes_that_were_equal_may_differ_later() -> None:
         np.testing.assert_allclose(runs.run({"a": a, "b": b}).values["y"], a @ b / 2, rtol=1e-5)
 
 
-def test_a_constant_is_known_to_the_form_and_held_once() -> None:
-    """The codes of MatMulNBits are unpacked once for all forms of the node."""
+def test_weights_are_not_kept_a_second_time() -> None:
     codes = np.random.default_rng(1).integers(0, 256, (6, 2, 8), np.uint8)
     constants = {"codes": codes, "scales": normal(6, 2)}
     sizes = {"K": 32, "N": 6, "bits": 4, "block_size": 16}
     runs = evaluator("MatMulNBits", ["x", *constants], ["y"], constants, **sizes)
     for shape in [(1, 32), (5, 32), (2, 3, 32)]:
         assert runs.run({"x": normal(*shape)}).values["y"].shape == (*shape[:-1], 6)
-    graph = action_of(runs)._scope.graph
-    held = [v for v in graph.initializers.values() if v.const_value.size == 6 * 32]
-    assert len(held) == 1
+    held = action_of(runs)._scope.graph.initializers.values()
+    assert sum(v.const_value.size for v in held if v.const_value is not None) < codes.size
 
 
 def test_a_refusal_names_the_node_and_the_reason() -> None:
