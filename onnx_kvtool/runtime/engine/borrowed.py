@@ -12,9 +12,14 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Value
 
 __all__ = ["BorrowedNode"]
+
+
+_WIDENED = {"GridSample": 1}
+"""The input that says where, and of 16 bits is not to be computed with in its own type."""
 
 
 class BorrowedNode:
@@ -37,6 +42,7 @@ class BorrowedNode:
         proto.output.extend(f"o{k}" if v.name else "" for k, v in enumerate(node.outputs))
         proto.attribute.extend(ir.to_proto(attribute) for attribute in attributes.values())
         self._node = proto
+        self._wide = None if node.domain else _WIDENED.get(node.op_type)
         self._opsets = dict(opsets)
         self._evaluators: dict[tuple[object, ...], Any] = {}
         from onnx.reference.op_run import RuntimeContextError  # costs a tenth of a second
@@ -62,8 +68,8 @@ class BorrowedNode:
         """
         key = tuple(getattr(value, "dtype", type(value)) for value in inputs)
         feeds = {
-            name: _borrowed(value)
-            for name, value in zip(self._node.input, inputs, strict=True)
+            name: _borrowed(widened(value) if place == self._wide else value)
+            for place, (name, value) in enumerate(zip(self._node.input, inputs, strict=True))
             if name
         }
         try:

@@ -1,4 +1,4 @@
-"""Operators of pictures: windows that slide, and sizes that change."""
+"""Operators of pictures: windows that slide, sizes that change, and places in pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
@@ -20,6 +20,7 @@ from onnx_kvtool.runtime.kernels.windows import (
 
 __all__ = [
     "LINES",
+    "affine_grid_20",
     "average_pool",
     "global_lp_pool",
     "global_max_pool",
@@ -232,7 +233,44 @@ def _between(one: Reals, other: Reals, part: Reals) -> Reals:
     return np.where(part == 0, one, mixed).astype(one.dtype, copy=False)
 
 
+def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tuple[Array]:
+    """Compute AffineGrid-20: where each point of a picture lies in another one.
+
+    Points are multiplied in float64 and rounded to the type of `theta`. The only point along an
+    axis of size 1, which the text does not place with `align_corners`, is at -1, as in
+    onnx.reference 1.23; onnxruntime 1.32 puts it at 0.
+
+    Args:
+        theta: (N, 2, 3), or (N, 3, 4) for three axes.
+        size: (4,) or (5,), int64: N, C and the sizes, of which C does not matter.
+        align_corners: Whether -1 and 1 are the middles of the outermost points, not their edges.
+
+    Returns:
+        (N, sizes..., 2 or 3), the last axis of the picture first.
+
+    Raises:
+        KernelError: If the shapes do not fit to each other, or a size is negative.
+    """
+    batch, *sizes = [n for axis, n in enumerate(read_integers(size, "size")) if axis != 1]
+    rank = len(sizes)
+    if rank not in (2, 3) or min(batch, *sizes) < 0:
+        raise KernelError(f"`size` is {size.tolist()}, expected four or five sizes of 0 or more")
+    if theta.shape != (batch, rank, rank + 1):
+        expected = (batch, rank, rank + 1)
+        raise KernelError(f"`theta` has shape {theta.shape}, expected {expected} as `size` says")
+    require_room((batch, *sizes, rank), np.dtype(np.float64))
+    along = [
+        np.linspace(-1, 1, n) if align_corners else (2 * np.arange(n) + 1) / max(n, 1) - 1
+        for n in sizes
+    ]
+    places = [*reversed(np.meshgrid(*along, indexing="ij")), np.ones(sizes)]
+    points = np.stack([place.reshape(-1) for place in places], axis=-1)
+    found = points @ theta.astype(np.float64).transpose(0, 2, 1)
+    return (narrowed(found.reshape(batch, *sizes, rank), theta.dtype),)
+
+
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("AffineGrid", (Kernel(20, affine_grid_20),)),
     ("AveragePool", (Kernel(1, average_pool),)),
     ("GlobalLpPool", (Kernel(1, global_lp_pool),)),
     ("GlobalMaxPool", (Kernel(1, global_max_pool),)),

@@ -42,6 +42,15 @@ def is_same(found: list[Any], expected: list[Any]) -> bool:
 
 
 GOTTEN_WRONG: dict[str, tuple[str, int, dict[str, Any], list[Any]]] = {
+    "AffineGrid: double comes back as float": (
+        (
+            "g (double[1, 2, 3] x, int64[4] s) => (double[1, 1, 2, 2] y)"
+            "{ y = AffineGrid <align_corners = 1> (x, s) }"
+        ),
+        20,
+        {"x": np.array([[[3.0, 0, 0], [0, 1, 0]]]), "s": np.array([1, 1, 1, 2])},
+        [np.array([-3.0, -1, 3, -1]).reshape(1, 1, 2, 2)],
+    ),
     "AveragePool: a window that reaches out does not see the last": (
         (
             "g (float[1, 1, 2] x) => (float[1, 1, 1] y)"
