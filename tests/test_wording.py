@@ -59,8 +59,7 @@ NO_PROSE = {
 
 SHOWN_AS_PYTHON = {
     "commands/arguments.py",
-    "core/judging/judgement.py",
-    "core/judging/tensor_claims.py",
+    "core/judging/claims.py",
     "lint/settings/config.py",
     "ops/view.py",
 }
@@ -299,7 +298,7 @@ def imported(nodes: list[ast.AST]) -> set[str]:
 def test_suggestions_are_made_in_one_place() -> None:
     makers = {module for module, nodes in walked() if "difflib" in imported(nodes)}
     # The difference of two texts, and codes, which are near when characters are in place.
-    assert makers == {"core/suggestion.py", "lint/onnx_text.py", "lint/settings/selection.py"}
+    assert makers == {"core/words.py", "lint/onnx_text.py", "lint/settings/selection.py"}
 
 
 @each("rule", RULES)
