@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = ["Buffers", "root"]
+__all__ = ["Buffers", "Uncounted", "root"]
 
 
 class _Count:
@@ -59,6 +59,20 @@ class Buffers:
             return False
         base = root(value)
         return base.base is None and base.size == value.size and id(base) not in self._held
+
+
+class Uncounted(Buffers):
+    """Counts nothing: for models in which no kernel ever writes into what it is given."""
+
+    def hold(self, value: Value) -> None:
+        """Do nothing."""
+
+    def release(self, value: Value) -> None:
+        """Do nothing."""
+
+    def is_free(self, value: Value) -> bool:
+        """Return that it is not."""
+        return False
 
 
 def root(array: Array) -> Array:

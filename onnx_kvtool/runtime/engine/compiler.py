@@ -61,10 +61,12 @@ class Compiler:
 
     Attributes:
         borrowed: Nodes that onnx.reference runs, by their place in the model.
+        updates: Whether a node was prepared that may write into its first input.
     """
 
     def __init__(self, model: ir.Model) -> None:
         self.borrowed: dict[Location, None] = {}
+        self.updates = False
         self._model = model
         self._functions: dict[tuple[object, ...], Program] = {}
         self._constants: dict[int, tuple[ir.TensorProtocol, Value]] = {}
@@ -165,7 +167,7 @@ class Compiler:
         if facts is not None and kernel is not None:
             self._prepare_kernel(step, kernel, facts, attributes, frame, slots, opset)
             if Trait.UPDATES in traits(node):
-                step.in_place = 0
+                step.in_place, self.updates = 0, True
             return
         if facts is not None and contrib:
             step.action = self._derived(step, node, facts, attributes, slots)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.ops.traits import contradiction
-from onnx_kvtool.runtime.engine.buffers import Buffers
+from onnx_kvtool.runtime.engine.buffers import Buffers, Uncounted
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.program import Program, State, Trace
@@ -111,7 +111,7 @@ class Evaluator:
         program = self._program(tuple(inputs), names)
         for name, value in inputs.items():
             self._check(name, value)
-        state = State(Buffers(), observe=observe)
+        state = State(Buffers() if self._compiler.updates else Uncounted(), observe=observe)
         for name, value in inputs.items():
             if name not in give_up:
                 state.buffers.hold(value)

@@ -158,7 +158,7 @@ class Program:
     def _step(self, step: Step, frame: list[Value], state: State) -> None:
         buffers = state.buffers
         inputs = [frame[slot] for slot in step.inputs]
-        captured = [frame[slot] for slot in step.captured]
+        captured = [frame[slot] for slot in step.captured] if step.captured else []
         # Given up before the node runs: what it alone holds then, it may write into.
         for slot in step.drops:
             buffers.release(frame[slot])
