@@ -123,22 +123,24 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
     """
     calls = {(function.domain, function.name) for function in message.functions}
     returned = {name for function in message.functions for name in function.output}
+    told: dict[tuple[str, str], bool] = {}  # by operator, as most nodes are of a few
     for node in every_node(message, HOLDERS):
-        for graph in bodies(node) if node.op_type in HOLDERS else ():
+        key = node.domain, node.op_type
+        for graph in bodies(node) if key[1] in HOLDERS else ():
             returned.update(value.name for value in graph.output)
+        op = key[1] if key[0] in DEFAULT_DOMAINS else "::".join(key)
+        if key not in told:
+            keeps = traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS)  # no operand tells it
+            told[key] = key in calls or op in HANDED_ON or (not keeps and _has_a_rule(node))
+        if not told[key]:
+            continue
         names = list(node.input)
         if large.isdisjoint(names) and scales.isdisjoint(names):
             continue
-        if (node.domain, node.op_type) in calls:
+        if key in calls or op not in HANDED_ON:
             return True
-        op = node.op_type if node.domain in DEFAULT_DOMAINS else f"{node.domain}::{node.op_type}"
-        if op in HANDED_ON:
-            if not large.isdisjoint(names[HANDED_ON[op]]):
-                large.update(node.output)
-        elif traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS):
-            continue  # no operand tells it a size
-        elif _has_a_rule(node):
-            return True
+        if not large.isdisjoint(names[HANDED_ON[op]]):
+            large.update(node.output)
     return not large.isdisjoint(returned)
 
 
@@ -169,8 +171,9 @@ def makes_long_vector(message: onnx.ModelProto, operators: Set[str]) -> bool:
     if operators.isdisjoint(_makers()):
         return False
     long: set[str] | None = None
+    makers = _makers()
     for node in every_node(message, HOLDERS):
-        sizes = _makers().get(node.op_type)
+        sizes = makers.get(node.op_type)
         if sizes is None or node.domain not in DEFAULT_DOMAINS:
             continue
         if long is None:

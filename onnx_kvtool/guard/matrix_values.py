@@ -82,18 +82,27 @@ def infer_past_matrix_values(
 
 def _matrices(message: onnx.ModelProto) -> Iterator[str]:
     """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
+    unsqueezes = [
+        node
+        for node in every_node(message, HOLDERS)
+        if node.op_type == "Unsqueeze"
+        and node.domain in DEFAULT_DOMAINS
+        and node.input
+        and node.output
+    ]
+    made = {node.output[0] for node in unsqueezes}
     read = {
         name
         for node in every_node(message, HOLDERS)
         if node.op_type in _READERS and node.domain in DEFAULT_DOMAINS
-        for name in node.input
+        for name in made.intersection(node.input)
     }
+    if not read:
+        return
     to_matrix = small_constants(message, _makes_matrix, INTEGERS)
-    vectors = set(_no_scalars(message))
-    for node in every_node(message, HOLDERS):
-        if node.op_type != "Unsqueeze" or node.domain not in DEFAULT_DOMAINS or not node.input:
-            continue
-        if node.output and node.output[0] in read:
+    vectors = _no_scalars(message)
+    for node in unsqueezes:
+        if node.output[0] in read:
             is_matrix = is_told(node, _AXES, to_matrix, _makes_matrix)
             if is_matrix or node.input[0] in vectors:
                 yield node.output[0]

@@ -53,7 +53,7 @@ def keep_to_dialect(
     _Pass(opset, Folder(), spared).graph(model.graph, ScopedValues(model.graph, None, names))
     for _, _, listed in contents(model):
         for node in listed:
-            if node not in spared:
+            if node.attributes.data and node not in spared:
                 _write_value(node)
                 _write_bytes_of_attributes(node)
     for _, graph in graphs(model):
@@ -150,9 +150,9 @@ class _Pass:
         for node in tuple(graph):
             if not is_standard(node):
                 continue
-            for _, body in subgraphs(node):
+            for _, body in subgraphs(node) if node.attributes.data else ():
                 self.graph(body, ScopedValues(body, scope, scope.names))
-            if node not in self.spared and node.op_type in ("Pad", "Squeeze"):
+            if node.op_type in ("Pad", "Squeeze") and node not in self.spared:
                 em = Emitter(scope, self.opset, node.name or node.op_type)
                 edit = self._pad if node.op_type == "Pad" else self._squeeze
                 freed = edit(node, em)
