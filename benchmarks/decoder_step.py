@@ -35,7 +35,7 @@ import onnx_kvtool as kv
 from benchmarks.decoders import decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.lowering import attention
 
 __all__ = ["DECODER_STEP"]

@@ -23,7 +23,7 @@ import onnx_kvtool as kv
 from benchmarks.decoders import scatter_bank
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 
 __all__ = ["LOWERED_SCATTER"]
 

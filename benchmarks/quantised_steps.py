@@ -20,7 +20,7 @@ import onnxruntime as ort
 import onnx_kvtool as kv
 from benchmarks.real_models.configuration import CONFIGURATIONS
 from benchmarks.real_models.writer import write
-from onnx_kvtool.core.model import write as write_model
+from onnx_kvtool.model_io.model import write as write_model
 
 _CONTEXT, _STEPS, _PROMPT, _PROMPTS = 100, 24, 512, 2
 _SMALL = replace(CONFIGURATIONS["16-layers-qdq-int8"], layers=4, capacity=1024, batch=1)

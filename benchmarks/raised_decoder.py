@@ -21,7 +21,7 @@ import onnxruntime as ort
 import onnx_kvtool as kv
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 
 __all__ = ["RAISED_DECODER"]
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
     from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-    from onnx_kvtool.core.model import read as load
     from onnx_kvtool.decoding.decoder import Decoder
     from onnx_kvtool.decoding.report import BenchReport
     from onnx_kvtool.evaluation.report import EvalReport
     from onnx_kvtool.lint.finding import Finding
     from onnx_kvtool.lint.report import CheckReport
+    from onnx_kvtool.model_io.model import read as load
     from onnx_kvtool.review.report import DiffReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
@@ -109,7 +109,7 @@ _HOMES = {
     "evaluate": "commands.evaluate:evaluate",
     "infer": "commands.infer:infer",
     "inspect": "commands.inspect:inspect",
-    "load": "core.model:read",
+    "load": "model_io.model:read",
     "lower": "commands.lower:lower",
     "merge": "commands.merge:merge",
     "print": "commands.print_:print",

@@ -18,8 +18,8 @@ from onnx.backend.base import Backend, BackendRep
 from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.held import ModelSource
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.model_io.held import ModelSource
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.engine.type_check import element_type
 

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.upgrade import upgrade
 from onnx_kvtool.verification.inputs.plan import plan
 

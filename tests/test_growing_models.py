@@ -12,7 +12,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.grids import grid, part
 from tests.growing_models import CHUNKS, Arrays, Conversation, Host, conversation

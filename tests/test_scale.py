@@ -17,8 +17,8 @@ import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
-from onnx_kvtool.core.model import clone
 from onnx_kvtool.lint.facts import misuse
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.ops import legality
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.rewrite.engine import guards

@@ -16,7 +16,7 @@ import pytest
 import onnx_kvtool as kv
 from benchmarks.real_models import CONFIGURATIONS, DATA, write
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.verify import Verifier
 from tests.test_scale import _MEASURE
 

@@ -127,7 +127,7 @@ def test_what_runs_no_model_does_not_import_what_runs_models() -> None:
     after = dict(zip(NO_RUN, map(json.loads, done.stdout.splitlines()), strict=True))
     runs = ("onnx_kvtool.runtime", "onnxruntime")
     for modules in after.values():
-        assert "onnx_kvtool.core.model" in modules
+        assert "onnx_kvtool.model_io.model" in modules
     brought = {name: [m for m in found if m.startswith(runs)] for name, found in after.items()}
     assert brought == {name: [] for name in NO_RUN}
 

@@ -11,7 +11,7 @@ from benchmarks.processes.environments import repository_programs
 from benchmarks.processes.run import run
 from benchmarks.repositories.models import with_weights_beside, with_weights_in_it, workplace
 from benchmarks.results import Cell, Line, Table, Target
-from tests.core.files.web_server import Server, serving
+from tests.model_io.web_server import Server, serving
 
 __all__ = ["ABOUT", "REMOTE"]
 

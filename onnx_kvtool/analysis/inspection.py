@@ -13,10 +13,10 @@ from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
 from onnx_kvtool.analysis.caches.whatif import WhatIf
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of

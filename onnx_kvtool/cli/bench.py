@@ -15,7 +15,7 @@ from onnx_kvtool.cli.options import (
 )
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.core.choices import ReportFormat
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["bench"]
 

@@ -14,7 +14,7 @@ from onnx_kvtool.cli.options import dim_option, proof_options, timeout_option
 from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Whole, Word, WrongValue, show_failure
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["SUFFIXES", "check"]
 

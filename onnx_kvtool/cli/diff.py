@@ -14,7 +14,7 @@ from onnx_kvtool.cli.options import timeout_option
 from onnx_kvtool.cli.output import report_place, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
-from onnx_kvtool.core.files.places import NOTHING, check_source
+from onnx_kvtool.model_io.places import NOTHING, check_source
 
 if TYPE_CHECKING:
     from onnx_kvtool.review.report import DiffReport

@@ -16,7 +16,7 @@ from onnx_kvtool.cli.options import (
 from onnx_kvtool.cli.output import report_place, stem_of, write_json
 from onnx_kvtool.cli.types import ReportFile, Seconds, Size, Word, WrongValue
 from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["evaluate"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnx_kvtool.cli.output import write_text
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.core.files.atomic import replacing
 from onnx_kvtool.lint.report import FileReport, Tally
+from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.report.findings.github import StepSummary, step_outputs
 from onnx_kvtool.report.findings.table import WRITERS
 from onnx_kvtool.report.findings.text import TextWriter, closing, remarks_of

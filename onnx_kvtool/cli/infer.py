@@ -8,7 +8,7 @@ from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument, timeout_option
 from onnx_kvtool.cli.output import refuse_stdout, write_json
 from onnx_kvtool.core.choices import ReportFormat
-from onnx_kvtool.core.files.places import check_output, check_source
+from onnx_kvtool.model_io.places import check_output, check_source
 
 __all__ = ["infer"]
 

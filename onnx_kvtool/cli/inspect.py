@@ -12,7 +12,7 @@ from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import InspectFormat, words
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.inspection import InspectReport

@@ -12,7 +12,7 @@ from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["merge"]
 

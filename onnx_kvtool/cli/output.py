@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
-from onnx_kvtool.core.files.places import check_output, in_directory
 from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.model_io.places import check_output, in_directory
 
 if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
@@ -79,7 +79,7 @@ def write_report(text: str, output: str | None) -> None:
     if output is None or output == "-":
         write_data(text)
         return
-    from onnx_kvtool.core.files.atomic import write_bytes
+    from onnx_kvtool.model_io.atomic import write_bytes
 
     write_bytes(output, (text.rstrip("\n") + "\n").encode())
 

@@ -11,7 +11,7 @@ from onnx_kvtool.cli.options import model_argument, timeout_option
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import PrintedWeights, words
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["print_"]
 

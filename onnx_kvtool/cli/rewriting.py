@@ -31,8 +31,8 @@ from onnx_kvtool.core.choices import (
     words,
 )
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.places import check_result
 from onnx_kvtool.core.machine import check_verified
+from onnx_kvtool.model_io.places import check_result
 
 __all__ = ["lower", "raise_", "refuse_nonsense"]
 

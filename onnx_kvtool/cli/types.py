@@ -295,7 +295,7 @@ def show_bug(error: Exception, *, debug: bool) -> None:
 
 def show_interrupted() -> None:
     """Print what a command that was interrupted has written by then."""
-    from onnx_kvtool.core.files.atomic import written
+    from onnx_kvtool.model_io.atomic import written
 
     names = written()
     message = "nothing was written"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.external_data import check_external_data, external_files
-from onnx_kvtool.core.files.places import is_same
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.words import did_you_mean, unknown_name
+from onnx_kvtool.model_io.external_data import check_external_data, external_files
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
 __all__ = [

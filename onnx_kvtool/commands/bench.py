@@ -14,11 +14,11 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import check_least, check_sizes
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.machine import Progress, silent
-from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
+from onnx_kvtool.model_io.held import ModelSource, held, path_of
+from onnx_kvtool.model_io.model import read, serialize
 
 __all__ = ["BenchRequest", "bench", "run"]
 

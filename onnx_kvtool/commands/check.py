@@ -17,16 +17,16 @@ from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.atomic import watch
-from onnx_kvtool.core.files.places import is_same
-from onnx_kvtool.core.files.remote import is_remote, requests
-from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
 from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
+from onnx_kvtool.model_io.atomic import watch
+from onnx_kvtool.model_io.held import ModelSource, path_of
+from onnx_kvtool.model_io.places import is_same
+from onnx_kvtool.model_io.remote import is_remote, requests
 
 __all__ = ["CheckRequest", "check", "run", "stream"]
 

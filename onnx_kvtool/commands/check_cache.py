@@ -17,10 +17,10 @@ from typing import Any
 
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.atomic import stamp
-from onnx_kvtool.core.files.digests import digest, file_digest
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.model_io.atomic import stamp
+from onnx_kvtool.model_io.stored import digest, file_digest
 
 __all__ = ["Kept"]
 

@@ -16,13 +16,7 @@ from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError, MalformedModel, UnreadableModel
-from onnx_kvtool.core.files.external_data import check_external_data, external_files
-from onnx_kvtool.core.files.remote import requests, shown
-from onnx_kvtool.core.held import held
 from onnx_kvtool.core.machine import as_shortage
-from onnx_kvtool.core.messages.carried import external_extras
-from onnx_kvtool.core.model import read, write
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.reporting import missing
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.lint.context import bound
@@ -33,6 +27,12 @@ from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.external_data import check_external_data, external_files
+from onnx_kvtool.model_io.held import held
+from onnx_kvtool.model_io.message import external_extras
+from onnx_kvtool.model_io.model import read, write
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target
 

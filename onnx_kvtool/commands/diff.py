@@ -13,13 +13,13 @@ from onnx_kvtool.commands.inspect import caches_of
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.files.places import NOTHING
-from onnx_kvtool.core.files.remote import requests
-from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
+from onnx_kvtool.model_io.external_data import external_files
+from onnx_kvtool.model_io.held import ModelSource, held, path_of
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.places import NOTHING
+from onnx_kvtool.model_io.remote import requests
 from onnx_kvtool.review.compare import Reviewed, compare_models
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.report import DiffReport

@@ -25,13 +25,7 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import RuntimeName, words
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.files.places import is_same
-from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.machine import Progress, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import binary_bytes, bytes_of
 from onnx_kvtool.evaluation.archive import save_values
@@ -43,6 +37,12 @@ from onnx_kvtool.evaluation.report import EvalReport
 from onnx_kvtool.evaluation.run import RunSettings, run_model
 from onnx_kvtool.evaluation.runner import keep_runner
 from onnx_kvtool.evaluation.spec import read_spec, spec_file
+from onnx_kvtool.model_io.external_data import external_files
+from onnx_kvtool.model_io.held import ModelSource, held, path_of
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.places import is_same
+from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory

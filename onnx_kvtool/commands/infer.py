@@ -12,20 +12,15 @@ from onnx_kvtool.commands.arguments import check_dims
 from onnx_kvtool.commands.output import default_output, write_result
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.external_data import check_external_data, external_files
-from onnx_kvtool.core.files.places import (
-    check_output,
-    check_source,
-    in_directory,
-    spoken_name,
-)
-from onnx_kvtool.core.files.remote import is_remote, requests, shown
-from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.model_io.external_data import check_external_data, external_files
+from onnx_kvtool.model_io.held import ModelSource, held
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
+from onnx_kvtool.model_io.remote import is_remote, requests, shown
+from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.shapes.infer import correct_constants
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.report import InferReport

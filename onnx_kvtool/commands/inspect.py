@@ -14,12 +14,12 @@ from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
 from onnx_kvtool.commands.arguments import check_dims, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.remote import requests, shown
-from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.words import bytes_of, unknown_name
+from onnx_kvtool.model_io.held import ModelSource, held, path_of
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import names_in

@@ -28,10 +28,10 @@ from onnx_kvtool.core.choices import (
     words,
 )
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.words import unknown_name
+from onnx_kvtool.model_io.held import ModelSource, path_of
+from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag

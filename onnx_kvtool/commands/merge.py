@@ -13,10 +13,10 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
+from onnx_kvtool.model_io.source import patient
 
 __all__ = ["MergeRequest", "Part", "merge", "parts", "resolve_format"]
 

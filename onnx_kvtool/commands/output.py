@@ -13,11 +13,11 @@ import onnx_ir as ir
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.external_data import place_external_data
-from onnx_kvtool.core.files.stored import stored
-from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.model import serialize, write
+from onnx_kvtool.model_io.external_data import place_external_data
+from onnx_kvtool.model_io.held import ModelSource, held
+from onnx_kvtool.model_io.model import serialize, write
+from onnx_kvtool.model_io.stored import stored
 from onnx_kvtool.targets.releases import releases
 
 __all__ = ["Written", "default_output", "save", "write_result"]

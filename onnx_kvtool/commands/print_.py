@@ -12,13 +12,13 @@ from onnx_kvtool.commands.arguments import check_choice, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.files.digests import file_digest
-from onnx_kvtool.core.files.remote import requests, shown
-from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.machine import Progress, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.words import counted, escape
+from onnx_kvtool.model_io.held import ModelSource, held
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.remote import requests, shown
+from onnx_kvtool.model_io.stored import file_digest
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.printing import model_lines
 

@@ -21,10 +21,10 @@ from onnx_kvtool.commands.rewriting import (
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice, words
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.core.words import enumerated
+from onnx_kvtool.model_io.held import ModelSource, path_of
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised

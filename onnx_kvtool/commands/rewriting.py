@@ -15,18 +15,18 @@ from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
 from onnx_kvtool.commands.output import Written, default_output, write_result
 from onnx_kvtool.core.choices import ExternalData
-from onnx_kvtool.core.files.places import (
+from onnx_kvtool.core.machine import Budget, Progress, check_verified, collector_paused, silent
+from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.model_io.held import ModelSource, held
+from onnx_kvtool.model_io.model import clone, read
+from onnx_kvtool.model_io.places import (
     REPLACING,
     check_output,
     check_result,
     in_directory,
     is_directory,
 )
-from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.machine import Budget, Progress, check_verified, collector_paused, silent
-from onnx_kvtool.core.model import clone, read
-from onnx_kvtool.core.sorting import sort_nodes
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.shapes.infer import forget_contradictions
 

@@ -12,12 +12,12 @@ from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims,
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.machine import Budget, Progress, silent
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.reporting import missing
-from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.model_io.held import ModelSource, held, path_of
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [

@@ -10,10 +10,10 @@ from onnx_kvtool.contrib.grouped_call import Call
 from onnx_kvtool.contrib.heads import Attended, Tokens, attend, dim_of
 from onnx_kvtool.contrib.packed import is_stored
 from onnx_kvtool.contrib.rule import is_read
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 
 __all__ = ["sparse_attention"]

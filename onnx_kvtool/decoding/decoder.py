@@ -11,12 +11,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.model import serialize
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.feeds import Feeder, Tokens
 from onnx_kvtool.decoding.kept import Form, Hold, KeptCaches
+from onnx_kvtool.model_io.held import ModelSource, held
+from onnx_kvtool.model_io.model import serialize
+from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.shapes.inference import infer_model

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.core.files.atomic import replacing
+from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
 __all__ = ["save_values"]

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.kernels.kernel import Value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Value

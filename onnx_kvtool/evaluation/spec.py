@@ -15,11 +15,10 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.patient import is_pipe, patient
-from onnx_kvtool.core.files.source import read_bytes
-from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.words import closest, did_you_mean, enumerated, missing_file_help
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype, parse_json
+from onnx_kvtool.model_io.protobuf import DecodeError
+from onnx_kvtool.model_io.source import is_pipe, patient, read_bytes
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.sessions import Array

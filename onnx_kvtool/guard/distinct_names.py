@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import onnx
 
-from onnx_kvtool.core.messages.forms import bodies, every_holder
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.model_io.forms import bodies, every_holder
 
 __all__ = ["FAULT", "infer_with_distinct_names"]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Set
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.forms import every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.model_io.forms import every_node
 
 __all__ = ["FAULT", "infer_past_endless_equations", "is_endless"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import onnx
 
-from onnx_kvtool.core.messages.forms import every_node
 from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.model_io.forms import every_node
 
 __all__ = ["infer_hiding"]
 

@@ -7,9 +7,9 @@ import re
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.forms import every_node
-from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.targets.target import find_target
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_kvtool.core.messages.forms import every_node
-from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.model_io.protobuf import DecodeError
 
 __all__ = ["FAULT", "with_all_inputs"]
 

@@ -10,7 +10,6 @@ import onnx
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.messages.forms import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import (
     FLOATS,
@@ -21,6 +20,7 @@ from onnx_kvtool.guard.small_constants import (
     sizing,
     small_constants,
 )
+from onnx_kvtool.model_io.forms import bodies, every_node
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
 __all__ = ["FAULT", "HANDED_ON", "LONGEST", "makes_long_vector", "may_run_out"]

@@ -9,7 +9,6 @@ import onnx
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.forms import every_holder, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.long_vectors import HANDED_ON
 from onnx_kvtool.guard.small_constants import (
@@ -18,6 +17,7 @@ from onnx_kvtool.guard.small_constants import (
     is_told,
     small_constants,
 )
+from onnx_kvtool.model_io.forms import every_holder, every_node
 
 __all__ = ["FAULT", "infer_past_matrix_values"]
 

@@ -11,7 +11,6 @@ import onnx.shape_inference
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.forms import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import (
@@ -21,6 +20,7 @@ from onnx_kvtool.guard.small_constants import (
     sizing,
     small_constants,
 )
+from onnx_kvtool.model_io.forms import bodies, every_node
 
 __all__ = ["FAULT", "infer_past_negative_sizes", "slices_negative_size"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Set
 
 import onnx
 
-from onnx_kvtool.core.messages.forms import every_holder
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.model_io.forms import every_holder
 
 __all__ = ["FAULT", "infer_past_scores"]
 

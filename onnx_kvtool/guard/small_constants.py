@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from onnx_kvtool.core.messages.forms import every_holder, every_node
+from onnx_kvtool.model_io.forms import every_holder, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.core.messages import message
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard import (
     distinct_names,
@@ -20,6 +19,7 @@ from onnx_kvtool.guard import (
     untyped_inputs,
 )
 from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.model_io import message
 
 __all__ = ["FAULTS"]
 

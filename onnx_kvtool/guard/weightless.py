@@ -12,11 +12,11 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.messages.forms import SparseInitializer, TypeWriter, VerbatimType
-from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
 from onnx_kvtool.guard.long_vectors import LONGEST
 from onnx_kvtool.guard.small_constants import SMALL_BYTES
+from onnx_kvtool.model_io.forms import SparseInitializer, TypeWriter, VerbatimType
+from onnx_kvtool.model_io.message import MessageWriter
 
 __all__ = ["weightless"]
 

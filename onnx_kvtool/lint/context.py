@@ -14,7 +14,6 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.origin import Origin, origin
 from onnx_kvtool.core.walk import (
     function_path,
     graph_path,
@@ -24,6 +23,7 @@ from onnx_kvtool.core.walk import (
     tensors,
     values,
 )
+from onnx_kvtool.model_io.origin import Origin, origin
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.index_maps import IndexMaps

@@ -17,12 +17,12 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.messages.forms import SparseInitializer
-from onnx_kvtool.core.messages.message import MessageWriter
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
 from onnx_kvtool.core.words import escape
+from onnx_kvtool.model_io.forms import SparseInitializer
+from onnx_kvtool.model_io.message import MessageWriter
+from onnx_kvtool.model_io.origin import origin
 
 __all__ = ["Snapshot", "changes", "diff", "readable", "snapshot"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.files.atomic import Stamp
 from onnx_kvtool.core.record import Key, Record, plain
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.model_io.atomic import Stamp
 
 __all__ = [
     "RANK",

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.review.declarations import Declared, declared
 from onnx_kvtool.review.digests import Digests
-from onnx_kvtool.review.matching import NodePairs, match_nodes
+from onnx_kvtool.review.matching import (
+    NodePairs,
+    match_nodes,
+    pair_initializers,
+    shown_content,
+    weight_changes,
+)
 from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, WeightChange
-from onnx_kvtool.review.side import Content, Scope, Side, is_undefined, producer
-from onnx_kvtool.review.weights import pair_initializers, shown_content, weight_changes
+from onnx_kvtool.review.side import Content, Declared, Scope, Side, declared, is_undefined, producer
 
 __all__ = ["Ends", "GraphComparison", "changed_entries", "said"]
+
 
 _Changed = Callable[[str, str | None, str | None], None]
 """Reports that a fact of a node is another one."""

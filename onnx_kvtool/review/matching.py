@@ -1,20 +1,102 @@
-"""Which node of one graph is which of another, in time that grows with the number of nodes.
-
-First come nodes that compute the same and of which the same is made, then those of which one of
-these holds: what is before an edit is known by what leads to it, what is behind by what it leads
-to. In between names decide where a neighbour agrees, then neighbours alone, then names alone.
-"""
+"""Which node and which weight of one model is which of the other."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.review.side import Scope, producer
+from onnx_kvtool.review.digests import Digests, chunks, decoded, is_whole
+from onnx_kvtool.review.report import WeightChange
+from onnx_kvtool.review.side import Content, Scope, Side, producer
 
-__all__ = ["NodePairs", "match_nodes"]
+__all__ = [
+    "Distance",
+    "NodePairs",
+    "distance",
+    "match_nodes",
+    "pair_initializers",
+    "shown_content",
+    "weight_changes",
+]
+
+
+# How much the values of two tensors differ, read some at a time.
+
+
+_ELEMENTS = 1 << 19
+"""Elements that are compared at a time; a multiple of 8, so that packed ones fill whole bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How much two tensors of one shape differ.
+
+    Attributes:
+        largest: The largest difference of two elements; infinite where one is and the other is
+            not, and NaN where one alone is NaN.
+        relative: The largest difference, divided by the size of the old element where that is
+            not 0.
+        changed: How many elements differ. NaN is equal to NaN.
+        elements: How many there are.
+    """
+
+    largest: float
+    relative: float
+    changed: int
+    elements: int
+
+
+def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> Distance | None:
+    """Return how much two tensors differ; None where elements are no numbers, or too few or many.
+
+    Args:
+        old: A tensor whose data has been judged.
+        new: Another one of the same shape; its element type may be another.
+    """
+    types = {old.dtype, new.dtype}
+    if types & {ir.DataType.STRING, ir.DataType.UNDEFINED} or not (is_whole(old) and is_whole(new)):
+        return None
+    largest = relative = 0.0
+    changed = elements = 0
+    for a, b in zip(_parts(old), _parts(new), strict=True):
+        with np.errstate(all="ignore"):
+            gap = np.abs(b - a)
+            gap[(a == b) | (np.isnan(a) & np.isnan(b))] = 0
+            sizes = np.abs(a)
+            ratios = gap[sizes > 0] / sizes[sizes > 0]
+        changed += int(np.count_nonzero(gap))
+        elements += a.size
+        largest = float(np.max(gap, initial=largest))
+        relative = float(np.max(ratios, initial=relative))
+    return Distance(largest, relative, changed, elements)
+
+
+def _parts(tensor: ir.TensorProtocol) -> Iterator[np.ndarray[Any, Any]]:
+    dtype, left = tensor.dtype, math.prod(tensor.shape.numpy())
+    size = _ELEMENTS * int(dtype.bitwidth) // 8
+    wide = np.complex128 if dtype in _COMPLEX else np.float64
+    for data in chunks(tensor, size):
+        count = min(left, _ELEMENTS)
+        left -= count
+        yield decoded(data, dtype, count).astype(wide)
+
+
+_COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
+
+
+# Which node of one graph is which of another, in time that grows with the number of nodes.
+#
+# First come nodes that compute the same and of which the same is made, then those of which one of
+# these holds: what is before an edit is known by what leads to it, what is behind by what it
+# leads to. In between names decide where a neighbour agrees, then neighbours alone, then names
+# alone.
+
 
 _Key = Callable[[ir.Node], Hashable | None]
 _SameValue = Callable[[ir.Value | None, ir.Value | None], bool]
@@ -164,10 +246,10 @@ class _Matcher:
                 if _operator(one) == _operator(other) and a.index() == b.index():  # type: ignore[union-attr]
                     self._add(one, other)
             for a, b in zip(old.outputs, new.outputs, strict=False):
-                olds = _readers(a, lambda n: n in self._inside_old and n not in pairs.new)
+                olds = _matching_readers(a, lambda n: n in self._inside_old and n not in pairs.new)
                 if not olds:
                     continue
-                news = _readers(b, lambda n: n in self._inside_new and n not in pairs.old)
+                news = _matching_readers(b, lambda n: n in self._inside_new and n not in pairs.old)
                 for key, group in olds.items():
                     others = news.get(key, ())
                     if len(group) == len(others) == 1 and self._is_free(group[0], others[0]):
@@ -208,7 +290,9 @@ def _groups(nodes: Iterable[ir.Node], key: _Key) -> dict[Hashable, list[ir.Node]
     return found
 
 
-def _readers(value: ir.Value, wanted: Callable[[ir.Node], bool]) -> dict[Hashable, list[ir.Node]]:
+def _matching_readers(
+    value: ir.Value, wanted: Callable[[ir.Node], bool]
+) -> dict[Hashable, list[ir.Node]]:
     found: defaultdict[Hashable, list[ir.Node]] = defaultdict(list)
     for use in value.uses():
         if wanted(use.node):
@@ -232,3 +316,149 @@ def _named(node: ir.Node) -> Hashable | None:
 def _made(node: ir.Node) -> Hashable | None:
     names = _outputs(node)
     return (names, _operator(node)) if names else None
+
+
+# Which initializer is which, by what it holds, by where it is read and by name; what changed.
+
+
+_Pairs = dict[ir.Value, ir.Value]
+
+
+def pair_initializers(
+    old: Side, new: Side, graphs: tuple[ir.Graph, ir.Graph], nodes: NodePairs
+) -> _Pairs:
+    """Return the new initializer of each old one of a graph, as far as there is one.
+
+    Args:
+        old: The model of the one graph.
+        new: The model of the other.
+        graphs: The graphs; their nodes are paired.
+        nodes: The pairs.
+    """
+    olds = {v.name or "": v for v in graphs[0].initializers.values() if not v.is_graph_input()}
+    news = {v.name or "": v for v in graphs[1].initializers.values() if not v.is_graph_input()}
+    readers = _weights_readers(olds, news, nodes)
+    found = _Found()
+    for name, value in olds.items():  # untouched, as nearly all are
+        other = news.get(name)
+        if other is not None and old.content(value) == new.content(other):
+            found.add(value, other)
+    for value, other in readers:
+        if old.content(value) == new.content(other):
+            found.add(value, other)
+    for value, other in readers:
+        if value.name == other.name:
+            found.add(value, other)
+    # Behind those that a name and a reader speak for: what holds the same, then what is read at the
+    # same place, then what has the same name and is not read.
+    _by_content(found, olds.values(), news.values(), old.content, new.content)
+    for value, other in readers:
+        if _shape(value) == _shape(other):
+            found.add(value, other)
+    for name, value in olds.items():
+        if name in news:
+            found.add(value, news[name])
+    return found.new
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.new: _Pairs = {}
+        self._taken: set[ir.Value] = set()
+
+    def add(self, old: ir.Value, new: ir.Value) -> None:
+        if old not in self.new and new not in self._taken:
+            self.new[old] = new
+            self._taken.add(new)
+
+    def free(self, values: Iterable[ir.Value]) -> list[ir.Value]:
+        return [v for v in values if v not in self.new and v not in self._taken]
+
+
+def _weights_readers(
+    olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
+) -> list[tuple[ir.Value, ir.Value]]:
+    """Return old and new initializers that one node reads at one place."""
+    inside = set(news.values())
+    pairs: dict[tuple[ir.Value, ir.Value], None] = {}
+    for value in olds.values():
+        for use in value.uses():
+            node = nodes.new.get(use.node)
+            if node is not None and use.idx < len(node.inputs):
+                other = node.inputs[use.idx]
+                if other is not None and other in inside:
+                    pairs[value, other] = None
+    return list(pairs)
+
+
+def _by_content(
+    found: _Found,
+    olds: Iterable[ir.Value],
+    news: Iterable[ir.Value],
+    content_old: Callable[[ir.Value], Content | None],
+    content_new: Callable[[ir.Value], Content | None],
+) -> None:
+    groups: defaultdict[Hashable, list[ir.Value]] = defaultdict(list)
+    for value in found.free(news):
+        groups[content_new(value)].append(value)
+    for value in found.free(olds):
+        group = groups.get(content_old(value))
+        if group:
+            found.add(value, group.pop(0))
+
+
+def _shape(value: ir.Value) -> Hashable:
+    tensor = value.const_value
+    return None if tensor is None else (tensor.dtype, tuple(tensor.shape.numpy()))
+
+
+def weight_changes(
+    path: str, old: ir.Value, new: ir.Value, sides: tuple[Side, Side], digests: Digests | None
+) -> list[WeightChange]:
+    """Return what changed of an initializer; nothing if it holds the same.
+
+    Args:
+        path: Path of its graph.
+        old: What it was.
+        new: What it is.
+        sides: The models.
+        digests: Given where it is asked how much values differ: what can be read is read.
+    """
+    (type_a, held_a), (type_b, held_b) = _held(sides[0], old), _held(sides[1], new)
+    if (type_a, held_a) == (type_b, held_b):
+        return []
+    name = new.name or ""
+    a, b = old.const_value, new.const_value
+    assert a is not None and b is not None
+    gap = None
+    same_shape = tuple(a.shape.numpy()) == tuple(b.shape.numpy())
+    if digests is not None and same_shape and _readable(held_a) and _readable(held_b):
+        gap = distance(a, b)
+    numbers = () if gap is None else (gap.largest, gap.relative, gap.changed, gap.elements)
+    found = []
+    if a.dtype != b.dtype:
+        found.append(("dtype", type_a.partition("[")[0], type_b.partition("[")[0]))
+    if not same_shape:
+        found.append(("shape", _dims(type_a), _dims(type_b)))
+    if not found:
+        found.append(("values", shown_content(held_a), shown_content(held_b)))
+    return [WeightChange(path, name, *first, *numbers) for first in found]
+
+
+def _held(side: Side, value: ir.Value) -> Content:
+    return side.content(value) or ("", "")
+
+
+def _readable(held: str) -> bool:
+    return held.startswith(('["sha256": ', "{")) and '"?"' not in held
+
+
+def _dims(type_: str) -> str:
+    return "(" + type_.partition("[")[2].rstrip("]").replace(",", ", ") + ")"
+
+
+def shown_content(held: str) -> str:
+    """Return what a tensor holds for people: values, or `sha256 783a51dd4133dec4`."""
+    if held.startswith('["sha256": "'):
+        return f"sha256 {held[12:28]}"
+    return held

@@ -21,6 +21,7 @@ __all__ = [
     "WeightChange",
 ]
 
+
 _PLACE = ("graph", "node", "index", "op")
 
 

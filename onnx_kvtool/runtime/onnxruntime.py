@@ -15,10 +15,10 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
-from onnx_kvtool.core.messages.forms import every_node
-from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.known_wrong import known_wrong
 from onnx_kvtool.guard.left_out_inputs import with_all_inputs
+from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.runtime.errors import (
     ModelRejected,
     OutOfMemory,

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnx_kvtool import __version__
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Arrays

@@ -15,9 +15,9 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
-from onnx_kvtool.core.messages.forms import named_bodies
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.model_io.forms import named_bodies
 from onnx_kvtool.ops.schema import op_facts
 
 __all__ = ["CONSEQUENCE", "DECLARED", "complaints", "unknown_nodes"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.messages.forms import VerbatimType
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.model_io.forms import VerbatimType
+from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue

@@ -13,12 +13,12 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnx_kvtool.core.messages.forms import bodies
 from onnx_kvtool.guard.endless_equations import is_endless
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes

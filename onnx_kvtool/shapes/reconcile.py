@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.messages.forms import VerbatimType
+from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain
 from onnx_kvtool.shapes.message_types import innermost, read_type

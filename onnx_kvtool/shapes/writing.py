@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.messages.forms import VerbatimType
+from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.symbolic.dimensions import is_invented, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr

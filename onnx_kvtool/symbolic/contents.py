@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 

@@ -12,9 +12,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.reporting import Unnoticed
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.schema import op_facts, same_version
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session

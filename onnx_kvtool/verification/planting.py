@@ -12,9 +12,9 @@ import onnx
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import canonical_domain
-from onnx_kvtool.core.messages.forms import bodies
 from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 from onnx_kvtool.verification.comparison.compare import Tolerance, largest
 from onnx_kvtool.verification.comparison.rounding import Measure

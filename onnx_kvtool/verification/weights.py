@@ -15,8 +15,8 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.converted import ConvertedTensor
-from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.stored import ConvertedTensor
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.comparison.compare import bits_differ, compare, distances, largest
 from onnx_kvtool.verification.subject import Subject

@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.shapes.infer import annotate
 from tests.grids import each
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from tests.grids import each

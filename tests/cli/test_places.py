@@ -12,8 +12,8 @@ import onnx.parser
 import pytest
 
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.core.files import atomic
-from onnx_kvtool.core.files.atomic import check_writable
+from onnx_kvtool.model_io import atomic
+from onnx_kvtool.model_io.atomic import check_writable
 from tests.grids import each
 
 pytestmark = pytest.mark.long

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.cli.output import shown_progress
-from onnx_kvtool.core.files import atomic
 from onnx_kvtool.core.machine import silent
+from onnx_kvtool.model_io import atomic
 
 pytestmark = pytest.mark.long
 

@@ -15,13 +15,13 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands import check_file as check_file_module
 from onnx_kvtool.commands.check import CheckRequest, check, run
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.reporting import Covered
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.files import take_shard
 from onnx_kvtool.lint.settings.selection import Selection
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite import verify
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate

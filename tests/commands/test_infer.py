@@ -13,7 +13,7 @@ import pytest
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
 from onnx_kvtool.commands.infer import InferRequest, run
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "models"
 LLAMA = FIXTURES / "native" / "llama_static.onnx"

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from onnx_kvtool.commands.lower import LowerRequest, lower, run
 from onnx_kvtool.core.errors import Unverified, UsageError
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, one_update, tensor_scatter_node, value

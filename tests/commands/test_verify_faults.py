@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from tests.grids import grid, part
 from tests.runtime.recorded import model, native
 

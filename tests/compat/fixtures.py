@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.compat.environments import run_in
 
 __all__ = ["FIXTURES", "difference", "limit_of", "lowered_file"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from tests.compat.decoders import STEPS, Fed, made, source, steps
 from tests.growing_models import Arrays

@@ -15,7 +15,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.verification.inputs.cases import cases_of
 from onnx_kvtool.verification.inputs.drawing import draw

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.compat.environments import running
 from tests.growing_models import Arrays, Host
 from tests.test_growing_models import (

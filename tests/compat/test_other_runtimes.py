@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.targets.target import find_target
 from tests.compat.decoders import STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_in

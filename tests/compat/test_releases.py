@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.target import find_target

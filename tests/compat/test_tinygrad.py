@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.target import find_target
 from tests.compat.decoders import allowed, comparing

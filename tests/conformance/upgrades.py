@@ -7,7 +7,7 @@ import onnx.checker
 import onnx_ir as ir
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.rewrite.upgrade import upgrade
 from tests.conformance.corpus import Case

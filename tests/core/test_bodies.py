@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import AttributeProto, helper
 
-from onnx_kvtool.core.messages.forms import bodies, every_holder, every_node, named_bodies
+from onnx_kvtool.model_io.forms import bodies, every_holder, every_node, named_bodies
 
 
 def _body(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:

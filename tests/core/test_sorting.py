@@ -13,9 +13,9 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands import evaluate
 from onnx_kvtool.commands.infer import InferRequest, run
-from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.sorting import sort_nodes, unsortable
+from onnx_kvtool.model_io.model import deserialize
+from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
 _TWICE = """

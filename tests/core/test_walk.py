@@ -8,8 +8,8 @@ import onnx
 import onnx_ir as ir
 from onnx import AttributeProto, helper
 
-from onnx_kvtool.core.model import read
 from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs, tensors
+from onnx_kvtool.model_io.model import read
 from tests.core.small import FLOAT, branched, save, with_function
 
 

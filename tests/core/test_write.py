@@ -15,10 +15,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core import model as model_module
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.atomic import replacing, write_bytes
-from onnx_kvtool.core.model import read, serialize, write
+from onnx_kvtool.model_io import model as model_module
+from onnx_kvtool.model_io.atomic import replacing, write_bytes
+from onnx_kvtool.model_io.model import read, serialize, write
 from tests.core.small import external, plain, save, weighted
 
 OLD = b"what was there"

@@ -15,8 +15,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import read
 from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.model_io.model import read
 from tests.core.small import BOOL, FLOAT, INT64, branched, external, plain, save, with_function
 
 ROOT = Path(__file__).parents[2]
@@ -369,8 +369,8 @@ def test_weights_of_3_gb_are_neither_read_nor_copied(tmp_path: Path) -> None:
     code = textwrap.dedent(
         """
         import resource, sys
-        from onnx_kvtool.core.files.external_data import check_external_data
-        from onnx_kvtool.core.model import read, serialize
+        from onnx_kvtool.model_io.external_data import check_external_data
+        from onnx_kvtool.model_io.model import read, serialize
         from onnx_kvtool.guard.weightless import weightless
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         opened = []

@@ -7,8 +7,8 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.model_io.model import deserialize
 
 _SLICE = (
     "s = Constant<value_ints = [1]>()  e = Constant<value_ints = [4]>()  y = Slice(x, s, e)"

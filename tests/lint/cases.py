@@ -9,10 +9,10 @@ from typing import Any
 import onnx
 import onnx.parser
 
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each
 

@@ -6,9 +6,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
+from onnx_kvtool.model_io.model import deserialize
 
 _MODEL = """
     <ir_version: 10, opset_import: ["": 18, "my": 1]>

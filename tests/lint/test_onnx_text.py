@@ -10,8 +10,8 @@ import onnx.parser
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.onnx_text import Snapshot, changes, readable, snapshot
+from onnx_kvtool.model_io.model import deserialize
 
 MODEL = """
     <ir_version: 12, opset_import: ["": 24]>

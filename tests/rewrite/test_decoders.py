@@ -11,8 +11,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.engine.stamp import ir_version_of
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import tensor_scatter_oracle

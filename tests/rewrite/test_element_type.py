@@ -17,7 +17,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.commands.lower import LowerRequest, lower, run
 from onnx_kvtool.core.choices import ElementType
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.verification.subject import NearestHost, WideHost

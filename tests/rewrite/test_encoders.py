@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.verification.comparison import side_by_side
 from onnx_kvtool.verification.comparison.movement import Emptiness
 from onnx_kvtool.verification.engine import compare_models

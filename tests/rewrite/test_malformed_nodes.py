@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.rewrite.report import Refused
 
 

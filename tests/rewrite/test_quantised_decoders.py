@@ -11,9 +11,9 @@ import pytest
 from benchmarks.real_models.configuration import CONFIGURATIONS, tiny
 from benchmarks.real_models.writer import write
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import read
-from onnx_kvtool.core.model import write as write_model
 from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import write as write_model
 from onnx_kvtool.rewrite.report import Refused
 from tests.grids import part
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, tensor_scatter_node, tensor_scatter_oracle, value

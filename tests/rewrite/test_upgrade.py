@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.core.model import deserialize, serialize
+from onnx_kvtool.model_io.model import deserialize, serialize
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.rewrite.upgrade import upgrade

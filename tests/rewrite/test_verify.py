@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime import onnxruntime
 from onnx_kvtool.runtime.sessions import RuntimeName
 

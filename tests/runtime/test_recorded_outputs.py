@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 import onnx.shape_inference
 
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.symbolic.dimensions import dimensions_in, read_size
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.shapes.inference import infer_model
 from tests.grids import part

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.shapes.inference import infer_model

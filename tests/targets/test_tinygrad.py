@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.targets.releases import releases

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.onnxruntime import Session
 
 K, N, BLOCK = 64, 48, 32

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 import onnx_kvtool as kv
 from benchmarks.growing_decoders import Size, growing_decoder
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, check_weights
 from onnx_kvtool.verification.shrinking.weights import skeleton, with_counterparts

@@ -6,7 +6,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.verification.engine import compare_models
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.subject import capture

@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.verification.growing.grown import growing_cases
 from onnx_kvtool.verification.growing.pair import Side, growing_pair
 from onnx_kvtool.verification.inputs.cases import Case
@@ -27,7 +27,7 @@ from tests.runtime.recorded import needs_24
 
 pytestmark = [pytest.mark.long, needs_24]
 
-FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
 GPT2 = "models/concat/gpt2_dynamic__ts_op17"
 LLAMA = "growing/llama_dynamic__dynamo_op18"

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.verification.growing.grown import PaddingHost
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.drawing import draw
@@ -21,7 +21,7 @@ from tests.runtime.recorded import model
 
 pytestmark = pytest.mark.long
 
-GENAI = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "genai"
+GENAI = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "genai"
 
 ATTENTION = """
 <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>

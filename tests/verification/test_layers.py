@@ -11,7 +11,7 @@ import pytest
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.verification.shrinking.layers import thinned
 from onnx_kvtool.verification.shrinking.weights import skeleton
 from tests.grids import part

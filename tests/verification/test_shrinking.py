@@ -17,7 +17,7 @@ from benchmarks.real_models.configuration import CONFIGURATIONS, tiny
 from benchmarks.real_models.writer import write
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.model import clone
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.verification.shrinking.weights import Quantised, hides, quantised_of, skeleton

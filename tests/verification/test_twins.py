@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime.errors import NoTwin
 from onnx_kvtool.runtime.sessions import RUNTIMES, open_session
 from onnx_kvtool.verification.subject import capture

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.files.digests import digest, file_pieces
-from onnx_kvtool.core.files.references import ReferenceJudge
-from onnx_kvtool.core.messages.carried import drop_external_extras, external_extras
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.model_io.external_data import ReferenceJudge
+from onnx_kvtool.model_io.message import drop_external_extras, external_extras
+from onnx_kvtool.model_io.stored import digest, file_pieces
 
 __all__ = ["external_bad_key", "external_misaligned", "external_symlink", "wrong_reference"]
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.origin import settle
-from onnx_kvtool.core.sorting import sort_nodes, unsortable
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.model_io.origin import settle
+from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
 __all__ = ["bad_dims", "duplicate_opset_import", "read_defects", "unsorted_nodes"]
 

@@ -12,12 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location, Severity
-from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, held, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.traits import contradiction
 
 __all__ = ["bad_sparse_tensor", "misdeclared_constant", "proto_over_2gb", "undefined_element_type"]

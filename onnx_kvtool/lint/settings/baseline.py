@@ -14,16 +14,16 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.atomic import write_bytes
-from onnx_kvtool.core.files.digests import file_digest
-from onnx_kvtool.core.files.patient import patient
-from onnx_kvtool.core.files.remote import is_remote
-from onnx_kvtool.core.sorting import natural
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known
+from onnx_kvtool.model_io.atomic import write_bytes
+from onnx_kvtool.model_io.remote import is_remote
+from onnx_kvtool.model_io.sorting import natural
+from onnx_kvtool.model_io.source import patient
+from onnx_kvtool.model_io.stored import file_digest
 
 __all__ = [
     "Baseline",

@@ -11,9 +11,9 @@ from typing import Any
 
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import did_you_mean, missing_file_help
+from onnx_kvtool.model_io.source import patient
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.patient import is_pipe, patient
-from onnx_kvtool.core.files.remote import find, is_remote
 from onnx_kvtool.lint.settings.patterns import PathPatterns, is_pattern
 from onnx_kvtool.lint.settings.tracked import tracked_models
+from onnx_kvtool.model_io.remote import find, is_remote
+from onnx_kvtool.model_io.source import is_pipe, patient
 
 __all__ = ["find_models", "parse_shard", "take_shard"]
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
+from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.report.blocks import joined
 
 __all__ = [

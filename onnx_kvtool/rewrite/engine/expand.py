@@ -13,8 +13,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.messages.forms import bodies
 from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.simplify import simplify
 from onnx_kvtool.shapes.infer import forget_invented_names

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import Fixed, Labels, fix_sizes

@@ -14,12 +14,12 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.core.walk import values as values_of
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.emit.emitter import ScopedValues
 from onnx_kvtool.emit.names import Names
+from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.rewrite.fixing.around import folded_note
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes

@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.kernel import Array

@@ -12,9 +12,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.storage import held
 from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_integer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array

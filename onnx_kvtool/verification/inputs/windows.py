@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, tensors
+from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.verification.inputs.flow import is_default

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnx_kvtool.core.messages.forms import bodies
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
 from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton

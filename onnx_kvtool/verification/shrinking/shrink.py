@@ -11,11 +11,11 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.converted import ConvertedTensor
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.words import binary_bytes
+from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.stored import ConvertedTensor
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.shrinking.constants import (

@@ -16,11 +16,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.core.messages.forms import SparseInitializer, bodies
-from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.forms import SparseInitializer, bodies
+from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.verification.weights import is_recast, place_of
 
 __all__ = [

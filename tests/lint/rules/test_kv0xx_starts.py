@@ -7,9 +7,9 @@ import onnx
 import onnx.reference
 import pytest
 
-from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize, serialize
 from tests.lint.cases import Case, cases, check_case
 from tests.lint.rules.scatters import tensor_scatter
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnx_kvtool.core.model import deserialize, read, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize, read, serialize
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, FIRST_VALUE, coded, graph, node, planted
 

@@ -14,9 +14,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnx_kvtool.core
-from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize, serialize
 from tests.lint.cases import Case, check_case
 from tests.lint.rules.decoders import coded, graph, planted, written
 

@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize
 from tests.grids import part
 
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
@@ -361,7 +361,7 @@ VALID = sorted(p for p in MODELS.rglob("*.onnx") if not p.name.startswith("BROKE
 @part(2)
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in VALID])
 def test_a_valid_model_has_no_error_and_no_warning(path: Path) -> None:
-    from onnx_kvtool.core.model import read
+    from onnx_kvtool.model_io.model import read
 
     rules = [rule for code, rule in RULES.items() if code.startswith(GROUPS)]
     found = [f for f in lint(read(path), rules) if f.severity != "info"]
@@ -369,7 +369,7 @@ def test_a_valid_model_has_no_error_and_no_warning(path: Path) -> None:
 
 
 def test_every_input_that_the_exporter_lost_is_named() -> None:
-    from onnx_kvtool.core.model import read
+    from onnx_kvtool.model_io.model import read
 
     rules = [rule for code, rule in RULES.items() if code.startswith(GROUPS)]
     found = lint(read(MODELS / "native" / "BROKEN_gemma_static_raw_noopt.onnx"), rules)

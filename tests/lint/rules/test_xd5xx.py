@@ -10,11 +10,11 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.model import deserialize, read, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.external_data import external_files
+from onnx_kvtool.model_io.model import deserialize, read, serialize
 
 SHA1 = hashlib.sha1(bytes(24), usedforsecurity=False).hexdigest()
 Prepare = Callable[[Path], None]

@@ -9,10 +9,10 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import KEY, look
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize
 
 MODEL = """
     <ir_version: 10, opset_import: ["": 24, "own": 1]>

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.report import Outcome

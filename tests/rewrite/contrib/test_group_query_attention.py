@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise

@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.analysis.caches import find_caches
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import part
 from tests.hybrid_decoder import STATES, VOCABULARY, empty_states, hybrid_decoder

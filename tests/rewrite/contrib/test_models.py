@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import LowerReport
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import part

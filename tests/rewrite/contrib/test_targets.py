@@ -8,9 +8,9 @@ import pytest
 from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise

@@ -16,8 +16,8 @@ from onnx import helper, numpy_helper
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.model import read
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.report import Refused
 from tests.cache_models import model, one_update, value
 

@@ -9,8 +9,8 @@ import pytest
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.commands.raise_ import raise_
-from onnx_kvtool.core.model import read
 from onnx_kvtool.core.walk import graphs, nodes
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed

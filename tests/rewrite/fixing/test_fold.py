@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import graphs, nodes, values
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes
 

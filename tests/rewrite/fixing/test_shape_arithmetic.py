@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime, reference
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from onnx import TensorProto as T
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.attention_cases import Case, cases, expected_of, feeds_of, model_of
 from tests.cache_models import value

@@ -12,8 +12,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.dialect import FORMS, departures

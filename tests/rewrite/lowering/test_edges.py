@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool import ReferenceEvaluator
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import each

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 
 _TYPES = {np.float32: TensorProto.FLOAT, np.int64: TensorProto.INT64, object: TensorProto.STRING}
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto as T
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal

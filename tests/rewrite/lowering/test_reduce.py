@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import reference
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import search
 from tests.rewrite.lowering.single import check, one_node, refusal, results

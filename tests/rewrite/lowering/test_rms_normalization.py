@@ -13,7 +13,7 @@ from onnx import TensorProto as T
 from onnx import helper
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value

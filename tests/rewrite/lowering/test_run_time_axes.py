@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.onnxruntime import Session

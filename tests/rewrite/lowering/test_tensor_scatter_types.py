@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime, reference

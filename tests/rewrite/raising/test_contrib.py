@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import grid

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.grids import part
 from tests.rewrite.raising.brute_force import Draws, Runtimes, compare
 from tests.rewrite.raising.decoys.decoy import INSIDE, Decoy

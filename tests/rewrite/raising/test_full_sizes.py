@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 
 _HALVES = """
     whole = Shape (x) last = Constant <value_ints = [2]> () two = Constant <value_ints = [2]> ()

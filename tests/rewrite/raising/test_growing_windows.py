@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from tests.grids import part
 from tests.growing_models import Host, conversation

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.grids import rest
 from tests.rewrite.raising.brute_force import compare, in_all_graphs
 from tests.rewrite.raising.lookalikes.case import Case

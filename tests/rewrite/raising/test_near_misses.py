@@ -9,7 +9,7 @@ import onnx_ir as ir
 from hypothesis import event, given, note, seed
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.grids import search
 from tests.rewrite.raising.brute_force import Runtimes, same_bits
 from tests.rewrite.raising.near_misses import NearMiss, near_misses

@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from tests.cache_models import tensor_scatter_oracle
 from tests.grids import part, rest

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from tests.rewrite.raising.brute_force import Arrays, Runtimes, dead_nodes, same_bits
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"

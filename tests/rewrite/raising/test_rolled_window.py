@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.analysis.caches.cache import RotatedCache
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.raising.arrangement import seen_through
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.engine.evaluator import Evaluator

@@ -12,8 +12,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.ops.operators import TensorScatter
 from tests.cache_models import tensor_scatter_oracle
 from tests.grids import grid

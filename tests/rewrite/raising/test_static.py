@@ -11,8 +11,8 @@ import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.model import read
 from onnx_kvtool.decoding.decoder import Decoder
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.symbolic.dimensions import dims_of
 from tests.grids import part

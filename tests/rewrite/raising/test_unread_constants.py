@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "torch_static"
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.upgrade import upgrade
 from onnx_kvtool.runtime import onnxruntime, reference
 

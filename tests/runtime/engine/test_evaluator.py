@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_kvtool.core.model import read
+from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable

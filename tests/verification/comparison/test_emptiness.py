@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
 from onnx_kvtool.verification.comparison.movement import Emptiness
 from tests.runtime.recorded import model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.sessions import open_session
 from onnx_kvtool.verification.comparison.compare import (
     OutputDifference,

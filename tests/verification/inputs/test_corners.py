@@ -7,7 +7,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan

@@ -7,7 +7,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import deserialize, serialize
+from onnx_kvtool.model_io.model import deserialize, serialize
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import open_session
 from onnx_kvtool.verification.inputs.cases import CASES, Case

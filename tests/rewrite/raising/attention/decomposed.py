@@ -12,8 +12,8 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.runtime.engine.evaluator import Evaluator

@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.sessions import Array
 from tests.grids import part

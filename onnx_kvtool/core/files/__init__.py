@@ -1,1 +1,0 @@
-"""Files of models and of their data: read, judged safe, written whole, placed."""

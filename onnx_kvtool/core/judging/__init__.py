@@ -1,1 +1,0 @@
-"""What is wrong with a model message before onnx_ir sees it."""

@@ -1,0 +1,371 @@
+"""Reading and writing models."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.errors import (
+    KvtoolError,
+    MalformedModel,
+    UnreadableModel,
+    UnwritableOutput,
+    UsageError,
+)
+from onnx_kvtool.core.machine import collector_paused
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, number_of, put_back, tensor_bytes
+from onnx_kvtool.model_io import message as carried
+from onnx_kvtool.model_io.atomic import stamp, watch, write_bytes
+from onnx_kvtool.model_io.container import judge
+from onnx_kvtool.model_io.external_data import external_files
+from onnx_kvtool.model_io.message import MessageWriter
+from onnx_kvtool.model_io.origin import Origin, origin, set_origin
+from onnx_kvtool.model_io.places import is_same, spoken_name
+from onnx_kvtool.model_io.protobuf import EncodeError
+from onnx_kvtool.model_io.remote import RemoteFile, is_remote, prefix, shown
+from onnx_kvtool.model_io.skeleton import skeleton
+from onnx_kvtool.model_io.source import parse, read_bytes
+
+__all__ = [
+    "clone",
+    "deserialize",
+    "from_message",
+    "path_text",
+    "read",
+    "reason",
+    "serialize",
+    "write",
+]
+
+
+_UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
+_EXTERNAL = "store the weights as external data, beside the model"
+
+
+def read(source: str | os.PathLike[str]) -> ir.Model:
+    """Read a model without its external data.
+
+    External tensors keep their place on disk and are mapped into memory when their values are
+    asked for; what uses them checks first that they lie in the directory of the model and are as
+    long as they say. An opset import of `ai.onnx` becomes one of "", the other spelling of the
+    same domain. What onnx_ir has no form for (sparse initializers and attributes, types such as
+    maps, training information) is carried along, and is there again in what the commands write.
+
+    Args:
+        source: Path of the model, or `-` for standard input, whose external data is then relative
+            to the current directory; or a URL that fsspec opens. Of that, weights from 1 MiB on are
+            fetched when their values are asked for, and external data is not looked for.
+
+    Returns:
+        The model, which remembers its path.
+
+    Raises:
+        UsageError: If `source` is no path.
+        UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
+            message can be, or holds what nobody can make sense of.
+
+    Examples:
+        >>> model = kv.load("decoder.onnx")
+        >>> model.opset_imports[""], len(model.graph.inputs)
+        (24, 8)
+    """
+    path = path_text(source)
+    if is_remote(path):
+        with collector_paused():
+            return _remote_model(path)
+    directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
+    with collector_paused():
+        before = None if path == "-" else stamp(path)
+        model = _model(read_bytes(path), path, spoken_name(path), directory)
+        set_origin(model, replace(origin(model), stamp=before))
+        return model
+
+
+def _remote_model(url: str) -> ir.Model:
+    file = RemoteFile(url)
+    try:
+        found = skeleton(file)
+    finally:
+        file.close()
+    model = _model(found.data, shown(url), file.name, prefix(url))
+
+    def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
+        number = number_of(placeholder, found.mark)
+        if number is None:
+            return None
+        assert placeholder is not None
+        return _fetched(placeholder, url, *found.places[number])
+
+    put_back(model, taken)
+    return model
+
+
+def _fetched(like: ir.TensorProtocol, url: str, start: int, end: int) -> ir.TensorProtocol:
+    """Return a tensor whose values are fetched each time they are asked for."""
+
+    def fetch() -> ir.TensorProtocol:
+        file = RemoteFile(url)
+        try:
+            data = b"".join(file.pieces(start, end))
+        finally:
+            file.close()
+        message = onnx.TensorProto(
+            name=like.name, data_type=int(like.dtype), dims=like.shape.numpy(), raw_data=data
+        )
+        return ir.TensorProtoTensor(message)
+
+    return ir.LazyTensor(
+        fetch,
+        like.dtype,
+        ir.Shape(like.shape.numpy()),
+        name=like.name,
+        doc_string=like.doc_string,
+        metadata_props=dict(like.metadata_props),
+    )
+
+
+def path_text(source: str | os.PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        UsageError: If it is no path: bytes, a number, a graph, ...
+    """
+    given: object = source  # a caller may give what its type checker would not let it
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if isinstance(path, str):
+        return path
+    got = f"{type(source).__module__}.{type(source).__qualname__}".removeprefix("builtins.")
+    raise UsageError(
+        f"a model is a path, an `onnx.ModelProto` or an `onnx_ir.Model`, got an object of `{got}`",
+        help="read a model from bytes with `onnx.load_from_string`"
+        if isinstance(source, bytes | bytearray | memoryview)
+        else None,
+    )
+
+
+def deserialize(data: bytes, directory: str = "") -> ir.Model:
+    """Return the model whose file has the bytes `data`, as `read` does.
+
+    Args:
+        data: What `serialize` returns.
+        directory: Where locations of external data start; "" for the current directory.
+
+    Raises:
+        UnreadableModel: As `read`.
+    """
+    with collector_paused():
+        return _model(data, "", "the model", directory)
+
+
+def _model(data: bytes, path: str, name: str, directory: str) -> ir.Model:
+    return from_message(parse(data, name), path, name, directory)
+
+
+def from_message(message: onnx.ModelProto, path: str, name: str, directory: str) -> ir.Model:
+    """Return the model that a message holds, as `read` does.
+
+    Args:
+        message: The message; it is used up.
+        path: As in `Origin`.
+        name: What messages call it.
+        directory: As in `Origin`.
+
+    Raises:
+        UnreadableModel: As `read`.
+    """
+    try:
+        found = judge(message)
+        hidden = carried.hide(found)
+        _normalize(message)
+        model = _from_message(message)
+        carried.restore(model, hidden)
+    except UnreadableModel as error:
+        raise type(error)(f"{name}: {error.message}", help=error.help) from error
+    except UnicodeDecodeError as error:
+        raise MalformedModel(f"{name} holds text that is not UTF-8") from error
+    _set_base_dir(model, directory, everywhere=found.hidden_external)
+    known = Origin(
+        path,
+        directory,
+        tuple(found.defects),
+        tuple(message.training_info),
+        frozenset(found.described),
+    )
+    set_origin(model, known)
+    return model
+
+
+def clone(model: ir.Model) -> ir.Model:
+    """Return a copy whose graphs can be edited; tensors and the origin are shared.
+
+    Raises:
+        KvtoolError: If a node reads a value that nothing produces, or that a later node produces,
+            which onnx_ir cannot copy.
+    """
+    try:
+        with collector_paused():
+            copy = model.clone()
+    except (RuntimeError, KeyError, ValueError) as error:
+        errors = [d for d in origin(model).defects if d.code in _UNCOPIABLE]
+        why = f"{errors[0].location}: {errors[0].message}" if errors else reason(error)
+        raise KvtoolError(f"the model cannot be copied: {why}") from error
+    copy.meta.update(model.meta)
+    return copy
+
+
+def serialize(model: ir.Model) -> bytes:
+    """Return the bytes of a model file, with everything that `read` carried.
+
+    Equal models give equal bytes. External tensors are written as references; their files are not
+    looked at.
+
+    Raises:
+        KvtoolError: If the message would be larger than 2**31 - 1 bytes, or the model holds
+            something that has no written form, such as a value without a name.
+    """
+    # Asked before a message is built, which would take the same space once more.
+    if _held_bytes(model) > MAX_MESSAGE_BYTES:
+        raise _too_large()
+    known = origin(model)
+    try:
+        with collector_paused():
+            message = MessageWriter(known.described).model(model)
+        message.training_info.extend(known.training)
+        data: bytes = message.SerializeToString(deterministic=True)
+    except EncodeError as error:
+        if message.ByteSize() > MAX_MESSAGE_BYTES:
+            raise _too_large() from error
+        # protobuf has no other words for it
+        raise MemoryError("there is no memory for the bytes of the model") from error
+    except (ir.serde.SerdeError, TypeError, ValueError) as error:
+        raise KvtoolError(f"the model cannot be written: {reason(error)}") from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise _too_large()
+    return data
+
+
+def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None = None) -> None:
+    """Write a model file, atomically; its external data is not moved.
+
+    Args:
+        model: The model.
+        target: Path of the file, or `-` for standard output. An existing file is replaced and
+            keeps its permissions; a symbolic link is followed.
+        data: What `serialize` returned for this model, if it was called already.
+
+    Raises:
+        UsageError: If `target` is a data file of the model.
+        KvtoolError: If the model has no written form, the system refuses, or `target` is where
+            the model was read and has changed since; then it is untouched and nothing is left
+            behind.
+    """
+    path = os.fspath(target)
+    if path != "-":
+        _spare_data_files(model, path)
+    if data is None:
+        data = serialize(model)
+    if path != "-":
+        _write_file(model, path, data)
+        return
+    watch("standard output", is_direct=True)
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _write_file(model: ir.Model, path: str, data: bytes) -> None:
+    known = origin(model)
+    if not known.path or os.path.realpath(known.path) != os.path.realpath(path):
+        write_bytes(path, data)
+        return
+    write_bytes(path, data, expected=known.stamp)
+    set_origin(model, replace(known, stamp=stamp(path)))  # what is there now is this model
+
+
+def _normalize(message: onnx.ModelProto) -> None:
+    # onnx_ir spells the domain of nodes "" and leaves imports alone: neither would find the other.
+    for imports in (message.opset_import, *(f.opset_import for f in message.functions)):
+        for entry in imports:
+            if entry.domain in DEFAULT_DOMAINS:
+                entry.domain = ""
+
+
+def _from_message(message: onnx.ModelProto) -> ir.Model:
+    try:
+        with _quiet():
+            return ir.serde.deserialize_model(message)
+    except ir.serde.SerdeError as error:
+        raise UnreadableModel(
+            f"onnx_ir cannot hold the model: {reason(error)}",
+            help="report this model; other tools may be able to repair it",
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep onnx_ir from logging what `judge` has found already."""
+    logger = logging.getLogger("onnx_ir")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _set_base_dir(model: ir.Model, directory: str, *, everywhere: bool) -> None:
+    """Tell the external tensors where the model lies.
+
+    `onnx_ir.external_data.set_base_dir` leaves out functions.
+    """
+    if everywhere:
+        tensors: list[ir.TensorProtocol | None] = [tensor for _, tensor in walk.tensors(model)]
+    else:
+        tensors = [v.const_value for v in model.graph.initializers.values()]
+    for tensor in tensors:
+        if isinstance(tensor, ir.ExternalTensor):
+            tensor.base_dir = directory
+
+
+def _held_bytes(model: ir.Model) -> int:
+    """Return the bytes of the values that the model file itself has to hold, about."""
+    total = 0
+    for _, graph in walk.graphs(model):
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is not None and not isinstance(tensor, ir.ExternalTensor):
+                total += tensor_bytes(tensor)
+    return total
+
+
+def _spare_data_files(model: ir.Model, target: str) -> None:
+    for file in external_files(model):
+        if is_same(file.path, target):
+            raise UsageError(
+                f"`{target}` holds the weights of the model, which would be overwritten",
+                help="name another file for the output",
+            )
+
+
+def _too_large() -> KvtoolError:
+    return KvtoolError(
+        "the model is larger than 2 GiB, which no protobuf message can be", help=_EXTERNAL
+    )
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong first, in one line."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,65 @@
+"""Where a model came from, which it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.model_io.atomic import Stamp
+
+__all__ = ["Origin", "origin", "set_origin", "settle"]
+
+
+_KEY = "onnx_kvtool.origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a model came from, and what was wrong with it there.
+
+    Attributes:
+        path: Path as it was given; `-` for standard input, "" for a model made in memory.
+        directory: Absolute directory to which its external data is relative; "" in memory.
+        defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
+            A model with an error here must not be rewritten.
+        training: Training information, which is kept as it was read. It names values of the graph,
+            so that an edit may make it wrong.
+        described: Names of initializers that `value_info` of the file repeats.
+        stamp: Of the file when it was read, to tell whether it is still the same.
+    """
+
+    path: str
+    directory: str
+    defects: tuple[Diagnostic, ...]
+    training: tuple[onnx.TrainingInfoProto, ...] = field(default=(), repr=False)
+    described: frozenset[str] = field(default=frozenset(), repr=False)
+    stamp: Stamp | None = field(default=None, repr=False, compare=False)
+
+
+def origin(model: ir.Model) -> Origin:
+    """Return where `model` came from; `Origin("", "", ())` for one made in memory."""
+    found = model.meta.get(_KEY)
+    return found if isinstance(found, Origin) else Origin("", "", ())
+
+
+def set_origin(model: ir.Model, known: Origin) -> None:
+    """Say where a model came from."""
+    model.meta[_KEY] = known
+
+
+def settle(model: ir.Model, code: str, places: Iterable[Location]) -> None:
+    """Remove the defects of one code at some places: the model no longer has them.
+
+    Args:
+        model: The model.
+        code: Code of the defects.
+        places: Where they were.
+    """
+    known = origin(model)
+    gone = {(code, place) for place in places}
+    left = tuple(d for d in known.defects if (d.code, d.location) not in gone)
+    model.meta[_KEY] = replace(known, defects=left)

@@ -1,0 +1,257 @@
+"""A model file without its large weights, or only its names, read in part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
+
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, new_mark
+from onnx_kvtool.model_io.remote import RemoteFile
+from onnx_kvtool.model_io.source import BYTES, FIXED32, FIXED64, VARINT, fields, varint
+
+__all__ = ["Outline", "Skeleton", "outline", "skeleton"]
+
+
+# The names in a model file, read without loading the model or importing onnx.
+#
+# For the completion of words in a shell, where a tenth of a second is long. Weights are skipped.
+
+
+# Numbers of fields in onnx.proto.
+_OUTLINE_MODEL_GRAPH = 7
+_GRAPH_NODE, _GRAPH_INPUT = 1, 11
+_NODE_OUTPUT, _NODE_NAME = 2, 3
+_VALUE_NAME, _VALUE_TYPE = 1, 2
+_TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_PARAM = 1, 2, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Names of the main graph, each in the order of the file.
+
+    Attributes:
+        inputs: Names of the graph inputs.
+        values: Names of the inputs and of what the nodes make.
+        nodes: Names of the nodes that have one.
+        dims: Names of the dimensions of the inputs.
+    """
+
+    inputs: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    dims: list[str] = field(default_factory=list)
+
+
+def outline(path: str) -> Outline:
+    """Return the names in a model file, as far as it can be read; none where it cannot."""
+    found = Outline()
+    try:
+        with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            for start, end in _inner(data, 0, len(data), (_OUTLINE_MODEL_GRAPH,)):
+                _graph(data, start, end, found)
+    except (OSError, ValueError):
+        pass  # whoever presses a key learns nothing from an error
+    return found
+
+
+def _graph(data: mmap, start: int, end: int, found: Outline) -> None:
+    made: list[str] = []
+    for number, first, last in fields(data, start, end):
+        if number == _GRAPH_NODE:
+            for inner, one, other in fields(data, first, last):
+                if inner == _NODE_OUTPUT and one < other:
+                    made.append(_text(data, one, other))
+                elif inner == _NODE_NAME and one < other:
+                    found.nodes.append(_text(data, one, other))
+        elif number == _GRAPH_INPUT:
+            names = [_text(data, *place) for place in _inner(data, first, last, (_VALUE_NAME,))]
+            found.inputs.extend(names[-1:])
+            found.dims.extend(name for name in _dims(data, first, last) if name not in found.dims)
+    found.values.extend((*found.inputs, *made))
+
+
+def _dims(data: mmap, start: int, end: int) -> Iterator[str]:
+    way = (_VALUE_TYPE, _TYPE_TENSOR, _TENSOR_SHAPE, _SHAPE_DIM, _DIM_PARAM)
+    for first, last in _inner(data, start, end, way):
+        yield from re.findall(r"[^\W\d]\w*", _text(data, first, last))
+
+
+def _inner(data: mmap, start: int, end: int, way: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each field that is reached through fields of these numbers."""
+    for number, first, last in fields(data, start, end):
+        if number == way[0]:
+            if len(way) == 1:
+                yield first, last
+            else:
+                yield from _inner(data, first, last, way[1:])
+
+
+def _text(data: mmap, start: int, end: int) -> str:
+    return data[start:end].decode("utf-8", "replace")
+
+
+# A model file without its large weights, put together from the bytes around them.
+
+
+# Numbers of fields in onnx.proto.
+_SKELETON_MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = (
+    7,
+    5,
+    9,
+    13,
+    14,
+)
+_LARGE = 1 << 20
+"""Bytes of a weight for which it is better to ask anew behind it than to read on."""
+_UNANNOUNCED = 1 << 29
+"""Bytes that a file may have beside large weights where nobody says how long it is."""
+_HEAD = 20
+"""Bytes that tag and length of a field take at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The bytes of a model in which external data stands for large weights.
+
+    Attributes:
+        data: The bytes.
+        mark: What the locations of that data begin with; a number follows, an index into `places`.
+        places: Where the bytes of each weight lie in the file: start and end.
+    """
+
+    data: bytes
+    mark: str
+    places: tuple[tuple[int, int], ...]
+
+
+def skeleton(file: RemoteFile) -> Skeleton:
+    """Read a model file but for the `raw_data` of initializers of the main graph from 1 MiB on.
+
+    Raises:
+        UnreadableModel: If the file cannot be read, is no protobuf message, ends early, or is
+            larger than a message can be.
+    """
+    if not file.read(0, 1):
+        raise UnreadableModel(f"{file.name} is empty")
+    if file.size is not None and file.size > MAX_MESSAGE_BYTES:
+        raise _too_large(file)
+    walk = _Walk(file)
+    data = walk.joined((_SKELETON_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size)
+    return Skeleton(bytes(data), walk.mark, tuple(walk.places))
+
+
+class _Walk:
+    def __init__(self, file: RemoteFile) -> None:
+        self.file = file
+        self.mark = new_mark()
+        self.places: list[tuple[int, int]] = []
+
+    def joined(self, way: tuple[int, ...], start: int, end: int | None) -> bytearray:
+        """Return what `message` yields, without a list of it: some pieces have two bytes."""
+        data = bytearray()
+        for piece in self.message(way, start, end):
+            data += piece
+            if self.file.size is None and len(data) > _UNANNOUNCED:
+                raise UnreadableModel(
+                    f"{self.file.name} is of a size that its server does not announce, and has "
+                    f"more than {_UNANNOUNCED >> 20} MiB beside large weights",
+                    help="fetch the model, and name the file",
+                )
+        return data
+
+    def message(self, way: tuple[int, ...], start: int, end: int | None) -> Iterator[bytes]:
+        """Yield the bytes of a message in which large weights, reached by `way`, are replaced.
+
+        Args:
+            way: Numbers of the fields that lead to a tensor; empty for a tensor.
+            start: Where the message begins.
+            end: Where it ends; None for the end of the file.
+        """
+        position = start
+        while end is None or position < end:
+            head = self.file.read(position, _HEAD)
+            if not head and end is None:
+                return
+            tag, tag_end = self._varint(head, 0)
+            number, kind = tag >> 3, tag & 7
+            if number == 0:
+                raise self._flaw()
+            if kind != BYTES:
+                size = self._plain(head, tag_end, kind)
+                yield self._exactly(position, size)
+                position += size
+                continue
+            length, used = self._varint(head, tag_end)
+            first, last = position + used, position + used + length
+            if end is not None and last > end:
+                raise self._flaw()
+            if last > MAX_MESSAGE_BYTES:  # of a file whose size nobody announced
+                raise _too_large(self.file)
+            if way and number == way[0]:
+                inner = self.joined(way[1:], first, last)
+                yield head[:tag_end] + _written(len(inner)) + inner
+            elif not way and number == _TENSOR_RAW and length >= _LARGE:
+                yield self._placeholder(first, last)
+            else:
+                yield self._exactly(position, used + length)
+            position = last
+
+    def _placeholder(self, first: int, last: int) -> bytes:
+        entry = _field(1, b"location") + _field(2, f"{self.mark}{len(self.places)}".encode())
+        self.places.append((first, last))
+        return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | VARINT, 1))
+
+    def _plain(self, head: bytes, used: int, kind: int) -> int:
+        """Return the bytes of a field that is no text, its tag included."""
+        if kind == VARINT:
+            return self._varint(head, used)[1]
+        if kind in (FIXED32, FIXED64):
+            return used + (4 if kind == FIXED32 else 8)
+        raise self._flaw()
+
+    def _varint(self, data: bytes, position: int) -> tuple[int, int]:
+        try:
+            return varint(data, position, len(data))
+        except ValueError:
+            raise self._flaw() from None
+
+    def _exactly(self, position: int, count: int) -> bytes:
+        if count > MAX_MESSAGE_BYTES:
+            raise self._flaw()
+        data = self.file.read(position, count)
+        if len(data) < count:
+            raise UnreadableModel(
+                f"{self.file.name} is truncated: {count:,} bytes are needed at byte {position:,}, "
+                f"and {len(data):,} are left",
+                help="copy the file to its place again",
+            )
+        return data
+
+    def _flaw(self) -> UnreadableModel:
+        return UnreadableModel(
+            f"{self.file.name} is no ONNX model: its bytes are no protobuf message",
+            help="fetch it, and name the file, to learn more",
+        )
+
+
+def _too_large(file: RemoteFile) -> UnreadableModel:
+    return UnreadableModel(
+        f"{file.name} is larger than 2 GiB, which no protobuf message can be",
+        help="store the weights as external data, beside the model",
+    )
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return bytes((number << 3 | BYTES,)) + _written(len(value)) + value
+
+
+def _written(number: int) -> bytes:
+    data = bytearray()
+    while number >= 0x80:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
