@@ -23,7 +23,7 @@ from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
-from onnx_kvtool.symbolic.simplification import at_least, negation, simplified, substitute
+from onnx_kvtool.symbolic.simplification import at_least, negation, substitute
 
 __all__ = [
     "SWALLOWS",
@@ -134,7 +134,7 @@ def sees_some(element: Expr, frame: Frame) -> bool:
 
 def shows_all(element: Expr, frame: Frame) -> bool:
     """Return whether every query sees every key."""
-    return simplified(element, frame.facts(integer(1))).number == 1
+    return frame.simplified(element).number == 1
 
 
 def asked_of(element: Expr) -> set[str]:
@@ -200,7 +200,7 @@ def causality(
     Returns:
         None for any other mask.
     """
-    shown = simplified(element, frame.facts(integer(1))).atom
+    shown = frame.simplified(element).atom
     if not isinstance(shown, IsNegative):
         return None
     ahead = frame.at(KEY) - frame.at(QUERY) - 1 - shown.of

@@ -27,7 +27,7 @@ from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.rules.site import ElementSite
 from onnx_kvtool.symbolic.rules.table import element_rule
-from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, substitute
+from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, simplified, substitute
 
 __all__ = [
     "BATCH",
@@ -208,6 +208,7 @@ class Frame:
     sizes: tuple[Expr, Expr, Expr, Expr]
     # One for each size: they remember what they were asked.
     _facts: dict[Expr, Facts] = field(default_factory=dict, compare=False, repr=False)
+    _simplified: dict[Expr, Expr] = field(default_factory=dict, compare=False, repr=False)
 
     def at(self, axis: int) -> Expr:
         """Return the coordinate along an axis; 0 where its size is 1."""
@@ -216,6 +217,12 @@ class Frame:
     def facts(self, last: Expr) -> Facts:
         """Return what is known of the coordinates, and of one more, of size `last`."""
         return self._facts.setdefault(last, Facts((*self.sizes, last)))
+
+    def simplified(self, expr: Expr) -> Expr:
+        """Return an expression over the points with all decided that is certain of them."""
+        if expr not in self._simplified:
+            self._simplified[expr] = simplified(expr, self.facts(integer(1)))
+        return self._simplified[expr]
 
     def index(self, shape: tuple[Expr, ...], last: Expr) -> tuple[Expr, ...] | None:
         """Return where a value has the row of b, h and i, and in it the element `last`.

@@ -43,7 +43,6 @@ from onnx_kvtool.symbolic.expressions import (
     text,
     variable,
 )
-from onnx_kvtool.symbolic.simplification import simplified
 
 __all__ = ["MaskFunction", "MaskPart", "Masking", "mask_function", "masking"]
 
@@ -91,7 +90,7 @@ def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFuncti
     hidden = _hidden(mask, frame, sight)
     if element is None or past is None or hidden is None:
         return None
-    element = simplified(sight.knowledge.equalities.resolved(element), frame.facts(integer(1)))
+    element = frame.simplified(sight.knowledge.equalities.resolved(element))
     comparisons: list[Expr] = []
     inputs: list[ir.Value] = []
     for atom, holds in _conditions(element) or ((None, False),):
