@@ -1,26 +1,39 @@
-"""The Gelus, Dropout and Softmax of `com.microsoft`."""
+"""Activations, with a bias or a gate beside them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, is_read, only
+from onnx_kvtool.contrib.block_quantized import known_type
+from onnx_kvtool.contrib.heads import dim_of, known_size
+from onnx_kvtool.contrib.rule import Builder, is_read, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
+    "Swish",
     "bias_dropout",
     "bias_gelu",
     "bias_softmax",
     "bias_split_gelu",
     "fast_gelu",
+    "gated_add",
+    "gated_rms_norm",
     "gelu",
     "gemm_fast_gelu",
     "quick_gelu",
+    "scaled_silu",
+    "swiglu",
 ]
+
+
+# The Gelus, Dropout and Softmax of `com.microsoft`.
 
 
 def gelu(view: NodeView, em: Emitter) -> Replacement:
@@ -116,3 +129,173 @@ def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
 
 def _op(em: Emitter, x: ir.Value) -> Builder:
     return Builder(em, x.dtype or ir.DataType.UNDEFINED)
+
+
+# Gates of recent decoders: what a product, a sum or a normalization is multiplied by.
+
+
+_D = ir.DataType
+
+
+def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
+    """Write ScaledSiLU as Mul, Sigmoid and Mul, each rounded to the type of `X`.
+
+    A factor that has another type, or more digits, is multiplied in float32.
+    """
+    x, given, alpha = view.required("X"), view.input("scale"), view.attribute("alpha")
+    dtype = known_type(x)
+    op = Builder(em, dtype)
+    assert isinstance(alpha, float)
+    if given is not None:
+        is_narrow = known_type(given) == dtype
+        if dims_of(given) not in (None, ()):
+            raise Refusal(
+                "contrib-form",
+                f"`scale` of `ScaledSiLU` has shape {dims_of(given)}, expected a scalar",
+            )
+        scale = given
+    else:
+        is_narrow = float(dtype.numpy().type(alpha)) == alpha
+        scale = em.constant(np.array(alpha, (dtype if is_narrow else _D.FLOAT).numpy()), "alpha")
+    if given is None and alpha == 1.0:
+        scaled = x
+    elif is_narrow:
+        scaled = op("Mul", x, scale, hint="scaled")
+    else:
+        wide = Builder(em, _D.FLOAT)("Mul", cast(em, x, _D.FLOAT), cast(em, scale, _D.FLOAT))
+        scaled = cast(em, wide, dtype, "scaled")
+    return only(op("Mul", scaled, op("Sigmoid", scaled)))
+
+
+def gated_add(view: NodeView, em: Emitter) -> Replacement:
+    """Write GatedAdd as Mul and Add.
+
+    With `gate_weight`, of which onnxruntime has a kernel for bfloat16 on GPUs alone, the gate is
+    the sigmoid of a MatMul, computed in float32 and rounded where the documentation says.
+    """
+    x, y, gate, weight = (view.required("X"), view.required("Y"), view.required("gate"),
+                          view.input("gate_weight"))  # fmt: skip
+    op = Builder(em, known_type(x))
+    if weight is not None:
+        if op.dtype != _D.BFLOAT16:
+            raise Refusal(
+                "contrib-form",
+                f"`gate_weight` of `GatedAdd` is given beside {op.dtype.name}, which onnxruntime "
+                "has for bfloat16 alone",
+            )
+        wide = Builder(em, _D.FLOAT)
+        product = wide("MatMul", cast(em, gate, _D.FLOAT), cast(em, weight, _D.FLOAT))
+        rounded = cast(em, cast(em, product, op.dtype), _D.FLOAT)
+        gate = cast(em, wide("Sigmoid", rounded), op.dtype, "gate")
+    return only(op("Add", x, op("Mul", y, gate, hint="gated")))
+
+
+def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
+    """Write GatedRMSNorm as RMSNormalization-23, Sigmoid and Mul, all in float32.
+
+    A last axis of several groups as wide as `scale` is divided for the normalization.
+    """
+    refuse_value(view, "activation", "silu", "swish", "sigmoid")
+    x, scale, op = view.required("X"), view.required("scale"), Builder(em, _D.FLOAT)
+    width = known_size(scale, 0, "the width of `scale` of `GatedRMSNorm`")
+    whole = known_size(x, -1, "the last dimension of `X` of `GatedRMSNorm`")
+    if width < 1 or whole % width:
+        raise Refusal(
+            "contrib-form",
+            f"`X` of `GatedRMSNorm` is {whole} wide, expected a multiple of {width}, the width of "
+            "`scale`",
+        )
+    front = [0] * (len(dims_of(x) or ()) - 1)
+    rows = cast(em, x, _D.FLOAT)
+    if whole != width:
+        rows = op("Reshape", rows, em.constant([*front, whole // width, width], "shape"))
+    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
+    rows = op("RMSNormalization", rows, cast(em, scale, _D.FLOAT), attributes=attributes)
+    if whole != width:
+        rows = op("Reshape", rows, em.constant([*front, whole], "shape"))
+    gate = cast(em, view.required("gate"), _D.FLOAT)
+    factor = op("Sigmoid", gate)
+    if view.string("activation") != "sigmoid":
+        factor = op("Mul", gate, factor, hint="silu")
+    return only(cast(em, op("Mul", rows, factor), known_type(x)))
+
+
+def swiglu(view: NodeView, em: Emitter) -> Replacement:
+    """Write SwiGLU of `com.microsoft` as Clip, Sigmoid and Mul in float32.
+
+    Without `up` the last axis is split in halves first.
+    """
+    gate, up = view.required("gate"), view.input("up")
+    dtype = known_type(gate)
+    if up is None:
+        last = dim_of(gate, -1)
+        if isinstance(last, int) and last % 2:
+            raise Refusal(
+                "contrib-form",
+                f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number",
+            )
+        gate, up = em.multi(
+            "Split", gate, attributes={"axis": -1, "num_outputs": 2}, dtypes=(dtype, dtype)
+        )
+    return only(Swish.of(view, round_to=dtype).gated(em, gate, up, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Swish:
+    """gate * sigmoid(alpha * gate) * (linear + beta), the clamped SwiGLU of onnxruntime.
+
+    Attributes:
+        alpha: Factor in the sigmoid.
+        beta: What is added to the linear half.
+        limit: Bound of both, of the gate from above alone; None for none.
+        is_later: Whether the gate is bounded behind its activation.
+        round_to: The type that the activation is rounded to before the last product; None for none.
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    limit: float | None = None
+    is_later: bool = False
+    round_to: ir.DataType | None = None
+
+    @classmethod
+    def of(cls, view: NodeView, *, round_to: ir.DataType) -> Swish:
+        """Read the attributes of SwiGLU, or of an operator that has them."""
+        limit = view.real("limit")
+        is_rounded = "round_activation" in view.facts.attributes and view.integer(
+            "round_activation"
+        )
+        return cls(
+            view.real("activation_alpha"),
+            view.real("activation_beta"),
+            limit if limit > 0 else None,
+            round_to=round_to if is_rounded else None,
+        )
+
+    def gated(self, em: Emitter, gate: ir.Value, linear: ir.Value, result: ir.DataType) -> ir.Value:
+        """Return the product of two values of one shape, computed in float32."""
+        wide = Builder(em, _D.FLOAT)
+        found = self.product(wide, cast(em, gate, _D.FLOAT), cast(em, linear, _D.FLOAT))
+        return cast(em, found, result, "gated")
+
+    def product(self, op: Builder, gate: ir.Value, linear: ir.Value) -> ir.Value:
+        """Return the product of two values of one shape, computed in the type of `op`."""
+        em = op.em
+
+        def number(value: float) -> ir.Value:
+            return em.constant(np.array(value, op.dtype.numpy()), "number")
+
+        # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
+        # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
+        if self.limit is not None:
+            linear = op("Clip", linear, number(-self.limit), number(self.limit))
+            if not self.is_later:
+                gate = op("Clip", gate, number(-np.inf), number(self.limit))
+        turned = gate if self.alpha == 1.0 else op("Mul", gate, number(self.alpha))
+        swish = op("Mul", gate, op("Sigmoid", turned))
+        if self.limit is not None and self.is_later:
+            swish = op("Clip", swish, number(-np.inf), number(self.limit))
+        if self.round_to is not None:
+            swish = cast(em, cast(em, swish, self.round_to), op.dtype)
+        shifted = op("Add", linear, number(self.beta)) if self.beta else linear
+        return op("Mul", swish, shifted, hint="gated")

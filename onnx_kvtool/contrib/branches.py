@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.contrib.block_quantized import known_type, reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.packed import known_type, reshaped
 from onnx_kvtool.contrib.rule import Builder, is_read, only
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze

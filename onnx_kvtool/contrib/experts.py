@@ -1,4 +1,4 @@
-"""The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen."""
+"""Mixtures of experts, of weights that are packed or not."""
 
 from __future__ import annotations
 
@@ -8,20 +8,194 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.expert_weights import Slots
-from onnx_kvtool.contrib.gated import Swish
+from onnx_kvtool.contrib.activation import Swish
+from onnx_kvtool.contrib.block_quantized import (
+    known_type,
+    packed_codes,
+    packed_zero_points,
+    reshaped,
+)
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.packed import known_type, reshaped
-from onnx_kvtool.contrib.rule import Builder, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["Experts", "number"]
+__all__ = [
+    "Experts",
+    "Slots",
+    "demand_dims",
+    "demanded",
+    "mixture_of_experts",
+    "number",
+    "quantized_mixture_of_experts",
+    "width_of",
+]
+
+
+# The weights of experts: numbers, or codes with scales, of all of them or of the chosen ones.
+
 
 _D = ir.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The experts that compute, each in a slot of its own.
+
+    Attributes:
+        view: The node.
+        em: Where to build.
+        experts: How many experts there are.
+        chosen: The expert of each slot, (slots,), int64; None where each expert has the slot of its
+            number.
+        count: How many slots there are.
+    """
+
+    view: NodeView
+    em: Emitter
+    experts: int
+    chosen: ir.Value | None
+    count: int
+
+    def weights(self, name: str, rows: int, columns: int) -> ir.Value:
+        """Return the weights of one product: (slots, rows, columns), of the type of the input.
+
+        Args:
+            name: `fc1`, `fc2` or `fc3`.
+            rows: Features that come out.
+            columns: Features that go in.
+
+        Raises:
+            Refusal: If a shape is another, or unknown.
+        """
+        called, bits = f"{name}_experts_weights", width_of(self.view, name)
+        given = demanded(self.view, called)
+        demand_dims(self.view, called, self.experts, rows, columns * (bits or 8) // 8)
+        if bits is None:
+            return self._of(given)
+        return self._numbers(given, name, (self.experts, rows, columns), bits)
+
+    def bias(self, name: str, rows: int) -> ir.Value | None:
+        """Return what is added to one product: (slots, rows, 1); None without a bias."""
+        given = self.view.input(f"{name}_experts_bias")
+        if given is None:
+            return None
+        demand_dims(self.view, f"{name}_experts_bias", self.experts, rows)
+        return unsqueeze(self.em, self._of(given), [2])
+
+    def _of(self, given: ir.Value) -> ir.Value:
+        if self.chosen is None:
+            return given
+        return Builder(self.em, known_type(given))("Gather", given, self.chosen, hint="chosen")
+
+    def _numbers(
+        self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
+    ) -> ir.Value:
+        """Return what codes stand for."""
+        em, view, (experts, rows, columns) = self.em, self.view, shape
+        block = view.attribute("block_size") or columns
+        assert isinstance(block, int)
+        if block < 1 or columns % block:
+            raise Refusal(
+                "contrib-form",
+                f"`block_size` of `QMoE` is {block}, which does not divide the {columns} columns "
+                f"of `{name}_experts_weights`",
+            )
+        blocks = columns // block
+        scales = demanded(view, f"{name}_scales")
+        if view.attribute("block_size"):
+            demand_dims(view, f"{name}_scales", experts, rows, blocks)
+        else:
+            demand_dims(view, f"{name}_scales", experts, rows)
+            scales = reshaped(em, scales, (experts, rows, 1))
+        dtype = known_type(view.required("input"))
+        if known_type(scales) != dtype:
+            raise Refusal(
+                "contrib-form",
+                f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}",
+            )
+        held = self._of(packed)
+        codes = packed_codes(em, held, bits, (self.count, rows, columns))
+        zero = view.input(f"{name}_zero_points")
+        points = self._points(name, zero, bits, codes.dtype, (rows, blocks))
+        attributes = {"axis": 2, "block_size": block}
+        inputs = (codes, self._of(scales), points)
+        return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype)
+
+    def _points(
+        self,
+        name: str,
+        zero: ir.Value | None,
+        bits: int,
+        dtype: ir.DataType | None,
+        shape: tuple[int, int],
+    ) -> ir.Value:
+        """Return the zero point of each block: (slots, rows, blocks)."""
+        rows, blocks = shape
+        if zero is None:
+            return packed_zero_points(self.em, None, bits, dtype, (self.count, rows, blocks))
+        whole = (self.experts, rows, blocks)
+        if not self.view.attribute("block_size"):
+            demand_dims(self.view, f"{name}_zero_points", self.experts, -(-rows * bits // 8))
+            along = (self.experts, rows)
+            return self._of(packed_zero_points(self.em, zero, bits, dtype, whole, along))
+        if blocks == 1 and bits != 8:
+            raise Refusal(
+                "contrib-form",
+                f"`{name}_zero_points` of `QMoE` has one block, of which onnxruntime reads another "
+                "layout on a CPU than its documentation has",
+            )
+        packed = -(-blocks * bits // 8)
+        demand_dims(self.view, f"{name}_zero_points", self.experts, rows, packed)
+        return self._of(packed_zero_points(self.em, zero, bits, dtype, whole))
+
+
+def width_of(view: NodeView, name: str) -> int | None:
+    """Return the bits of a code of one product; None where the weights are numbers."""
+    if view.node.op_type == "MoE":
+        return None
+    given = view.attribute(f"{name}_expert_weight_bits")
+    return given if isinstance(given, int) else view.integer("expert_weight_bits")
+
+
+def demanded(view: NodeView, name: str) -> ir.Value:
+    """Return an input without which what the attributes of the node say cannot be computed.
+
+    Raises:
+        Refusal: If it is absent.
+    """
+    value = view.input(name)
+    if value is None:
+        raise Refusal("contrib-form", f"`{view.node.op_type}` has no `{name}`, expected one")
+    return value
+
+
+def demand_dims(view: NodeView, name: str, *expected: int) -> None:
+    """Demand that an input has a shape.
+
+    Raises:
+        Refusal: If it has another, or one that is unknown.
+    """
+    dims = dims_of(demanded(view, name))
+    if dims is None or not all(isinstance(dim, int) for dim in dims):
+        raise Refusal(
+            "unknown-size",
+            f"the shape of `{name}` of `{view.node.op_type}` is unknown",
+            help="declare it",
+        )
+    if dims != expected:
+        raise Refusal(
+            "contrib-form",
+            f"`{name}` of `{view.node.op_type}` has shape {dims}, expected {expected}",
+        )
+
+
+# The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
+
+
 _GATED = ("swiglu", "geglu")
 
 
@@ -220,3 +394,125 @@ def _activated(op: Builder, kind: str, x: ir.Value) -> ir.Value:
         return x
     positive = op("Relu", x)
     return op("Mul", positive, positive) if kind == "relu2" else positive
+
+
+# MoE and QMoE of `com.microsoft`: which experts a token chooses, and how they are weighted.
+
+
+_ELSEWHERE = tuple(f"fc{n}_{what}" for n in (1, 2) for what in (
+    "global_scale", "act_scale", "act_block_scale"
+))  # fmt: skip
+
+
+def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
+    """Write MoE as Softmax, TopK, ScatterElements, and MatMul with the weights of all experts.
+
+    What an expert computes for a token that did not choose it is left out of the sum, whatever it
+    is. So a node of E experts of which a token chooses k takes E / k times the products, and holds
+    one row of inner features for each expert and token at once. Where the number of tokens is known
+    and they choose fewer than E experts together, as in a step of one token with `--dim`, the
+    weights of those are gathered instead, and no other expert computes. Of experts that are equally
+    probable the last are chosen, as in onnxruntime.
+
+    Forms of which onnxruntime has a kernel on GPUs alone are written as its documentation says:
+    experts of two products side by side (`swiglu_fusion` 0 and 2), `geglu`, `relu2`, and a limit
+    behind the activation; and `use_sparse_mixer`, which it forgets on a CPU, as its kernel for GPUs
+    has it: two experts, each weighted by the softmax of what comes within a fiftieth of it, without
+    the first for the second, whatever `normalize_routing_weights` says. Refuses weights in the
+    layout of its first releases.
+    """
+    router = cast(em, view.required("router_probs"), _D.FLOAT)
+    op = Builder(em, _D.FLOAT)
+    mixture = Experts.of(view, em)
+    if view.integer("use_sparse_mixer"):
+        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+    indices, gates = _best(mixture, op("Softmax", router, attributes={"axis": -1}))
+    if view.integer("normalize_routing_weights"):
+        gates = op("Div", gates, reduce(em, "ReduceSum", gates, [-1]), hint="gates")
+    return only(mixture.computed(indices, gates, 0.0))
+
+
+def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
+    """Write QMoE as TopK, Softmax, DequantizeLinear of the weights, and what MoE is written as.
+
+    Experts are chosen by `router_probs`, and weighted by the softmax of those that are chosen, or
+    by what `router_weights` has of them. A weight of 1e-8 or less, also a negative one, counts as
+    0, as in onnxruntime. All weights are dequantized in each run, unless the number of tokens is
+    known and small: see MoE. The bytes of stored weights are those of uint4 or uint8 tensors, and
+    are not touched. `weights_prepacked` of -1 is read as on a CPU, where such weights are plain
+    rows. `accuracy_level`, which lets a runtime round the input, is left out.
+
+    Refuses what is refused of MoE; `normalize_routing_weights` of 0 without `router_weights`, which
+    onnxruntime forgets on a CPU; weights that are no integers of 2, 4 or 8 bits; and weights that
+    were packed for a kernel.
+    """
+    refuse_value(view, "quant_type", "int")
+    refuse_value(view, "weights_prepacked", -1, 0)
+    refuse_input(view, *_ELSEWHERE)
+    for name in ("fc1", "fc2", "fc3"):
+        if width_of(view, name) not in (2, 4, 8):
+            raise Refusal(
+                "contrib-form",
+                f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8",
+            )
+    op, mixture = Builder(em, _D.FLOAT), Experts.of(view, em)
+    router, given = cast(em, view.required("router_probs"), _D.FLOAT), view.input("router_weights")
+    if view.integer("use_sparse_mixer"):
+        refuse_input(view, "router_weights")
+        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+    indices, best = _best(mixture, router)
+    if given is None:
+        refuse_value(view, "normalize_routing_weights", 1)
+        gates = op("Softmax", best, attributes={"axis": -1})
+    else:
+        wide = cast(em, given, _D.FLOAT)
+        gates = op("GatherElements", wide, indices, attributes={"axis": 1}, hint="gates")
+        if view.integer("normalize_routing_weights"):
+            total, zero = reduce(em, "ReduceSum", gates, [-1]), number(em, 0.0, _D.FLOAT)
+            nothing = em.op("Equal", total, zero, dtype=_D.BOOL)
+            gates = where(em, nothing, zero, op("Div", gates, total), "gates")
+    return only(mixture.computed(indices, gates, 1e-8))
+
+
+def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return which experts have the k greatest of (T, E) scores, and these: (T, k) each."""
+    em, last = mixture.em, mixture.experts - 1
+    # Of equal ones TopK takes the first, onnxruntime the last.
+    turned = em.constant(np.arange(last, -1, -1, dtype=np.int64), "backwards")
+    backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, attributes={"axis": 1})
+    count = em.constant([mixture.view.integer("k")], "k")
+    found = em.multi("TopK", backwards, count, dtypes=(_D.FLOAT, _D.INT64))
+    return em.op("Sub", em.constant(last, "last"), found[1], hint="experts"), found[0]
+
+
+_JITTER = 0.02
+"""Of a logit, or of the greatest one: how far behind an expert counts in the sparse mixer."""
+
+
+def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the two experts of the sparse mixer, and their weights: (T, 2) each.
+
+    The weight of an expert is the softmax over those whose logit is at most `_JITTER` of the
+    greater of it and the expert's behind that; the first one does not count for the second.
+    """
+    em = mixture.em
+    refuse_value(mixture.view, "k", 2)
+    op, truth, last = Builder(em, _D.FLOAT), Builder(em, _D.BOOL), {"axis": 1}
+    share, zero = number(em, _JITTER, _D.FLOAT), number(em, 0.0, _D.FLOAT)
+    numbers = em.constant(np.arange(mixture.experts), "experts")
+    rest, taken = logits, None
+    chosen, gates = [], []
+    for _ in range(2):
+        top = reduce(em, "ReduceMax", rest, [1])
+        chosen.append(em.op("ArgMax", rest, attributes={**last, "keepdims": 1}, dtype=_D.INT64))
+        bound = op("Mul", op("Max", op("Abs", logits), top), share)
+        behind = truth("Greater", op("Sub", top, logits), bound)
+        out = behind if taken is None else truth("Or", behind, taken)
+        powers = where(em, out, zero, op("Exp", op("Sub", logits, top)))
+        gates.append(op("Reciprocal", reduce(em, "ReduceSum", powers, [1])))
+        taken = truth("Equal", chosen[0], numbers)
+        rest = where(em, taken, number(em, -np.inf, _D.FLOAT), logits, "rest")
+    return (
+        em.op("Concat", *chosen, attributes=last, dtype=_D.INT64, hint="experts"),
+        op("Concat", *gates, attributes=last, hint="gates"),
+    )

@@ -1,4 +1,4 @@
-"""Heads of attention apart and together, and Attention-24 over them."""
+"""Attention of heads: apart and joined, padded, beside a sink."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import scaled_queries
+from onnx_kvtool.emit.forms import cast, scaled_queries, unsqueeze
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
     "Attended",
     "Tokens",
+    "added",
     "apart",
     "attend",
+    "attend_beside_sink",
     "dim_of",
     "known_size",
     "number",
     "over_queries",
     "parts",
 ]
+
+
+# Heads of attention apart and together, and Attention-24 over them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +166,170 @@ def number(em: Emitter, value: float, dtype: ir.DataType, hint: str) -> ir.Value
     """Return a number of an element type, the nearest that is finite: ()."""
     greatest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
     return em.constant(np.array(min(max(value, -greatest), greatest), dtype.numpy()), hint)
+
+
+# What hides keys in the attention operators of `com.microsoft`, as one mask.
+
+
+_I = ir.DataType.INT64
+_B = ir.DataType.BOOL
+_FILTER = -10000.0
+
+
+def added(
+    view: NodeView,
+    em: Emitter,
+    tokens: Tokens,
+    mask: ir.Value | None,
+    total: ir.Value,
+    dtype: ir.DataType,
+) -> ir.Value | None:
+    """Return what is added to the scores, (B or 1, H or 1, L, T); None for nothing.
+
+    Args:
+        view: The node, of which `attention_bias` and `mask_filter_value` are read.
+        em: Where to build.
+        tokens: The new rows.
+        mask: Which keys are valid: (B,) and (2 B,), where they end and begin, (B, T) or (B, L, T).
+        total: T: (), int64.
+        dtype: That of the scores.
+
+    Raises:
+        Refusal: For another mask, or one of which the rank is unknown.
+    """
+    has_bias = any(formal.name == "attention_bias" for formal in view.facts.inputs)
+    bias = view.input("attention_bias") if has_bias else None
+    if mask is None:
+        return bias
+    op, filter_value = Builder(em, dtype), view.attribute("mask_filter_value")
+    least = filter_value if isinstance(filter_value, float) else _FILTER
+    rank = len(dims_of(mask) or ())
+    key = ("padding", mask, total, dtype, least, tokens.length)
+
+    def build() -> ir.Value:
+        padded = cast(em, _is_padding(view, em, tokens, mask, total), dtype)
+        hidden = op("Mul", padded, number(em, least, dtype, "mask_filter_value"), hint="padding")
+        return hidden if rank == 3 else over_queries(em, hidden, tokens)
+
+    hiding = em.once(key, build)
+    return hiding if bias is None else op("Add", bias, hiding, hint="hiding")
+
+
+def _is_padding(
+    view: NodeView, em: Emitter, tokens: Tokens, mask: ir.Value, total: ir.Value
+) -> ir.Value:
+    """Return True where a key is padding: (B, 1, 1 or L, T)."""
+    dims = dims_of(mask)
+    if dims is None or len(dims) not in (1, 2, 3):
+        code = "unknown-rank" if dims is None else "contrib-form"
+        what = "unknown" if dims is None else str(len(dims))
+        raise Refusal(
+            code,
+            f"the rank of the mask `{mask.name}` of `{view.node.op_type}` is {what}, expected 1 to "
+            "3",
+            help="declare its shape" if dims is None else None,
+        )
+    if len(dims) > 1:
+        zero = em.constant(np.array(0, (mask.dtype or ir.DataType.INT32).numpy()), "zero")
+        valid = em.op("Greater", mask, zero, dtype=_B)
+        axes = [1, 2] if len(dims) == 2 else [1]
+        return unsqueeze(em, em.op("Not", valid, dtype=_B), axes)
+    columns = em.op("Range", em.constant(0), total, em.constant(1), hint="columns")
+    ends, starts = _ends(view, em, tokens, mask)
+    shape = em.constant([-1, 1, 1, 1], "shape")
+    behind = em.op("Less", columns, em.op("Reshape", ends, shape), dtype=_B)
+    padding = em.op("Not", behind, dtype=_B)
+    if starts is None:
+        return padding
+    before = em.op("Less", columns, em.op("Reshape", starts, shape), dtype=_B)
+    return em.op("Or", padding, before, dtype=_B)
+
+
+def _ends(
+    view: NodeView, em: Emitter, tokens: Tokens, mask: ir.Value
+) -> tuple[ir.Value, ir.Value | None]:
+    """Return the keys behind the last valid one of each sequence, and the first valid one."""
+    wide = cast(em, mask, _I)
+    count, batch = dim_of(mask, 0), dim_of(tokens.query, 0)
+    if count is not None and count == batch:
+        return wide, None
+    has_starts = view.node.op_type in ("Attention", "QAttention")
+    are_known = isinstance(count, int) and isinstance(batch, int)
+    if not has_starts and not are_known:
+        return wide, None
+    if has_starts and isinstance(count, int) and isinstance(batch, int) and count == 2 * batch:
+        halves = em.multi("Split", wide, attributes={"axis": 0, "num_outputs": 2}, dtypes=(_I, _I))
+        return halves[0], halves[1]
+    if are_known:
+        raise Refusal(
+            "contrib-form",
+            f"the mask `{mask.name}` of `{view.node.op_type}` has {count} elements, expected "
+            f"{batch}, the batch, which is the only one that has a standard form",
+        )
+    raise Refusal(
+        "unknown-size",
+        f"whether `{mask.name}` says where the keys of each sequence end, or where they begin too, "
+        "follows from its size, which is unknown",
+        help="declare its shape, by the name of the batch dimension",
+    )
+
+
+# Attention in which one more score takes weight: a sink, as MatMul and Softmax.
+
+
+def attend_beside_sink(
+    em: Emitter,
+    heads: tuple[ir.Value, ir.Value, ir.Value],
+    counts: tuple[int, int],
+    how: Attended,
+    seen: ir.Value,
+    sink: ir.Value,
+) -> ir.Value:
+    """Return attention whose softmax has one more column, without a value: (B, L, H * E).
+
+    Heads of a group are rows of one product, so that no buffer is repeated.
+
+    Args:
+        em: Where to build.
+        heads: Query (B, H, L, D), keys (B, KV, S, D) and values (B, KV, S, E).
+        counts: H and KV.
+        how: Scale, softcap, and what is added to the scores; the rest is in `seen`.
+        seen: Where a query sees a key: (B, 1, L or 1, S), bool.
+        sink: The score of the column: (1, H or 1, 1, 1).
+    """
+    query, keys, values = heads
+    op = Builder(em, query.dtype or ir.DataType.UNDEFINED)
+    # Heads of a group are rows of one product; 0 keeps a size.
+    grouped, apart = (em.constant([0, n, -1, 0], "shape") for n in (counts[1], counts[0]))
+    if not how.scale:
+        width = cast(em, size(em, None, query, 3), op.dtype)
+        query = op("Mul", query, op("Reciprocal", op("Sqrt", width), hint="scale"), hint="scaled")
+    elif how.scale != 1:
+        factor = em.constant(np.array(how.scale, op.dtype.numpy()), "scale")
+        query = op("Mul", query, factor, hint="scaled")
+    rows = op("Reshape", query, grouped, hint="grouped")
+    turned = op("Transpose", keys, attributes={"perm": [0, 1, 3, 2]})
+    scores = op("Reshape", op("MatMul", rows, turned), apart, hint="scores")
+    if how.softcap > 0:
+        cap = em.constant(np.array(how.softcap, op.dtype.numpy()), "softcap")
+        scores = op("Mul", op("Tanh", op("Div", scores, cap)), cap, hint="capped")
+    if how.mask is not None:
+        scores = op("Add", scores, how.mask, hint="biased")
+    hidden = em.constant(np.array(-np.inf, op.dtype.numpy()), "hidden")
+    scores = op("Where", seen, scores, hidden, hint="masked")
+    weights = op("Softmax", _with_column(em, scores, sink), attributes={"axis": -1})
+    bounds = (em.constant([bound], "bound") for bound in (0, -1, 3))
+    weights = op("Reshape", op("Slice", weights, *bounds), grouped, hint="weights")
+    found = op("Reshape", op("MatMul", weights, values), apart, hint="attended")
+    joined = op("Transpose", found, attributes={"perm": [0, 2, 1, 3]}, hint="rows")
+    return op("Reshape", joined, em.constant([0, 0, -1], "shape"), hint="joined")
+
+
+def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
+    """Return (B, H, L, S + 1)."""
+    op = Builder(em, scores.dtype or ir.DataType.UNDEFINED)
+    zero, three = em.constant([0], "first"), em.constant([3], "axes")
+    front = em.op("Slice", em.op("Shape", scores), zero, three)
+    shape = em.op("Concat", front, em.constant([1], "one"), attributes={"axis": 0})
+    column = op("Expand", sink, shape, hint="sink")
+    return op("Concat", scores, column, attributes={"axis": -1})

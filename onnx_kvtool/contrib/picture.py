@@ -1,16 +1,33 @@
-"""What onnxruntime's optimiser writes into the networks of diffusion models, and NhwcMaxPool."""
+"""Operators of pictures: layouts, groups, boxes that are cut out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.contrib.rule import Builder, is_read, known_rank, only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, unsqueeze
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, unsqueeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["bias_add", "group_norm", "nhwc_max_pool", "skip_group_norm"]
+__all__ = [
+    "bias_add",
+    "conv_transpose_with_dynamic_pads",
+    "crop_and_resize",
+    "group_norm",
+    "nhwc_max_pool",
+    "skip_group_norm",
+]
+
+
+# What onnxruntime's optimiser writes into the networks of diffusion models, and NhwcMaxPool.
+
 
 _FLOAT = ir.DataType.FLOAT
 
@@ -79,3 +96,203 @@ def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     front = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
     result = op("MaxPool", front, attributes=attributes)
     return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
+
+
+# Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads.
+
+
+_BOOL = ir.DataType.BOOL
+_LONG = ir.DataType.INT64
+_FRONT = {"axis": 0}
+
+
+def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement:
+    """Write ConvTransposeWithDynamicPads as ConvTranspose without padding, and Slice.
+
+    Pads that are constants become an attribute. Refuses `auto_pad`: onnxruntime pads by the input
+    for `VALID`, where ConvTranspose does not pad; and a node without pads, as onnxruntime does.
+    """
+    refuse_value(view, "auto_pad", "NOTSET")
+    x, pads = view.required("X"), view.input("Pads")
+    if pads is None:
+        text = "`ConvTransposeWithDynamicPads` has no `Pads`, which onnxruntime requires"
+        raise MalformedNode("missing-input", text)
+    names = ("dilations", "group", "kernel_shape", "output_padding", "strides")
+    given = {name: view.attribute(name) for name in names}
+    attributes: dict[str, AttributeValue] = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, (int, tuple)) and value != ()
+    }
+    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    inputs = x, view.required("W"), view.input("B")
+    stored, rank = constant_integers(pads), known_rank(view, x) - 2
+    if stored is not None:
+        if len(stored) != 2 * rank or min(stored, default=0) < 0:
+            text = f"`Pads` is {list(stored)}, expected {2 * rank} numbers, none of them negative"
+            raise MalformedNode("attribute-value", text)
+        return only(op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored}))
+    whole = op("ConvTranspose", *inputs, attributes=attributes)
+    axes = em.constant(list(range(2, 2 + rank)), "axes")
+    before, behind = (
+        em.op("Gather", pads, em.constant(list(range(at, at + rank)), "places")) for at in (0, rank)
+    )
+    known = _whole_sizes(view, rank)
+    if known is None:
+        sizes = em.op("Gather", em.op("Shape", whole), axes, hint="sizes")
+    else:
+        sizes = em.constant(known, "sizes")
+    return only(op("Slice", whole, before, em.op("Sub", sizes, behind, hint="ends"), axes))
+
+
+def _whole_sizes(view: NodeView, rank: int) -> list[int] | None:
+    """Return what ConvTranspose gives without padding along each axis; None where unknown."""
+    data, filters = (dims_of(view.required(name)) or () for name in "XW")
+    lists = [view.attribute(name) for name in ("strides", "dilations", "output_padding")]
+    steps, gaps, more = (
+        [int(n) for n in given] if isinstance(given, tuple) and given else [default] * rank
+        for given, default in zip(lists, (1, 1, 0), strict=True)
+    )
+    pairs = zip(data[2:], filters[2:], steps, gaps, more, strict=False)
+    sizes = [
+        (size - 1) * step + (width - 1) * gap + 1 + extra
+        for size, width, step, gap, extra in pairs
+        if isinstance(size, int) and isinstance(width, int)
+    ]
+    return sizes if len(sizes) == rank else None
+
+
+def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
+    """Write CropAndResize as a Gather of the pixels around each point, and their shares.
+
+    Where a point lies is computed as onnxruntime does, in the type of the boxes. A point that is no
+    number lies outside; onnxruntime 1.32 reads memory there that is not the picture's.
+    """
+    refuse_value(view, "mode", "bilinear", "nearest")
+    x, rois, crop = (view.required(name) for name in ("X", "rois", "crop_size"))
+    dims, dtype = dims_of(x), x.dtype or ir.DataType.UNDEFINED
+    if dims is None or len(dims) != 4:
+        raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")
+    numbers = Numbers(em, dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)
+    boxes, axes = cast(em, rois, numbers.dtype), [Axis(dims[2 + way], x, 2 + way) for way in (0, 1)]
+    lines = [_Line.of(numbers, axis, boxes, crop, way) for way, axis in enumerate(axes)]
+    rows = pixel_rows(em, cast(em, x, numbers.dtype), 4)  # (N * H * W, C)
+    picture = unsqueeze(em, cast(em, view.required("batch_indices"), _LONG), [1, 2])  # (R, 1, 1)
+    high, wide = (axis.rows(em) for axis in axes)
+    start = em.op("Mul", picture, high)
+
+    def row(y: ir.Value) -> ir.Value:
+        """Return the places of the first pixels of rows (R, h): (R, h, 1)."""
+        return em.op("Mul", em.op("Add", start, unsqueeze(em, y, [2])), wide)
+
+    def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
+        """Return the pixels in rows (R, h, 1) at columns (R, 1, w): (R, h, w, C)."""
+        return em.op("Gather", rows, em.op("Add", row, x), dtype=numbers.dtype)
+
+    def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
+        way = numbers.op("Sub", second, first)
+        return numbers.op("Add", first, numbers.op("Mul", way, share))
+
+    if view.string("mode") == "nearest":
+        y, z = (line.nearest(numbers) for line in lines)
+        found = pixel(row(y), unsqueeze(em, z, [1]))
+    else:
+        above, below = (row(y) for y in lines[0].around(numbers))
+        left, right = (unsqueeze(em, z, [1]) for z in lines[1].around(numbers))
+        down, along = (line.far(numbers) for line in lines)
+        share = unsqueeze(em, along, [1, 3])  # (R, 1, w, 1)
+        top, bottom = (between(pixel(at, left), pixel(at, right), share) for at in (above, below))
+        found = between(top, bottom, unsqueeze(em, down, [2, 3]))
+    tall, broad = (
+        unsqueeze(em, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
+    )
+    fill = view.attribute("extrapolation_value")
+    assert isinstance(fill, float)
+    inside = em.op("And", tall, broad, dtype=_BOOL, hint="inside")  # (R, h, w, 1)
+    result = where(em, inside, found, numbers.constant(fill))
+    front = {"perm": [0, 3, 1, 2]}
+    return only(cast(em, em.op("Transpose", result, attributes=front, dtype=numbers.dtype), dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The points of all boxes along one axis.
+
+    Attributes:
+        place: Where they are, 0 for those outside: (R, points).
+        low: The pixels in front of them, whole floats: (R, points).
+        inside: Which ones lie inside: (R, points), bool.
+    """
+
+    place: ir.Value
+    low: ir.Value
+    inside: ir.Value
+
+    @classmethod
+    def of(cls, numbers: Numbers, axis: Axis, boxes: ir.Value, crop: ir.Value, way: int) -> _Line:
+        """Return the points along the height, `way` 0, or the width, 1."""
+        em, last = numbers.em, axis.length(numbers, -1)  # ()
+        start, end = (
+            em.op("Gather", boxes, em.constant([at], "column"), attributes={"axis": 1},
+                  dtype=numbers.dtype)
+            for at in (way, way + 2)
+        )  # fmt: skip
+        lined = _points(numbers, start, end, last, crop, way)
+        bounds = (("GreaterOrEqual", numbers.constant(0)), ("LessOrEqual", last))
+        sides = [em.op(op_type, lined, bound, dtype=_BOOL) for op_type, bound in bounds]
+        inside = em.op("And", *sides, dtype=_BOOL)
+        place = where(em, inside, lined, numbers.constant(0))
+        return cls(place, numbers.op("Floor", place), inside)
+
+    def far(self, numbers: Numbers) -> ir.Value:
+        """Return how far behind a pixel each point lies: (R, points)."""
+        return numbers.op("Sub", self.place, self.low)
+
+    def around(self, numbers: Numbers) -> tuple[ir.Value, ir.Value]:
+        """Return the pixels in front of and behind each point: (R, points), int64."""
+        behind = numbers.op("Ceil", self.place)
+        return cast(numbers.em, self.low, _LONG), cast(numbers.em, behind, _LONG)
+
+    def nearest(self, numbers: Numbers) -> ir.Value:
+        """Return the pixel nearest to each point, of two the second: (R, points), int64."""
+        em, half = numbers.em, numbers.constant(0.5)
+        is_behind = em.op("GreaterOrEqual", self.far(numbers), half, dtype=_BOOL)
+        return em.op("Add", cast(em, self.low, _LONG), cast(em, is_behind, _LONG))
+
+
+def _points(
+    numbers: Numbers, start: ir.Value, end: ir.Value, last: ir.Value, crop: ir.Value, way: int
+) -> ir.Value:
+    """Return as many points as `crop` asks for from one to another, or the one in the middle.
+
+    Args:
+        numbers: The type.
+        start: (R, 1), 0 and 1 being the first and the last pixel.
+        end: Likewise.
+        last: The last pixel: ().
+        crop: Height and width: (2,).
+        way: Which of them.
+
+    Returns:
+        (R, points), in pixels; the last one is `end`, however sums round.
+    """
+    em, known = numbers.em, constant_integers(crop)
+    middle = numbers.op("Mul", numbers.op("Mul", numbers.op("Add", start, end), 0.5), last)
+    final = numbers.op("Mul", end, last)
+    if known is not None and len(known) == 2:
+        if known[way] == 1:
+            return middle
+        count = numbers.constant(known[way] - 1)
+        steps = numbers.constant(np.arange(known[way] - 1, dtype=np.float64).reshape(1, -1))
+    else:
+        given = em.op("Gather", cast(em, crop, _LONG), em.constant(way, "way"), attributes=_FRONT)
+        fewer = em.op("Sub", given, em.constant(1, "one"))
+        counted = em.op("Range", em.constant(0), fewer, em.constant(1, "one"))
+        steps = cast(em, unsqueeze(em, counted, [0]), numbers.dtype)
+        count = numbers.op("Max", cast(em, fewer, numbers.dtype), 1)
+        is_single = em.op("Equal", fewer, em.constant(0), dtype=_BOOL)
+        final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
+    scaled = numbers.op("Mul", numbers.op("Sub", end, start), last)
+    step = numbers.op("Div", scaled, count)
+    lined = numbers.op("Add", numbers.op("Mul", start, last), numbers.op("Mul", step, steps))
+    return em.op("Concat", lined, final, attributes={"axis": 1}, dtype=numbers.dtype)

@@ -1,12 +1,4 @@
-"""A state that each token decays, corrects and is read from: one step, or a Scan of many.
-
-With the state S of a head, (D, E), and for each token a key, a value and queries:
-
-    S = decay * S
-    written = rate * (value - key S), or the value itself
-    S = S + key^T written
-    output = query S
-"""
+"""Recurrences over tokens: the loop, its gates, where sequences begin."""
 
 from __future__ import annotations
 
@@ -16,12 +8,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder
+from onnx_kvtool.contrib.heads import dim_of, known_size
+from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.sizes import size
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["Heads", "Recurred", "Rows", "recur", "repeated", "zero_state"]
+__all__ = [
+    "Heads",
+    "Recurred",
+    "Rows",
+    "Sequences",
+    "delta_decay",
+    "delta_rate",
+    "linear_attention_gate",
+    "recur",
+    "repeated",
+    "sequences_of",
+    "zero_state",
+]
+
+
+# A state that each token decays, corrects and is read from: one step, or a Scan of many.
+#
+# With the state S of a head, (D, E), and for each token a key, a value and queries:
+#
+#     S = decay * S
+#     written = rate * (value - key S), or the value itself
+#     S = S + key^T written
+#     output = query S
+
 
 _FLOAT = ir.DataType.FLOAT
 
@@ -184,3 +203,171 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
         shape = em.op("Concat", count, em.constant(sizes, "sizes"), attributes={"axis": 0})
     zero = ir.Tensor(np.zeros(1, np.float32))
     return em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_FLOAT, hint="zeros")
+
+
+# What gates a recurrence: LinearAttentionGate of `com.microsoft`, and the like inside others.
+
+
+def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
+    """Write LinearAttentionGate as Add, Softplus and Mul, and as Sigmoid, in float32."""
+    a, b, op = view.required("a"), view.input("b"), Builder(em, _FLOAT)
+    bias, factor = (_by_head(em, view.required(name)) for name in ("dt_bias", "decay_scale"))
+    rate = op("Softplus", op("Add", cast(em, a, _FLOAT), bias, hint="biased"))
+    decay = cast(em, op("Mul", rate, factor, hint="decay"), a.dtype or ir.DataType.UNDEFINED)
+    if not is_read(view, 1):
+        return Replacement((decay, None)[: len(view.node.outputs)])
+    if b is None:
+        raise Refusal(
+            "contrib-form",
+            "`beta` of `LinearAttentionGate` is read, which needs its input `b`, which is absent",
+        )
+    beta = op("Sigmoid", cast(em, b, _FLOAT), hint="beta")
+    return Replacement((decay, cast(em, beta, b.dtype or ir.DataType.UNDEFINED)))
+
+
+def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
+    """Return a number for each head as a vector; onnxruntime counts elements, and no axes."""
+    dims = dims_of(given)
+    if dims is not None and len(dims) == 1:
+        return given
+    return em.op("Reshape", given, em.constant([-1], "shape"), dtype=_FLOAT)
+
+
+def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
+    """Return the logarithm by which the state of a GatedDeltaNet decays, float32.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        decay: (..., KV) or (..., KV, D).
+        tail: What comes behind the tokens: KV, or KV and D.
+
+    Raises:
+        Refusal: If the activation is unknown, or `a_log` or `dt_bias` absent.
+    """
+    how = view.string("gate_activation")
+    refuse_value(view, "gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
+    wide, op = cast(em, decay, _FLOAT), Builder(em, _FLOAT)
+    if how == "none":
+        return wide
+    power, bias = view.input("a_log"), view.input("dt_bias")
+    if power is None or bias is None:
+        name = "a_log" if power is None else "dt_bias"
+        raise Refusal("contrib-form", f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
+    own = known_size(bias, 0, "the size of `dt_bias`")
+    if len(dims_of(bias) or ()) > 1 or own != tail[0]:
+        bias = op("Reshape", bias, em.constant(tail, "shape"), hint="bias")
+    elif len(tail) > 1:
+        bias = op("Reshape", bias, em.constant([-1, 1], "column"), hint="bias")
+    factor = op("Exp", power)
+    if len(tail) > 1:
+        factor = op("Reshape", factor, em.constant([-1, 1], "column"), hint="factor")
+    biased = op("Add", wide, bias, hint="biased")
+    if how in ("softplus", "qwen"):
+        return op("Mul", op("Neg", factor), op("Softplus", biased), hint="decay")
+    bound = em.constant(np.array(view.attribute("gate_lower_bound"), np.float32), "bound")
+    return op("Mul", op("Sigmoid", op("Mul", biased, factor)), bound, hint="decay")
+
+
+def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
+    """Return how much a GatedDeltaNet writes of a difference, float32: (..., KV)."""
+    refuse_value(view, "beta_activation", "none", "sigmoid")
+    wide = cast(em, beta, _FLOAT)
+    if view.string("beta_activation") == "none":
+        return wide
+    return em.op("Sigmoid", wide, dtype=_FLOAT, hint="beta")
+
+
+# Sequences of different lengths that lie behind each other, told apart by where each begins.
+
+
+_I = ir.DataType.INT64
+_B = ir.DataType.BOOL
+_END = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """Where B sequences lie among N tokens, int64.
+
+    Attributes:
+        em: Where to build.
+        count: N: ().
+        starts: The first token of each sequence: (B, 1).
+        ends: The token behind its last one: (B, 1).
+        number: Its number: (B, 1).
+        place: The number of each token: (N, 1).
+        owner: The sequence of each token: (N, 1).
+    """
+
+    em: Emitter
+    count: ir.Value
+    starts: ir.Value
+    ends: ir.Value
+    number: ir.Value
+    place: ir.Value
+    owner: ir.Value
+
+    @property
+    def lengths(self) -> ir.Value:
+        """How many tokens each sequence has: (B, 1)."""
+        return self.em.once(
+            ("lengths", self.ends), lambda: self.em.op("Sub", self.ends, self.starts)
+        )
+
+    def before(
+        self, place: ir.Value, local: ir.Value, owner: ir.Value, rows: int, offsets: np.ndarray
+    ) -> ir.Value:
+        """Return where rows are that lie before some place of a sequence, its state in front.
+
+        Args:
+            place: Numbers of tokens: (X, 1).
+            local: How far behind the start of its sequence each is: (X, 1).
+            owner: That sequence: (X, 1).
+            rows: How many rows of state a sequence has.
+            offsets: 0 or less, and no farther than the state reaches: (K,).
+
+        Returns:
+            Rows of the tokens with those of all states behind them, (N + B * rows): (X, K).
+        """
+        op, away = self.em.op, self.em.constant(offsets.reshape(1, -1), "offsets")
+        far = op("Add", local, away, hint="local")
+        base = op("Mul", owner, self.em.constant(rows, "rows"))
+        base = op("Add", op("Add", base, self.em.constant(rows, "rows")), self.count)
+        held = op("Add", base, far, hint="held")
+        is_before = op("Less", far, self.em.constant(0), dtype=_B)
+        return where(self.em, is_before, held, op("Add", place, away), "places")
+
+
+def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
+    """Read where sequences lie; what is the same for all layers is built once.
+
+    Args:
+        em: Where to build.
+        bounds: 0, and where each sequence ends: (B + 1,). That they do not fit the tokens, which
+            onnxruntime refuses, is not looked at.
+        tokens: (N, ...).
+    """
+    count = dim_of(tokens, 0)
+
+    def cut(first: int, last: int) -> ir.Value:
+        wide = em.once(("bounds", bounds), lambda: cast(em, bounds, _I))
+        where_ = (em.constant(value, "bound") for value in ([first], [last], [0]))
+        return em.op("Reshape", em.op("Slice", wide, *where_), em.constant([-1, 1], "column"))
+
+    starts = em.once(("starts", bounds), lambda: cut(0, -1))
+    ends = em.once(("ends", bounds), lambda: cut(1, _END))
+    place = positions(em, count, tokens, 0, place=0, rank=2)
+    known = dim_of(bounds, 0)
+    batch = known - 1 if isinstance(known, int) else None
+    number = positions(em, batch, ends, 0, place=0, rank=2)
+
+    def owner() -> ir.Value:
+        row = em.op("Reshape", ends, em.constant([1, -1], "row"))
+        is_over = em.op("Not", em.op("Less", place, row, dtype=_B), dtype=_B)
+        return reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
+
+    key = ("owner", bounds, count if count is not None else tokens)
+    return Sequences(
+        em, size(em, count, tokens, 0), starts, ends, number, place, em.once(key, owner)
+    )

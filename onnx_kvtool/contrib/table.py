@@ -1,4 +1,4 @@
-"""The table of rules for operators of onnxruntime, common to `lower` and `raise`."""
+"""The standard form of each operator of onnxruntime, and what writes the operator."""
 
 from __future__ import annotations
 
@@ -6,47 +6,37 @@ from onnx_kvtool.contrib import (
     activation,
     block_quantized,
     branches,
-    codes,
-    cropped,
-    gated,
     normalization,
     older,
     picture,
     product,
-    quantized_product,
+    quantized,
     renamed,
 )
-from onnx_kvtool.contrib.attention import attention, q_attention
-from onnx_kvtool.contrib.bnb4 import mat_mul_bnb4
 from onnx_kvtool.contrib.causal_conv import (
     causal_conv_with_state,
     varlen_causal_conv_with_state,
 )
-from onnx_kvtool.contrib.gated_delta_net import gated_delta_net
-from onnx_kvtool.contrib.group_query_attention import group_query_attention
-from onnx_kvtool.contrib.inverse import inverse
-from onnx_kvtool.contrib.linear_attention import linear_attention
-from onnx_kvtool.contrib.mixture import (
-    mixture_of_experts,
-    quantized_mixture_of_experts,
-)
+from onnx_kvtool.contrib.experts import mixture_of_experts, quantized_mixture_of_experts
+from onnx_kvtool.contrib.group_query_attention import group_query_attention, sparse_attention
+from onnx_kvtool.contrib.linear_attention import gated_delta_net, linear_attention
 from onnx_kvtool.contrib.multi_head_attention import (
+    attention,
     decoder_masked_multi_head_attention,
     multi_head_attention,
+    q_attention,
 )
-from onnx_kvtool.contrib.n_bits_fusions import mat_mul_n_bits_mlp, mat_mul_n_bits_qkv
-from onnx_kvtool.contrib.recurrent_gates import linear_attention_gate
-from onnx_kvtool.contrib.relative_position import (
+from onnx_kvtool.contrib.older import inverse
+from onnx_kvtool.contrib.positions import (
     gated_relative_position_bias,
-    relative_position_bias,
-)
-from onnx_kvtool.contrib.rotary import (
     gemma_rotary_embedding,
     m_rotary_embedding,
+    relative_position_bias,
     rotary_embedding,
 )
+from onnx_kvtool.contrib.quantized import mat_mul_bnb4, mat_mul_n_bits_mlp, mat_mul_n_bits_qkv
+from onnx_kvtool.contrib.recurrence import linear_attention_gate
 from onnx_kvtool.contrib.rule import ContribRule
-from onnx_kvtool.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
@@ -92,18 +82,16 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("ComplexMulConj", older.complex_mul_conj, _YOBX),
             ContribRule("BranchwiseRMSNorm", branches.branchwise_rms_norm, _LATER),
             ContribRule(
-                "ConvTransposeWithDynamicPads", cropped.conv_transpose_with_dynamic_pads, _TF2ONNX
+                "ConvTransposeWithDynamicPads", picture.conv_transpose_with_dynamic_pads, _TF2ONNX
             ),
-            ContribRule("CropAndResize", cropped.crop_and_resize, _TF2ONNX),
+            ContribRule("CropAndResize", picture.crop_and_resize, _TF2ONNX),
             ContribRule(
                 "DecoderMaskedMultiHeadAttention",
                 decoder_masked_multi_head_attention,
                 _TRANSFORMERS,
             ),
-            ContribRule("DequantizeLinear", codes.dequantize_linear, _QUANTIZER),
-            ContribRule(
-                "DynamicQuantizeMatMul", quantized_product.dynamic_quantize_mat_mul, _SESSION
-            ),
+            ContribRule("DequantizeLinear", quantized.dequantize_linear, _QUANTIZER),
+            ContribRule("DynamicQuantizeMatMul", quantized.dynamic_quantize_mat_mul, _SESSION),
             ContribRule(
                 "EmbedLayerNormalization", normalization.embed_layer_normalization, _SESSION
             ),
@@ -114,9 +102,9 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("FusedMatMul", product.fused_mat_mul, _SESSION),
             ContribRule("GatedRelativePositionBias", gated_relative_position_bias, _YOBX),
             ContribRule("FusedMatMulActivation", product.fused_mat_mul_activation, _SESSION),
-            ContribRule("GatedAdd", gated.gated_add, _BUILDER),
+            ContribRule("GatedAdd", activation.gated_add, _BUILDER),
             ContribRule("GatedDeltaNet", gated_delta_net, _BUILDER),
-            ContribRule("GatedRMSNorm", gated.gated_rms_norm, _BUILDER),
+            ContribRule("GatedRMSNorm", activation.gated_rms_norm, _BUILDER),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized, _BUILDER),
             ContribRule("Gelu", activation.gelu, _SESSION),
             ContribRule("GemmaRotaryEmbedding", gemma_rotary_embedding, _YOBX),
@@ -131,9 +119,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("LinearAttentionGate", linear_attention_gate, _BUILDER),
             ContribRule("MRotaryEmbedding", m_rotary_embedding, _BUILDER),
             ContribRule("MatMulBnb4", mat_mul_bnb4, _QUANTIZER),
-            ContribRule(
-                "MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float, _SESSION
-            ),
+            ContribRule("MatMulIntegerToFloat", quantized.mat_mul_integer_to_float, _SESSION),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits, _QUANTIZER),
             ContribRule("MatMulNBitsMlp", mat_mul_n_bits_mlp, _SESSION),
             ContribRule("MatMulNBitsQkv", mat_mul_n_bits_qkv, _SESSION),
@@ -145,25 +131,27 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule(
                 "QEmbedLayerNormalization", normalization.q_embed_layer_normalization, _QUANTIZER
             ),
-            ContribRule("QGemm", quantized_product.q_gemm, _QUANTIZER),
-            ContribRule("QLinearAdd", codes.q_linear_add, _QUANTIZER),
-            ContribRule("QLinearAveragePool", codes.q_linear_average_pool, _QUANTIZER),
-            ContribRule("QLinearConcat", codes.q_linear_concat, _QUANTIZER),
-            ContribRule("QLinearConv", codes.q_linear_conv, _SESSION),
-            ContribRule("QLinearGlobalAveragePool", codes.q_linear_global_average_pool, _QUANTIZER),
-            ContribRule("QLinearLeakyRelu", codes.q_linear_leaky_relu, _QUANTIZER),
-            ContribRule("QLinearMul", codes.q_linear_mul, _QUANTIZER),
-            ContribRule("QLinearSigmoid", codes.q_linear_sigmoid, _QUANTIZER),
-            ContribRule("QLinearSoftmax", codes.q_linear_softmax, _QUANTIZER),
-            ContribRule("QLinearWhere", codes.q_linear_where, _QUANTIZER),
+            ContribRule("QGemm", quantized.q_gemm, _QUANTIZER),
+            ContribRule("QLinearAdd", quantized.q_linear_add, _QUANTIZER),
+            ContribRule("QLinearAveragePool", quantized.q_linear_average_pool, _QUANTIZER),
+            ContribRule("QLinearConcat", quantized.q_linear_concat, _QUANTIZER),
+            ContribRule("QLinearConv", quantized.q_linear_conv, _SESSION),
+            ContribRule(
+                "QLinearGlobalAveragePool", quantized.q_linear_global_average_pool, _QUANTIZER
+            ),
+            ContribRule("QLinearLeakyRelu", quantized.q_linear_leaky_relu, _QUANTIZER),
+            ContribRule("QLinearMul", quantized.q_linear_mul, _QUANTIZER),
+            ContribRule("QLinearSigmoid", quantized.q_linear_sigmoid, _QUANTIZER),
+            ContribRule("QLinearSoftmax", quantized.q_linear_softmax, _QUANTIZER),
+            ContribRule("QLinearWhere", quantized.q_linear_where, _QUANTIZER),
             ContribRule("QMoE", quantized_mixture_of_experts, _BUILDER),
-            ContribRule("QuantizeLinear", codes.quantize_linear, _QUANTIZER),
+            ContribRule("QuantizeLinear", quantized.quantize_linear, _QUANTIZER),
             ContribRule("QuickGelu", activation.quick_gelu, _SESSION),
             ContribRule("Range", renamed.range_, _TF2ONNX),
             ContribRule("RelativePositionBias", relative_position_bias, _TRANSFORMERS),
             ContribRule("Rfft", older.rfft, _PHYSICS),
             ContribRule("RotaryEmbedding", rotary_embedding, _BUILDER),
-            ContribRule("ScaledSiLU", gated.scaled_silu, _LATER),
+            ContribRule("ScaledSiLU", activation.scaled_silu, _LATER),
             ContribRule("SkipGroupNorm", picture.skip_group_norm, _TRANSFORMERS),
             ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization, _SESSION),
             ContribRule(
@@ -172,7 +160,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
                 _SESSION,
             ),
             ContribRule("SparseAttention", sparse_attention, _BUILDER),
-            ContribRule("SwiGLU", gated.swiglu, _SESSION),
+            ContribRule("SwiGLU", activation.swiglu, _SESSION),
             ContribRule("Trilu", renamed.trilu, _TORCH),
             ContribRule("UnfoldTensor", older.unfold_tensor, _TORCH),
             ContribRule("VarlenCausalConvWithState", varlen_causal_conv_with_state, _BUILDER),

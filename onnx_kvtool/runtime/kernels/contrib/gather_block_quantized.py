@@ -1,4 +1,4 @@
-"""GatherBlockQuantized of `com.microsoft`: a lookup in a quantized table."""
+"""GatherBlockQuantized of onnxruntime."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.contrib.packed_bits import unpacked
 from onnx_kvtool.runtime.kernels.contrib.refusal import ELSEWHERE, refuse_value
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
-__all__ = ["gather_block_quantized"]
+__all__ = ["gather_block_quantized", "unpacked"]
+
+
+# Elements of 2, 4 or 8 bits that lie in bytes, the first in the low bits.
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    """Return the elements of uint8 along the last axis, 8 / bits times as long."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    spread = packed.astype(np.uint8, copy=False)[..., None] >> shifts
+    elements = spread & np.uint8(2**bits - 1)
+    return elements.reshape(*packed.shape[:-1], packed.shape[-1] * shifts.size)
+
+
+# GatherBlockQuantized of `com.microsoft`: a lookup in a quantized table.
+
 
 _PACKED = np.dtype(np.uint8)
 

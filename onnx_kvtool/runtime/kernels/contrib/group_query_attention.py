@@ -1,4 +1,4 @@
-"""GroupQueryAttention of `com.microsoft`: attention over a cache that it updates."""
+"""GroupQueryAttention of onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,16 +7,48 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.contrib.attention_bias import check_attention_bias
-from onnx_kvtool.runtime.kernels.contrib.grouped_cache import Lengths, read_lengths, updated
-from onnx_kvtool.runtime.kernels.contrib.grouped_heads import Heads, rotated, split_heads
-from onnx_kvtool.runtime.kernels.contrib.grouped_softmax import Softmax, attended
-from onnx_kvtool.runtime.kernels.contrib.grouped_window import read_window
+from onnx_kvtool.runtime.kernels.contrib.grouped import (
+    Heads,
+    Lengths,
+    Softmax,
+    attended,
+    read_lengths,
+    read_window,
+    rotated,
+    split_heads,
+    updated,
+)
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
-__all__ = ["group_query_attention"]
+__all__ = ["check_attention_bias", "group_query_attention"]
+
+
+# The bias that every attention of `com.microsoft` takes.
+
+
+def check_attention_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
+    """Check the shape of a bias, of which only batch and heads are broadcast.
+
+    Args:
+        bias: The bias.
+        shape: Batch, heads, query rows and key rows of the scores.
+
+    Raises:
+        KernelError: If it has another shape, the first two dimensions being 1 or not.
+    """
+    if bias.ndim != 4 or any(
+        got != want and not (axis < 2 and got == 1)
+        for axis, (got, want) in enumerate(zip(bias.shape, shape, strict=True))
+    ):
+        raise KernelError(
+            f"`attention_bias` has shape {bias.shape}, expected {shape}, the first two perhaps 1: "
+            "(batch, heads, query rows, all key rows)"
+        )
+
+
+# GroupQueryAttention of `com.microsoft`: attention over a cache that it updates.
 
 
 def group_query_attention(

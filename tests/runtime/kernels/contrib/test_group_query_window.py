@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.contrib.grouped_window import Window
+from onnx_kvtool.runtime.kernels.contrib.grouped import Window
 from tests.grids import search
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, OUTPUTS, Array, D
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs

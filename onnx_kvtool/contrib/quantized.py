@@ -1,4 +1,4 @@
-"""Operators on 8-bit codes: DequantizeLinear, the operator of ONNX, QuantizeLinear."""
+"""Operators on codes: linear, of 4-bit floats, and fused with what stands around."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, known_rank, only
+from onnx_kvtool.contrib.block_quantized import block_product, known_type
+from onnx_kvtool.contrib.normalization import root_mean_square
+from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import one_shape, reduce, unsqueeze
+from onnx_kvtool.emit.forms import cast, one_shape, reduce, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.contrib import numbers_of_codes
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
+    "coded_product",
     "dequantize_linear",
+    "dynamic_quantize_mat_mul",
+    "mat_mul_bnb4",
+    "mat_mul_integer_to_float",
+    "mat_mul_n_bits_mlp",
+    "mat_mul_n_bits_qkv",
+    "q_gemm",
     "q_linear_add",
     "q_linear_average_pool",
     "q_linear_concat",
@@ -29,6 +39,10 @@ __all__ = [
     "quantize_linear",
     "quantized",
 ]
+
+
+# Operators on 8-bit codes: DequantizeLinear, the operator of ONNX, QuantizeLinear.
+
 
 _D = ir.DataType
 _CONV = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
@@ -227,3 +241,178 @@ def quantized(
     if zero is None and dtype == _D.INT8:
         zero = em.constant(np.zeros((), np.int8), "zero_point")
     return em.op("QuantizeLinear", x, scale, zero, dtype=dtype)
+
+
+# Products of 8-bit codes: MatMulInteger, and what makes numbers of its result.
+
+
+_RIGHT = ("B", "b_scale", "b_zero_point")
+
+
+def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+    """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
+    codes, scale, zero = em.multi(
+        "DynamicQuantizeLinear", view.required("A"), dtypes=(_D.UINT8, _D.FLOAT, _D.UINT8)
+    )
+    return only(_product(view, em, (codes, scale, zero), _RIGHT))
+
+
+def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
+    """Write MatMulIntegerToFloat as MatMulInteger, Cast and Mul.
+
+    The scales are multiplied first, and everything is float32 until the result is rounded.
+    """
+    return only(coded_product(view, em, ("A", "a_scale", "a_zero_point"), _RIGHT))
+
+
+def coded_product(
+    view: NodeView, em: Emitter, left: tuple[str, str, str], right: tuple[str, str, str]
+) -> ir.Value:
+    """Return the product of two factors of codes with the `bias` of the node.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        left: The inputs that hold the codes of the left factor, its one scale and zero point.
+        right: Those of the right one, which may have a scale and a zero point for each column.
+
+    Returns:
+        Of the type of the right scale, computed in float32.
+    """
+    codes, factor, zero = view.required(left[0]), view.required(left[1]), view.input(left[2])
+    scale = _scalar(em, cast(em, factor, _D.FLOAT))
+    point = None if zero is None else _scalar(em, zero)
+    result = _product(view, em, (codes, scale, point), right)
+    return cast(em, result, view.required(right[1]).dtype or _D.UNDEFINED)
+
+
+def _product(
+    view: NodeView,
+    em: Emitter,
+    left: tuple[ir.Value, ir.Value, ir.Value | None],
+    right: tuple[str, str, str],
+) -> ir.Value:
+    """Return the product as float32, with the bias of the node."""
+    op, (codes, scale, zero) = Builder(em, _D.FLOAT), left
+    point, bias = view.input(right[2]), view.input("bias")
+    if zero is None and point is not None:
+        zero = em.constant(np.zeros((), (codes.dtype or _D.UINT8).numpy()), "zero_point")
+    inputs = (codes, view.required(right[0]), zero, point)
+    product = em.op("MatMulInteger", *inputs, dtype=_D.INT32)
+    factor = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
+    result = op("Mul", cast(em, product, _D.FLOAT), factor, hint="scaled")
+    return result if bias is None else op("Add", result, cast(em, bias, _D.FLOAT), hint="biased")
+
+
+def q_gemm(view: NodeView, em: Emitter) -> Replacement:
+    """Write QGemm as MatMulInteger, Add of the int32 bias, Cast and Mul, quantized if it is."""
+    op = Builder(em, _D.FLOAT)
+    factors = []
+    for letter in "AB":
+        x = view.required(letter)
+        if view.integer(f"trans{letter}"):
+            x = em.op("Transpose", x, attributes={"perm": [1, 0]}, dtype=x.dtype or _D.UNDEFINED)
+        factors.append(x)
+    zeros = (_scalar(em, view.required("a_zero_point")), view.required("b_zero_point"))
+    total = em.op("MatMulInteger", *factors, *zeros, dtype=_D.INT32)
+    bias = view.input("C")
+    if bias is not None:
+        total = em.op("Add", total, bias, dtype=_D.INT32)
+    left = _scalar(em, view.required("a_scale"))
+    alpha = view.attribute("alpha")
+    if alpha != 1.0:
+        left = op("Mul", left, em.constant(np.array(alpha, np.float32), "alpha"))
+    scale = op("Mul", left, view.required("b_scale"), hint="scale")
+    result = op("Mul", cast(em, total, _D.FLOAT), scale, hint="scaled")
+    factor, zero = view.input("y_scale"), view.input("y_zero_point")
+    if factor is None:
+        return only(result)
+    return only(quantized(em, result, factor, zero, _D.UINT8 if zero is None else zero.dtype))
+
+
+def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
+    """Return one element without dimensions: MatMulInteger takes a vector for one per row."""
+    if dims_of(value) == ():
+        return value
+    shape = em.constant([], "scalar")
+    return em.op("Reshape", value, shape, dtype=value.dtype or _D.UNDEFINED)
+
+
+# MatMulBnb4 of `com.microsoft`: weights of 4 bits that stand for sixteen real numbers.
+
+
+def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
+    """Write MatMulBnb4 as Gather of the two numbers of each byte, Mul, and MatMul.
+
+    The bytes of the weight are not touched.
+
+    Refuses weights that are no whole number of blocks, and those that are not transposed, of which
+    the kernel of onnxruntime 1.32 for CPUs reads what lies outside.
+    """
+    refuse_value(view, "transB", 1)
+    refuse_value(view, "quant_type", 0, 1)
+    a, scales = view.required("A"), view.required("absmax")
+    width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
+    if block < 2 or width < 1 or columns < 1 or width * columns % block:
+        raise Refusal(
+            "contrib-form",
+            f"`MatMulBnb4` has weights ({columns}, {width}) in blocks of {block}, expected a whole "
+            "number of them",
+        )
+    op = Builder(em, scales.dtype or ir.DataType.UNDEFINED)
+    # The first element of a byte is in its high bits.
+    pairs = numbers_of_codes(view.integer("quant_type"))
+    table = em.constant(
+        np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1).astype(op.dtype.numpy()),
+        "numbers_of_byte",
+    )
+    codes = cast(em, view.required("B"), ir.DataType.INT32)
+    numbers = op("Reshape", op("Gather", table, codes), em.constant([-1, block], "blocks"))
+    factors = op("Reshape", scales, em.constant([-1, 1], "column"))
+    weights = op("Mul", numbers, factors, hint="scaled")
+    weights = op("Reshape", weights, em.constant([columns, width], "shape"), hint="weight")
+    weights = op("Transpose", weights, attributes={"perm": [1, 0]})
+    return only(op("MatMul", a, weights))
+
+
+# Products of one normalized input with weights of few bits, which onnxruntime has for GPUs.
+
+
+def mat_mul_n_bits_mlp(view: NodeView, em: Emitter) -> Replacement:
+    """Write MatMulNBitsMlp as RMSNormalization-23, two of what MatMulNBits is, Sigmoid and Mul.
+
+    Refuses other activations than `silu`, which its documentation does not name.
+    """
+    refuse_value(view, "activation", "silu")
+    x, total = _normalized(view, em)
+    op = Builder(em, known_type(view.required("A")))
+    gate, up = (block_product(view, em, x, name, view.integer("N")) for name in ("gate", "up"))
+    silu = op("Mul", gate, op("Sigmoid", gate), hint="silu")
+    return _with_total(view, op("Mul", silu, up), total=total)
+
+
+def mat_mul_n_bits_qkv(view: NodeView, em: Emitter) -> Replacement:
+    """Write MatMulNBitsQkv as RMSNormalization-23, and three of what MatMulNBits is."""
+    x, total = _normalized(view, em)
+    widths = {"q": "Nq", "k": "Nkv", "v": "Nkv"}
+    found = (block_product(view, em, x, name, view.integer(n)) for name, n in widths.items())
+    return _with_total(view, *found, total=total)
+
+
+def _normalized(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value | None]:
+    """Return what is multiplied, and the sum that is normalized where there is one."""
+    x, skip, scale = view.required("A"), view.input("skip"), view.input("norm_scale")
+    total = None if skip is None else Builder(em, known_type(x))("Add", x, skip, hint="sum")
+    if scale is None:
+        if total is not None:
+            raise Refusal("contrib-form", f"`{view.node.op_type}` has `skip` without `norm_scale`")
+        return x, None
+    return root_mean_square(em, total or x, scale, -1, view.real("epsilon")), total
+
+
+def _with_total(view: NodeView, *found: ir.Value, total: ir.Value | None) -> Replacement:
+    """Return the outputs; the last is the sum."""
+    count = len(view.node.outputs)
+    if count > len(found) and view.node.outputs[-1].name and total is None:
+        raise Refusal("contrib-form", f"`{view.node.op_type}` gives a sum without `skip`")
+    return Replacement((*found, total)[:count])
