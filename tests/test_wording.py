@@ -49,17 +49,16 @@ HELP_AT = {"Flaw": 1, "Misuse": 3, "Problem": 2, "WrongUsage": 2}
 """Position of the remedy, beside the keyword `help`."""
 
 NO_PROSE = {
-    "cli/shells.py",
+    "cli/completion.py",
     "ops/operator_names.py",
-    "report/graph_svg.py",
-    "report/memory_plot.py",
+    "report/pictures.py",
     "report/page.py",
 }
 """Modules whose texts are scripts, styles and lists of names."""
 
 SHOWN_AS_PYTHON = {
     "commands/arguments.py",
-    "core/judging/claims.py",
+    "model_io/claims.py",
     "lint/settings/config.py",
     "ops/view.py",
 }
@@ -298,7 +297,7 @@ def imported(nodes: list[ast.AST]) -> set[str]:
 def test_suggestions_are_made_in_one_place() -> None:
     makers = {module for module, nodes in walked() if "difflib" in imported(nodes)}
     # The difference of two texts, and codes, which are near when characters are in place.
-    assert makers == {"core/words.py", "lint/onnx_text.py", "lint/settings/selection.py"}
+    assert makers == {"core/words.py", "lint/onnx_text.py", "lint/settings/config.py"}
 
 
 @each("rule", RULES)

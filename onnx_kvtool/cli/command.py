@@ -45,7 +45,7 @@ REPORTS = {
     "infer": "shapes.report:InferReport",
     "inspect": "analysis.inspection:InspectReport",
     "lower": "rewrite.report:LowerReport",
-    "ops": "commands.ops_report:OpsReport",
+    "ops": "commands.ops:OpsReport",
     "raise": "rewrite.raise_report:RaiseReport",
     "rule": "commands.rule:RuleReport",
     "targets": "commands.targets:TargetsReport",

@@ -1,12 +1,18 @@
-"""What can be wrong with what commands have in common: arguments, and the model they are about."""
+"""What can be wrong with the arguments of commands, in the words of who reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
+from numbers import Integral, Real
+from typing import Any, ParamSpec, TypeVar
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.words import did_you_mean, unknown_name
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.origin import origin
@@ -20,9 +26,14 @@ __all__ = [
     "check_least",
     "check_sizes",
     "impossible_size",
+    "in_keywords",
     "listed",
     "spare_model",
+    "speaking_python",
 ]
+
+
+# What can be wrong with what commands have in common: arguments, and the model they are about.
 
 
 def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -115,3 +126,129 @@ def spare_model(model: ir.Model, output: str) -> None:
                 f"`{output}` belongs to the model, which would be overwritten",
                 help="name another file for the report",
             )
+
+
+# Errors in the words of who reads them: keywords to a program, flags to a terminal.
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_FLAG = re.compile(r"`--([a-z][a-z-]*)(?: ([^`]+))?`")
+"""A flag between backticks, perhaps with its value."""
+
+_MAPPINGS = {"dim": "dims", "input": "inputs"}
+"""Flags that are given once for each name, and the keyword that takes all of them."""
+
+
+def speaking_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Check the types of keywords, and let errors name keywords where a command names flags.
+
+    The checks behind a command and its function are the same, and their sentences name flags.
+    """
+    annotations = {
+        name: str(parameter.annotation)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for name, value in kwargs.items():
+            _check_type(name, value, annotations.get(name, ""))
+        try:
+            return function(*args, **kwargs)
+        except KvtoolError as error:
+            parameters = inspect.signature(function).parameters
+            error.message = in_keywords(error.message, parameters)
+            error.help = None if error.help is None else in_keywords(error.help, parameters)
+            error.args = (error.message,)
+            raise
+
+    return call
+
+
+def _has_names(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+_Kind = tuple[Callable[[Any], bool], str]
+
+_KINDS: Mapping[str, _Kind] = {
+    "None": (lambda value: value is None, "None"),
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "int": (
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool),
+        "an integer",
+    ),
+    "float": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number"),
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "os.PathLike[str]": (lambda value: isinstance(value, os.PathLike), "a path"),
+    # A single text is refused where the list is read.
+    "Sequence[str]": (
+        lambda value: (
+            isinstance(value, str)
+            or (isinstance(value, Collection) and all(isinstance(word, str) for word in value))
+        ),
+        "a list of texts",
+    ),
+    "Mapping[str, int]": (_has_names, "a mapping from names to integers"),
+    "Mapping[str, Any]": (_has_names, "a mapping from names to values"),
+}
+"""What a keyword may be, by its annotation, and what to call that."""
+
+
+def _check_type(name: str, value: Any, annotation: str) -> None:
+    """Refuse a value of another type than the annotation; what has no simple one is let through."""
+    # Any other name is that of a choice of words, which are checked where they are read.
+    parts = annotation.split(" | ") if annotation else ()
+    kinds = [_KINDS.get(part, _KINDS["str"] if part.isidentifier() else None) for part in parts]
+    if not kinds or any(kind is None or kind[0](value) for kind in kinds):
+        return
+    expected = " or ".join(kind[1] for kind in kinds if kind is not None and kind[1] != "None")
+    got = f"the text `{value}`" if isinstance(value, str) else f"`{value!r}`"[:_MOST]
+    if isinstance(value, list | tuple | set | dict):
+        got = f"a {type(value).__name__}"
+    help = None
+    if isinstance(value, str) and "int" in annotation and value.isdecimal():
+        help = f"write `{name}={value}`"
+    elif "Mapping[str, int]" in annotation:
+        help = f'write `{name}={{"batch": 2}}`'
+    raise UsageError(f"`{name}` is {got}, expected {expected}", help=help)
+
+
+_MOST = 60
+"""Characters that are shown of a value."""
+
+
+def in_keywords(sentence: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """Return a sentence with a keyword for each flag that has one.
+
+    A flag without a keyword, such as `--debug`, stays.
+
+    Args:
+        sentence: What a command says.
+        parameters: Those of the function that has the name of the command.
+    """
+
+    def keyword(found: re.Match[str]) -> str:
+        flag, value = found[1].replace("-", "_"), found[2]
+        if value is None and (off := flag.removeprefix("no_")) != flag and off in parameters:
+            return f"`{off}=False`"
+        name = next((n for n in (flag, _MAPPINGS.get(flag), f"{flag}s") if n in parameters), None)
+        if name is None:
+            return found[0]
+        return f"`{_assigned(name, value, parameters[name].default)}`"
+
+    return _FLAG.sub(keyword, sentence)
+
+
+def _assigned(name: str, value: str | None, default: Any) -> str:
+    """Return how `name` is given `value` in a call; with None how it is switched on, or named."""
+    if value is None:
+        return f"{name}=True" if default is False or name == "verify" else name
+    if name in _MAPPINGS.values():
+        key, _, size = value.partition("=")
+        return f'{name}={{"{key}": {size}}}'
+    text = value if value.isdecimal() or value.isupper() else f'"{value}"'
+    return f"{name}=[{text}]" if default == () else f"{name}={text}"

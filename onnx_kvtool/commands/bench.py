@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, check_sizes
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import check_least, check_sizes, speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload

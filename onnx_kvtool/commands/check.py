@@ -11,10 +11,9 @@ from typing import cast
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, check_sizes, listed
+from onnx_kvtool.commands.arguments import check_least, check_sizes, listed, speaking_python
 from onnx_kvtool.commands.check_file import check_file, check_model, check_nothing, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
-from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent

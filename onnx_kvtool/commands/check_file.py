@@ -23,9 +23,8 @@ from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
-from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
-from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known
+from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.held import held

@@ -13,9 +13,18 @@ from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.finding import Applicability
 from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
-from onnx_kvtool.lint.settings.config import FORMATS, LEVELS, Config, discover, load
-from onnx_kvtool.lint.settings.patterns import is_pattern
-from onnx_kvtool.lint.settings.selection import PerFileIgnore, Selection, check_codes, split_codes
+from onnx_kvtool.lint.settings.config import (
+    FORMATS,
+    LEVELS,
+    Config,
+    PerFileIgnore,
+    Selection,
+    check_codes,
+    discover,
+    is_pattern,
+    load,
+    split_codes,
+)
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:

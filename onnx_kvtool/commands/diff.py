@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, spare_model
+from onnx_kvtool.commands.arguments import check_choice, spare_model, speaking_python
 from onnx_kvtool.commands.inspect import caches_of
-from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent

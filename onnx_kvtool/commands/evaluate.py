@@ -20,8 +20,8 @@ from onnx_kvtool.commands.arguments import (
     check_least,
     check_sizes,
     listed,
+    speaking_python,
 )
-from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import RuntimeName, words
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_dims
+from onnx_kvtool.commands.arguments import check_dims, speaking_python
 from onnx_kvtool.commands.output import default_output, write_result
-from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted

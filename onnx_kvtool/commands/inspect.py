@@ -11,8 +11,7 @@ from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
 from onnx_kvtool.analysis.caches.whatif import Question, answer
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
-from onnx_kvtool.commands.arguments import check_dims, spare_model
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import check_dims, spare_model, speaking_python
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import bytes_of, unknown_name

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, listed
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import check_choice, listed, speaking_python
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,
@@ -38,7 +37,7 @@ from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, na
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
-from onnx_kvtool.rewrite.fixing.around import rewrite_fixed
+from onnx_kvtool.rewrite.fixing.fix import rewrite_fixed
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from xml.etree import ElementTree as ET
 
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import speaking_python
 from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import speaking_python
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import collector_paused

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, spare_model
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import check_choice, spare_model, speaking_python
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import Progress, silent

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import find_caches
-from onnx_kvtool.commands.arguments import check_choice, check_least, listed
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import check_choice, check_least, listed, speaking_python
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,

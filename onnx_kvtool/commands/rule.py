@@ -9,7 +9,7 @@ from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.lint.rule import Basis, Rule, markdown
-from onnx_kvtool.lint.settings.selection import find_rule
+from onnx_kvtool.lint.settings.config import find_rule
 from onnx_kvtool.lint.table import RULES
 
 __all__ = ["RuleReport", "RuleRequest", "run"]

@@ -8,8 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims, check_least
-from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.commands.arguments import (
+    check_choice,
+    check_data,
+    check_dims,
+    check_least,
+    speaking_python,
+)
 from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, silent

@@ -10,9 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import Builder, is_read, only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 

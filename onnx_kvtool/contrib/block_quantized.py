@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of

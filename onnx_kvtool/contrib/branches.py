@@ -11,9 +11,8 @@ from onnx_kvtool.contrib.block_quantized import known_type, reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.rule import Builder, is_read, only
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -8,9 +8,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, where
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -20,10 +20,8 @@ from onnx_kvtool.contrib.heads import (
     parts,
 )
 from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import scales_queries
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import positions, scales_queries
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 

@@ -9,10 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import Tokens, dim_of
 from onnx_kvtool.contrib.rule import Builder, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Refusal
-from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.forms import cast, positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -9,10 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast, scaled_queries, unsqueeze
-from onnx_kvtool.emit.result import Refusal
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
+from onnx_kvtool.emit.forms import cast, scaled_queries, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 

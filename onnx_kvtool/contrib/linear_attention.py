@@ -19,10 +19,8 @@ from onnx_kvtool.contrib.recurrence import (
     zero_state,
 )
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, reduce
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, reduce, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

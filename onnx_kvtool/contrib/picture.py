@@ -9,9 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.contrib.rule import Builder, is_read, known_rank, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, unsqueeze, where
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of

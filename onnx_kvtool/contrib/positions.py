@@ -8,10 +8,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import apart, known_size
 from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

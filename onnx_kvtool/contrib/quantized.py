@@ -10,9 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import block_product, known_type
 from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, one_shape, reduce, unsqueeze
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.contrib import numbers_of_codes
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of

@@ -10,10 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast, reduce, where
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, positions, reduce, size, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 

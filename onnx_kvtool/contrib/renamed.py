@@ -6,8 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 

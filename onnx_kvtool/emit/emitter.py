@@ -1,4 +1,4 @@
-"""Building new nodes for one opset, without touching the graph until they are wanted."""
+"""What a rule builds with: new nodes, fresh names, and what takes the place of outputs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,100 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.walk import contents, subgraphs
 
 if TYPE_CHECKING:
-    from onnx_kvtool.emit.names import Names
+    import onnx_ir as ir
 
-__all__ = ["AttributeValue", "Emitter", "ScopedValues", "release"]
+__all__ = [
+    "AttributeValue",
+    "Emitter",
+    "Names",
+    "Refusal",
+    "Replacement",
+    "ScopedValues",
+    "release",
+]
+
+
+# Fresh names for new nodes and values.
+
+
+class Names:
+    """Names that no value or node of a model has, in any graph, sub-graph or function.
+
+    One name space serves values and nodes of all scopes, so that a new name can neither collide
+    in its own graph nor shadow one of an outer graph.
+    """
+
+    def __init__(self, model: ir.Model | None = None) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        if model is not None:
+            for _, graph, nodes in contents(model):
+                self._take_all(graph, nodes)
+
+    def _take_all(self, graph: ir.Graph, nodes: Iterable[ir.Node]) -> None:
+        taken = self._taken
+        taken.update(graph.initializers)
+        taken.update(value.name for value in graph.inputs if value.name)
+        for node in nodes:
+            if node.name:
+                taken.add(node.name)
+            for value in node.outputs:
+                if value.name:
+                    taken.add(value.name)
+
+    def fresh(self, hint: str) -> str:
+        """Return `hint`, or `hint_<n>` with the first free n, and take it."""
+        name = hint
+        count = self._next.get(hint, 0)
+        while name in self._taken:
+            count += 1
+            name = f"{hint}_{count}"
+        self._next[hint] = count
+        self._taken.add(name)
+        return name
+
+
+# What a rule returns, and how it says no.
+
+
+class Refusal(KvtoolError):
+    """Raised by a guard before anything was edited: this node cannot be rewritten, and why.
+
+    Attributes:
+        code: Stable identifier of the reason (`unknown-rank`, `element-type`).
+        lowest_opset: The lowest target that would work where the guard knows it; else None, and
+            the engine looks for it.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, help: str | None = None, lowest_opset: int | None = None
+    ) -> None:
+        super().__init__(message, help=help)
+        self.code = code
+        self.lowest_opset = lowest_opset
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What takes the place of a node, once the emitter's nodes stand before it.
+
+    Attributes:
+        outputs: One value per output of the node; None for an output that nobody reads.
+        via: The form that was chosen, where the rule has several.
+        folds: Whether a constant may take the place of a node whose result is known.
+    """
+
+    outputs: tuple[ir.Value | None, ...]
+    via: str | None = None
+    folds: bool = True
+
+
+# Building new nodes for one opset, without touching the graph until they are wanted.
+
 
 AttributeValue = (
     int

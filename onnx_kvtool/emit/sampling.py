@@ -11,8 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, squeeze, unsqueeze, where
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["Axis", "Numbers", "blended", "combined", "cubic_taps", "linear_taps", "pixel_rows"]

@@ -1,20 +1,21 @@
-"""What `kvtool check` reports."""
+"""What a check found, and what was fixed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.record import Key, Record, plain
 from onnx_kvtool.core.reporting import Shown
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.model_io.atomic import Stamp
 
 __all__ = [
     "RANK",
+    "ROUNDS",
     "Applied",
     "CheckReport",
     "Failure",
@@ -22,7 +23,13 @@ __all__ = [
     "RuleCount",
     "Summary",
     "Tally",
+    "apply_fixes",
+    "fixable",
 ]
+
+
+# What `kvtool check` reports.
+
 
 RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 """Order of the severities, the worst first."""
@@ -362,3 +369,50 @@ class CheckReport(Shown):
         """Return the JSON form that the command-line contract fixes; with `statistics`, counts."""
         counts = {"statistics": plain(self.counts)} if statistics else {}
         return {**super(CheckReport, self).to_json(), **counts}
+
+
+# Applying fixes until none is left.
+
+
+ROUNDS = 10
+"""How often a model is looked at again: one fix may uncover another finding."""
+
+
+def fixable(findings: Sequence[Finding], allowed: Collection[Applicability]) -> list[Finding]:
+    """Return the findings that have a fix which is allowed."""
+    return [f for f in findings if f.fix is not None and f.fix.applicability in allowed]
+
+
+def apply_fixes(
+    look: Callable[[], Sequence[Finding]], allowed: Collection[Applicability]
+) -> tuple[list[Applied], Sequence[Finding]]:
+    """Apply the fixes that are allowed, look again, and so on, in place.
+
+    It ends when nothing that is allowed is left, when a round leaves the same findings as the one
+    before, or after `ROUNDS` rounds.
+
+    Args:
+        look: Looks at the model and returns what is found now.
+        allowed: Which fixes may be applied.
+
+    Returns:
+        The fixes whose findings are gone, in the order in which they were applied, and what is
+        found at the end.
+    """
+    applied: dict[str, Applied] = {}
+    found = look()
+    before: set[str] = set()
+    for _ in range(ROUNDS):
+        todo = fixable(found, allowed)
+        now = {finding.fingerprint for finding in todo}
+        if not todo or now == before:
+            break
+        before = now
+        for finding in todo:
+            if finding.fix is not None:
+                finding.fix.apply()
+                line = Applied(finding.code, finding.fix.title, finding.fingerprint)
+                applied[finding.fingerprint] = line
+        found = look()
+    left = {finding.fingerprint for finding in found}
+    return [line for line in applied.values() if line.fingerprint not in left], found

@@ -14,7 +14,7 @@ from onnx_kvtool.symbolic.knowledge import Conflict
 from onnx_kvtool.targets.releases import releases
 
 if TYPE_CHECKING:
-    from onnx_kvtool.commands.ops_report import (
+    from onnx_kvtool.commands.ops import (
         AttributeEntry,
         LimitEntry,
         Operator,

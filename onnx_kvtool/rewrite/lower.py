@@ -14,8 +14,7 @@ from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.ops.schema import is_standard, same_version
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.contrib.release import standardise_for

@@ -10,8 +10,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections

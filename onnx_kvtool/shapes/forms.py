@@ -11,9 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.choices import NATIVE_OPSET
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues, release
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import shape_words

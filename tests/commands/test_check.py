@@ -19,8 +19,8 @@ from onnx_kvtool.core.reporting import Covered
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Check, Rule
+from onnx_kvtool.lint.settings.config import Selection
 from onnx_kvtool.lint.settings.files import take_shard
-from onnx_kvtool.lint.settings.selection import Selection
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite import verify
 from onnx_kvtool.verification.report import Settings, VerifyReport

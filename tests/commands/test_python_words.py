@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.python_words import in_keywords
+from onnx_kvtool.commands.arguments import in_keywords
 from tests.grids import each
 
 SENTENCES = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.lint.finding import Applicability, Finding, Fix
-from onnx_kvtool.lint.fixing import ROUNDS, apply_fixes
+from onnx_kvtool.lint.report import ROUNDS, apply_fixes
 
 SAFE: frozenset[Applicability] = frozenset({"safe"})
 BOTH: frozenset[Applicability] = frozenset({"safe", "unsafe"})

@@ -39,7 +39,7 @@ def every_other(X: Any) -> tuple[Any, ...]:
 
 
 def lower_halve(context: Any, node: Any, em: Any) -> Any:
-    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.emit.emitter import Replacement
 
     x = node.inputs[0]
     half = em.constant(np.array(0.5, np.float32))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.core.words import counted, did_you_mean
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.release import IN_DEFAULT_DOMAIN, runtime_words
+from onnx_kvtool.lint.facts.operands import IN_DEFAULT_DOMAIN, runtime_words
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.operators import terms

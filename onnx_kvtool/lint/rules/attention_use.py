@@ -13,8 +13,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import subgraphs, values
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.past import scatter_behind
-from onnx_kvtool.lint.facts.release import has_operator
+from onnx_kvtool.lint.facts.layers import scatter_behind
+from onnx_kvtool.lint.facts.operands import has_operator
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention, TensorScatter

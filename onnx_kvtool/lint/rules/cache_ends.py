@@ -12,8 +12,8 @@ from onnx_kvtool.analysis.caches.in_place import reads_before
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.facts.layers import Branches, copies, is_scatter_of, levels, readers
 from onnx_kvtool.lint.facts.operands import node_words, shape_words
-from onnx_kvtool.lint.facts.past import Branches, copies, is_scatter_of, levels, readers
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.traits import dtype_name

@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.unfixed import unfixed_inputs
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.facts.release import (
+from onnx_kvtool.lint.facts.operands import (
     dtype_word,
     has_operator,
     limited,

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.operands import shape_words
-from onnx_kvtool.lint.facts.release import (
+from onnx_kvtool.lint.facts.operands import (
     dtype_word,
     has_operator,
     limits_named,
     lowering_command,
     runtime_words,
+    shape_words,
 )
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check

@@ -10,9 +10,8 @@ from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.constants import constant_integers, tensor_integers
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.layers import key_value_pairs
+from onnx_kvtool.lint.facts.layers import key_value_pairs, through
 from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
-from onnx_kvtool.lint.facts.past import through
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import TensorScatter

@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.conditions.operators import stranger
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.rewrite.contrib.standardise import standardise
 from onnx_kvtool.rewrite.report import Lowered, Outcome

@@ -14,9 +14,7 @@ from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import is_onnxruntimes
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts, is_contrib
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.edits import replace_node

@@ -6,8 +6,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import remove_node, subgraphs
-from onnx_kvtool.emit.emitter import release
-from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.emitter import Names, release
 from onnx_kvtool.ops.schema import is_standard
 
 __all__ = ["decide_branches"]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.legality import fit
 from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
 from onnx_kvtool.ops.traits import Trait, having

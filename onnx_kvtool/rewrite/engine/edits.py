@@ -8,8 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import remove_node, subgraphs, supersede
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.ops.legality import Fit
 
 __all__ = [

@@ -12,9 +12,7 @@ from onnx_kvtool.analysis.conditions.table import OF_TYPES
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import step_path, subgraphs
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.legality import Problem, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode

@@ -10,9 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.engine.edits import put_in_place

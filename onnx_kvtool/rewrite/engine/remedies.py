@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import where
-from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.other_forms import (
     begun_within,

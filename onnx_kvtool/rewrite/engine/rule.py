@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.emit.emitter import Emitter
-    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
 
 __all__ = [

@@ -11,9 +11,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.conditions.operators import codes_of
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Replacement
 
 __all__ = ["unsigned"]
 

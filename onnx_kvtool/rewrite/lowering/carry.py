@@ -18,9 +18,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import contents, remove_node
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView

@@ -14,8 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.emitter import Emitter, Names, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead

@@ -10,9 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, unsqueeze, where
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, positions, unsqueeze, where
 from onnx_kvtool.emit.sampling import (
     Axis,
     Numbers,
@@ -22,7 +21,6 @@ from onnx_kvtool.emit.sampling import (
     linear_taps,
     pixel_rows,
 )
-from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView

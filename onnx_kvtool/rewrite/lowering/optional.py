@@ -7,9 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import passed

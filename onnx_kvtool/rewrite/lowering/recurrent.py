@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 

@@ -6,10 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, squeeze, where
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, size, squeeze, where
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext

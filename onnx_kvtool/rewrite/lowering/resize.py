@@ -7,11 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
-from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext

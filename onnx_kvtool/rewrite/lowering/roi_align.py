@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_taps, pixel_rows
-from onnx_kvtool.emit.sizes import positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import count_up

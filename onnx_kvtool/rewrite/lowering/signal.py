@@ -11,10 +11,8 @@ import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import held
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, unsqueeze
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch

@@ -7,10 +7,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, where
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, positions, size, where
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of

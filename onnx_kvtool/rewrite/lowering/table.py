@@ -72,8 +72,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.emit.emitter import Emitter
-    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["LOWERINGS", "Lowering"]

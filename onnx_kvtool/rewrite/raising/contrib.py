@@ -9,8 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise

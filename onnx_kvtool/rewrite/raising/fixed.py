@@ -10,8 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.walk import nodes, supersede
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections

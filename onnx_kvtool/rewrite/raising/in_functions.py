@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path, nodes
-from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 
 __all__ = ["functions_with", "inline_tagged", "place_of", "remove_tags", "tag_nodes"]

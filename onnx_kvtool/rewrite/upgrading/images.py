@@ -6,8 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView

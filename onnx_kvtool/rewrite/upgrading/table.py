@@ -40,8 +40,7 @@ from onnx_kvtool.rewrite.upgrading.rules import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.emit.emitter import Emitter
-    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["EARLY", "UPGRADES", "Upgrade", "tag_early"]

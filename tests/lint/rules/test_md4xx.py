@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-import onnx_kvtool.core
+import onnx_kvtool.model_io
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.model import deserialize, serialize
@@ -622,7 +622,7 @@ def test_every_kind_of_defect_has_a_rule() -> None:
     """The reader's judges and the rules name the same defects."""
     source = "".join(
         path.read_text(encoding="utf-8")
-        for path in Path(onnx_kvtool.core.__file__).parent.rglob("*.py")
+        for path in Path(onnx_kvtool.model_io.__file__).parent.rglob("*.py")
     )
     recorded = set(re.findall(r'(?:found|self)\.add\(\s*"([a-z-]+)"', source))
     recorded |= {"duplicate-input", "unnamed-input"}  # chosen between in one call

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.lint.settings.selection import PerFileIgnore, Selection, check_codes, find_rule
+from onnx_kvtool.lint.settings.config import PerFileIgnore, Selection, check_codes, find_rule
 from onnx_kvtool.lint.table import RULES
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import one_shape
-from onnx_kvtool.emit.result import Replacement
-from onnx_kvtool.emit.sizes import dim_key, positions, size
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import dim_key, one_shape, positions, size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,

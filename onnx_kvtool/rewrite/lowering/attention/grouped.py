@@ -26,10 +26,8 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, squeeze, unsqueeze, where
-from onnx_kvtool.emit.result import Replacement
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.lowering.attention.fused import ScoreShapes, shapes_together

@@ -9,8 +9,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where, with_hidden_keys
-from onnx_kvtool.emit.sizes import dim_key, positions, size
+from onnx_kvtool.emit.forms import (
+    cast,
+    dim_key,
+    positions,
+    reduce,
+    size,
+    unsqueeze,
+    where,
+    with_hidden_keys,
+)
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 

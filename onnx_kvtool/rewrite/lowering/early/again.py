@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import held
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of

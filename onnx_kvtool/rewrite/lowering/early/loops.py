@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.engine.branches import decide_branches

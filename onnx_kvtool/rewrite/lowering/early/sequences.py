@@ -15,10 +15,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import remove_node, subgraphs
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
-from onnx_kvtool.emit.names import Names
-from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.edits import replace_node

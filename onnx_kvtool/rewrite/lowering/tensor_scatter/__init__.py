@@ -29,9 +29,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.rewrite.engine.dtypes import exact_carrier
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update

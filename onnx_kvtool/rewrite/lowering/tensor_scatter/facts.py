@@ -10,9 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.result import Refusal
-from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.forms import size
 from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge

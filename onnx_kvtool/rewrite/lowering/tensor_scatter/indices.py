@@ -9,10 +9,8 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Refusal
-from onnx_kvtool.emit.sizes import dim_key, positions
+from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.forms import cast, dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import (
     OUTSIDE,
     CacheUpdate,

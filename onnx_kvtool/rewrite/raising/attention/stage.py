@@ -12,8 +12,7 @@ from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections

@@ -12,9 +12,8 @@ from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY, 
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import scaled_queries, unsqueeze, where
-from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.symbolic.expressions import Expr
 

@@ -12,8 +12,7 @@ from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
