@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.review.report import DiffReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
-    from onnx_kvtool.shapes.report import InferReport
+    from onnx_kvtool.shapes.inference import InferReport
     from onnx_kvtool.verification.report import VerifyReport
 
 __all__ = [
@@ -89,7 +89,7 @@ _HOMES = {
     "DiffReport": "review.report:DiffReport",
     "EvalReport": "evaluation.report:EvalReport",
     "Finding": "lint.finding:Finding",
-    "InferReport": "shapes.report:InferReport",
+    "InferReport": "shapes.inference:InferReport",
     "InspectReport": "analysis.inspection:InspectReport",
     "KvtoolError": "core.errors:KvtoolError",
     "LowerReport": "rewrite.report:LowerReport",

@@ -21,7 +21,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.held import ModelSource
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.runtime.engine.type_check import element_type
+from onnx_kvtool.runtime.engine.borrowed import element_type
 
 __all__ = [
     "KvtoolBackend",

@@ -42,7 +42,7 @@ REPORTS = {
     "check": "lint.report:CheckReport",
     "diff": "review.report:DiffReport",
     "eval": "evaluation.report:EvalReport",
-    "infer": "shapes.report:InferReport",
+    "infer": "shapes.inference:InferReport",
     "inspect": "analysis.inspection:InspectReport",
     "lower": "rewrite.report:LowerReport",
     "ops": "commands.ops:OpsReport",

@@ -28,14 +28,19 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import binary_bytes, bytes_of
-from onnx_kvtool.evaluation.archive import save_values
-from onnx_kvtool.evaluation.named import check_inputs, feed_of, input_values, wanted_values
+from onnx_kvtool.evaluation.literal import save_values
+from onnx_kvtool.evaluation.loop import apart_from, owned
 from onnx_kvtool.evaluation.operator import single_operator
-from onnx_kvtool.evaluation.owned import apart_from, owned
-from onnx_kvtool.evaluation.part import main_values
 from onnx_kvtool.evaluation.report import EvalReport
-from onnx_kvtool.evaluation.run import RunSettings, run_model
-from onnx_kvtool.evaluation.runner import keep_runner
+from onnx_kvtool.evaluation.run import (
+    RunSettings,
+    check_inputs,
+    feed_of,
+    input_values,
+    run_model,
+    wanted_values,
+)
+from onnx_kvtool.evaluation.runner import keep_runner, main_values
 from onnx_kvtool.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.held import ModelSource, held, path_of

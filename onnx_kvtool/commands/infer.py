@@ -21,8 +21,7 @@ from onnx_kvtool.model_io.places import check_output, check_source, in_directory
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.shapes.infer import correct_constants
-from onnx_kvtool.shapes.inference import Inference, infer_model
-from onnx_kvtool.shapes.report import InferReport
+from onnx_kvtool.shapes.inference import Inference, InferReport, infer_model
 
 __all__ = ["InferRequest", "infer", "run"]
 

@@ -12,16 +12,15 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import enumerated, unknown_name
-from onnx_kvtool.evaluation.feeds import bound_sizes, plan_with
-from onnx_kvtool.evaluation.named import feed_of, value_named
-from onnx_kvtool.evaluation.owned import apart_from, owned
-from onnx_kvtool.evaluation.part import main_values
+from onnx_kvtool.evaluation.loop import apart_from, bound_sizes, owned, plan_with
+from onnx_kvtool.evaluation.run import feed_of, value_named
+from onnx_kvtool.evaluation.runner import main_values
 from onnx_kvtool.model_io.external_data import check_external_data
 from onnx_kvtool.model_io.forms import write_type
 from onnx_kvtool.model_io.held import ModelSource, held
-from onnx_kvtool.runtime.engine.declared import declared_mismatch
+from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
+from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import evaluate
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec

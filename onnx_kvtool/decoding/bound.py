@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from onnx_kvtool.runtime.extended import EXTENDED
 from onnx_kvtool.runtime.onnxruntime import array_of, load, running
-from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.runtime.sessions import EXTENDED, Array
 
 __all__ = ["BoundSession", "Buffer"]
 

@@ -12,8 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.decoding.bound import BoundSession
-from onnx_kvtool.decoding.feeds import Feeder, Tokens
-from onnx_kvtool.decoding.kept import Form, Hold, KeptCaches
+from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches, Tokens
 from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.origin import origin

@@ -18,8 +18,7 @@ import numpy as np
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.decoding.decoder import Decoder, likeliest
-from onnx_kvtool.decoding.feeds import Tokens
-from onnx_kvtool.decoding.kept import Form
+from onnx_kvtool.decoding.kept import Form, Tokens
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 

@@ -1,23 +1,171 @@
-"""A first run and the decode steps after it."""
+"""A first run, the decode steps after it, and the same in another runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
-from onnx_kvtool.evaluation.owned import apart_from
-from onnx_kvtool.evaluation.report import TraceEntry
+from onnx_kvtool.evaluation.report import Comparison, TraceEntry, type_facts
 from onnx_kvtool.evaluation.runner import Runner
-from onnx_kvtool.evaluation.summary import type_facts
-from onnx_kvtool.runtime.engine.program import Trace
-from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.runtime.engine.borrowed import element_type
+from onnx_kvtool.runtime.engine.program import Trace, root
+from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.verification.inputs.plan import InputPlan
+from onnx_kvtool.symbolic.dimensions import names_in
+from onnx_kvtool.verification.comparison.compare import compare, compare_form
+from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.stepping import advance
+from onnx_kvtool.verification.inputs.symbols import attempts
+from onnx_kvtool.verification.report import FirstMismatch, OutputReport
 
-__all__ = ["Loop", "Outcome"]
+__all__ = [
+    "Loop",
+    "Outcome",
+    "Versus",
+    "apart_from",
+    "bound_sizes",
+    "drawn_feeds",
+    "owned",
+    "plan_with",
+]
+
+
+# The inputs of the first run: given, or drawn so that they fit what is given.
+
+
+_CASE = CASES[0]
+"""A prompt for two empty caches, which leaves room for decode steps."""
+
+
+def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
+    """Return what the inputs of `model` mean; types and ranks left open are those of what is given.
+
+    Raises:
+        UsageError: If an input is not a tensor, or neither declared nor given with type and rank.
+    """
+    open_ = [
+        value.name
+        for value in model.graph.inputs
+        if value.name in given and (value.dtype is None or value.shape is None)
+    ]
+    if open_:
+        model = clone(model)
+        for value in model.graph.inputs:
+            array = given.get(value.name or "")
+            if value.name in open_ and isinstance(array, np.ndarray):
+                found = element_type(array.dtype)
+                if value.dtype is None and found is not None:
+                    value.type = ir.TensorType(found)
+                if value.shape is None:
+                    value.shape = ir.Shape([None] * array.ndim)
+    try:
+        return plan(model)
+    except CannotDraw as error:
+        raise UsageError(error.message, help=error.help) from error
+
+
+def bound_sizes(
+    known: InputPlan, given: Mapping[str, Value], dims: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the sizes of symbolic dimensions that the user has settled.
+
+    Args:
+        known: The inputs.
+        given: Their values, as far as they are given.
+        dims: Sizes given by name.
+
+    Raises:
+        UsageError: If two of these give a dimension different sizes.
+    """
+    sizes = dict(dims)
+    source = dict.fromkeys(dims, "`--dim` says")
+    for spec in known.inputs:
+        value = given.get(spec.name)
+        if not isinstance(value, np.ndarray):
+            continue
+        for axis, (dim, size) in enumerate(zip(spec.shape, value.shape, strict=False)):
+            if not isinstance(dim, str) or names_in(dim) != (dim,):
+                continue
+            if sizes.setdefault(dim, size) != size:
+                raise UsageError(
+                    f"input `{spec.name}` has size {size} in dimension {axis}, `{dim}`, "
+                    f"expected {sizes[dim]} as {source[dim]}"
+                )
+            source.setdefault(dim, f"`{spec.name}` has")
+    return sizes
+
+
+def drawn_feeds(
+    known: InputPlan,
+    given: Mapping[str, Value],
+    missing: Sequence[str],
+    seed: int,
+    sizes: Mapping[str, int],
+) -> Iterator[dict[str, Value]]:
+    """Yield inputs for a first run, the likeliest reading of the model's dimensions first.
+
+    Args:
+        known: The inputs.
+        given: Values that stay as they are.
+        missing: Names of the inputs to draw.
+        seed: The same seed gives the same values.
+        sizes: Sizes that every reading has.
+
+    Raises:
+        UsageError: If no reading gives inputs.
+    """
+    failure: CannotDraw | None = None
+    drew = False
+    for case, reading in attempts(known, _CASE, sizes):
+        try:
+            values = draw(known, case, seed, reading)
+        except CannotDraw as error:
+            failure = failure or error
+            continue
+        drew = True
+        feeds = {**{name: values[name] for name in missing}, **given}
+        # In the order of the model, what is fed to other values after its inputs.
+        yield {name: feeds[name] for name in (*values, *given) if name in feeds}
+    if not drew and failure is not None:
+        raise UsageError(failure.message, help=failure.help) from failure
+
+
+# Values that belong to whoever gets them.
+
+
+def apart_from(values: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Value]:
+    """Return values that share no memory with `others`, copied where they may."""
+    taken = {id(root(other)) for other in others.values() if isinstance(other, np.ndarray)}
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) and id(root(value)) in taken else value
+        for name, value in values.items()
+    }
+
+
+def owned(value: Value) -> Any:
+    """Return a value whose arrays the caller may write into, of the byte order of the machine."""
+    if isinstance(value, list):
+        return [owned(item) for item in value]
+    if isinstance(value, np.ndarray):
+        if value.dtype.byteorder in "<>":  # weights come with the order of the file, spelt out
+            return value.astype(value.dtype.newbyteorder("="))
+        if not (value.flags.owndata and value.flags.writeable):
+            return value.copy()
+    return value
+
+
+# A first run and the decode steps after it.
 
 
 Watch = Callable[[int, Mapping[str, Value], Mapping[str, Value]], None]
@@ -136,3 +284,83 @@ class Loop:
 def _entry(seen: Trace, step: int) -> TraceEntry:
     outputs = tuple(type_facts(name, value) for name, value in seen.outputs if name)
     return TraceEntry(seen.location, outputs, seen.seconds, seen.runtime, step)
+
+
+# The outputs of one runtime held against those of another, run by run.
+
+
+@dataclass(slots=True)
+class Versus:
+    """Runs another runtime on what the first was fed, and keeps the account.
+
+    Attributes:
+        other: The part in the other runtime, whose values are the expected ones.
+        outputs: Names of the outputs to compare.
+        measure: How close they have to be.
+    """
+
+    other: Runner
+    outputs: Sequence[str]
+    measure: Measure
+    _seen: dict[str, OutputReport] = field(default_factory=dict)
+    _different: set[str] = field(default_factory=set)
+
+    def watch(self, step: int, inputs: Mapping[str, Value], values: Mapping[str, Value]) -> None:
+        """Compare the outputs of one run.
+
+        Raises:
+            RunFailed: If the other runtime fails on these inputs.
+        """
+        try:
+            expected = self.other.run(inputs).values
+        except RunFailed as error:
+            place = f"{self.other.runtime}: "
+            told = error.message if error.message.startswith(place) else place + error.message
+            raise RunFailed(f"the runtime to compare with fails: {told}") from error
+        where = "in the first run" if step == 0 else f"in decode step {step}"
+        for name in self.outputs:
+            before = self._seen.get(name, OutputReport(name, True, 0.0))
+            self._seen[name] = self._compared(before, expected[name], values[name], where)
+
+    def _compared(
+        self, before: OutputReport, expected: Value, actual: Value, where: str
+    ) -> OutputReport:
+        for value in (expected, actual):
+            if not isinstance(value, np.ndarray):
+                raise RunFailed(
+                    f"output `{before.name}` is a {type(value).__name__}, and only tensors can be "
+                    f"compared"
+                )
+        tolerance = self.measure.of(expected, before.name)
+        found = (
+            compare_form(before.name, expected, actual)
+            if before.name in self.measure.random
+            else compare(
+                before.name,
+                expected,
+                actual,
+                exact=before.name in self.measure.moved,
+                rtol=tolerance.rtol,
+                atol=tolerance.atol,
+            )
+        )
+        if not found.within:
+            self._different.add(before.name)
+        largest = (
+            None
+            if before.max_abs_diff is None or found.max_abs_diff is None
+            else max(before.max_abs_diff, found.max_abs_diff)
+        )
+        mismatch = before.first_mismatch
+        if mismatch is None and found.first_mismatch is not None:
+            mismatch = FirstMismatch(found.first_mismatch, where)
+        equal = bool(before.bit_equal) and found.bit_equal
+        return OutputReport(before.name, equal, largest, mismatch)
+
+    def report(self) -> Comparison:
+        """Return what was found over all runs."""
+        return Comparison(
+            "different" if self._different else "equal",
+            self.other.runtime,
+            tuple(self._seen.values()),
+        )

@@ -2,32 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
-from onnx_kvtool.core.words import counted
-from onnx_kvtool.evaluation.feeds import bound_sizes, drawn_feeds, plan_with
-from onnx_kvtool.evaluation.loop import Loop, Outcome
-from onnx_kvtool.evaluation.named import declared_dtype
-from onnx_kvtool.evaluation.part import part_of
-from onnx_kvtool.evaluation.report import EvalReport, Fed
-from onnx_kvtool.evaluation.runner import open_runner
-from onnx_kvtool.evaluation.summary import type_facts
-from onnx_kvtool.evaluation.updates import updated_input, updates_of
-from onnx_kvtool.evaluation.versus import Versus
-from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.runtime.engine.needed import needed_inputs
+from onnx_kvtool.core.words import counted, unknown_name
+from onnx_kvtool.evaluation.literal import literal_array, natural_dtype
+from onnx_kvtool.evaluation.loop import Loop, Outcome, Versus, bound_sizes, drawn_feeds, plan_with
+from onnx_kvtool.evaluation.report import EvalReport, Fed, Update, type_facts
+from onnx_kvtool.evaluation.runner import main_values, open_runner, part_of
+from onnx_kvtool.evaluation.spec import Given
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.traits import Trait, dtype_name, traits
+from onnx_kvtool.runtime.engine.borrowed import declared_mismatch, element_type
+from onnx_kvtool.runtime.engine.compiler import needed_inputs
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.subject import capture
 
-__all__ = ["RunSettings", "run_model"]
+__all__ = [
+    "RunSettings",
+    "check_inputs",
+    "declared_dtype",
+    "feed_of",
+    "find_node",
+    "input_values",
+    "run_model",
+    "updated_input",
+    "updates_of",
+    "value_named",
+    "wanted_values",
+]
+
+
+# Nodes that write into a value, and that value before and after.
+
+
+def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
+    """Return a node of the main graph with its index.
+
+    Args:
+        model: The model.
+        name: Name of the node, or `#3` for the fourth one.
+
+    Raises:
+        UsageError: If there is none, or several have the name.
+    """
+    nodes = list(enumerate(model.graph))
+    found = [(index, node) for index, node in nodes if node.name == name]
+    if not found and name.startswith("#") and name[1:].isdecimal():
+        found = [(index, node) for index, node in nodes if index == int(name[1:])]
+    if not found:
+        known = [node.name for _, node in nodes if node.name]
+        raise unknown_name(f"the main graph has no node `{name}`", name, known)
+    if len(found) > 1:
+        places = ", ".join(f"`#{index}`" for index, _ in found)
+        raise UsageError(
+            f"{len(found)} nodes are called `{name}`", help=f"name one by its place: {places}"
+        )
+    return found[0]
+
+
+def updated_input(model: ir.Model, name: str) -> list[str]:
+    """Return the name of the value that a node writes into; none if it is no such node."""
+    _, node = find_node(model, name)
+    if Trait.UPDATES not in traits(node) or not node.inputs or not node.outputs:
+        return []
+    opset = model.opset_imports.get("")
+    if opset is None or op_facts(node.op_type, opset) is None:
+        return []
+    past = node.inputs[0]
+    return [] if past is None or not past.name else [past.name]
+
+
+def updates_of(model: ir.Model, name: str, outcome: Outcome) -> Iterator[Update]:
+    """Yield what a node has written into, before and after, if it is a node that does so."""
+    _, node = find_node(model, name)
+    present = node.outputs[0].name if node.outputs else None
+    for past in updated_input(model, name):
+        old, new = outcome.values.get(past), outcome.values.get(present or "")
+        if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
+            yield Update.of(past, present or "", old, new)
+
+
+# The values that an evaluation is given and asked for, by their names in the model.
+
+
+def value_named(known: Mapping[str, ir.Value], name: str) -> ir.Value:
+    """Return one of the values of a main graph by its name.
+
+    Raises:
+        UsageError: If there is none of this name.
+    """
+    if name not in known:
+        raise unknown_name(f"the main graph has no value `{name}`", name, known)
+    return known[name]
+
+
+def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value]:
+    """Return what is given for values of the main graph as arrays of their element types.
+
+    `null` becomes None, an input that is not there.
+
+    Raises:
+        UsageError: If the main graph has no such value, or what is given is none for its type.
+    """
+    known = main_values(model.graph)
+    values: dict[str, Value] = {}
+    for name, content in given.items():
+        declared = value_named(known, name)
+        try:
+            absent = content.is_absent
+            values[name] = None if absent else content.value(declared_dtype(declared))
+        except UsageError as error:
+            raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
+    return values
+
+
+def feed_of(name: str, value: Any, declared: ir.Value | None) -> Value:
+    """Return a value given from Python as the runtimes take it.
+
+    Args:
+        name: Its name, for messages.
+        value: An array or a scalar of numpy as it is; nested lists and Python numbers become an
+            array of the declared type; for what is declared as no tensor, anything as it is.
+        declared: What it is given for; None when there is no such value.
+    """
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    is_tensor = declared is None or declared.type is None
+    is_tensor |= declared is not None and isinstance(declared.type, ir.TensorType)
+    if value is None or not is_tensor:
+        return value
+    try:
+        if not isinstance(value, np.ndarray):
+            dtype = None if declared is None else declared_dtype(declared)
+            return literal_array(value, natural_dtype(value) if dtype is None else dtype)
+        if value.dtype.kind in "US":
+            return value.astype(np.str_).astype(object)
+        if element_type(value.dtype) is None:
+            raise UsageError(f"it is of dtype {value.dtype}, which ONNX has no element type for")
+    except UsageError as error:
+        raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
+    return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+
+
+def declared_dtype(value: ir.Value) -> ir.DataType | None:
+    """Return the element type of a value, of its data where none is declared; None if unknown."""
+    if not isinstance(value.type, ir.TensorType) or value.dtype == ir.DataType.UNDEFINED:
+        return None if value.const_value is None else value.const_value.dtype
+    return value.dtype
+
+
+def check_inputs(model: ir.Model, given: Mapping[str, Value]) -> None:
+    """Refuse values that the main graph does not have, or that contradict their declaration."""
+    known = main_values(model.graph)
+    for name, value in given.items():
+        if (problem := declared_mismatch(value_named(known, name), value)) is not None:
+            raise UsageError(f"input {problem}")
+
+
+def wanted_values(model: ir.Model, node: str | None, fetch: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the values to fetch, each once.
+
+    Raises:
+        UsageError: If there is no such node or value, or several nodes have the name.
+    """
+    if node is not None:
+        _, found = find_node(model, node)
+        return tuple(value.name for value in found.outputs if value.name)
+    if not fetch:
+        return tuple(dict.fromkeys(value.name or "" for value in model.graph.outputs))
+    known = main_values(model.graph)
+    for name in fetch:
+        value_named(known, name)
+    return tuple(dict.fromkeys(fetch))
 
 
 _MOST = 6  # inputs that a message names

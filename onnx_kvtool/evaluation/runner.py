@@ -2,22 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.evaluation.part import leave_out, without_rest
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.runtime import reference
+from onnx_kvtool.runtime.engine.borrowed import element_type
+from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 from onnx_kvtool.verification.subject import capture
 
-__all__ = ["Runner", "keep_runner", "open_runner"]
+__all__ = [
+    "Runner",
+    "keep_runner",
+    "leave_out",
+    "main_values",
+    "open_runner",
+    "part_of",
+    "without_rest",
+]
+
+
+# The part of a model that makes some of its values from others, as a model of its own.
+
+
+def main_values(graph: ir.Graph) -> dict[str, ir.Value]:
+    """Return the named values of a graph itself, bodies left out, by name."""
+    found = {value.name: value for value in graph.inputs if value.name}
+    found.update((name, value) for name, value in graph.initializers.items() if name)
+    for node in graph:
+        found.update((value.name, value) for value in node.outputs if value.name)
+    return found
+
+
+def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) -> ir.Model:
+    """Return a model whose inputs are given and whose outputs are wanted; nodes keep their indices.
+
+    Args:
+        model: The model, which is not changed.
+        given: Values of the main graph that are fed, with what they are fed. One that a node makes
+            or that is an initializer becomes an input, and what made it is not used any more.
+        wanted: Values of the main graph that become the outputs, in order.
+
+    Returns:
+        `model` itself if its inputs and outputs are these already, else a copy.
+
+    Raises:
+        KvtoolError: If the model cannot be copied.
+    """
+    known = main_values(model.graph)
+    fed = [name for name in given if not _is_plain_input(known[name])]
+    if not fed and list(wanted) == [value.name for value in model.graph.outputs]:
+        return model
+    part = clone(model)
+    graph = part.graph
+    values = main_values(graph)
+    graph.outputs.clear()
+    for name in fed:
+        values[name] = _as_input(graph, values[name], given[name])
+    graph.outputs.extend(values[name] for name in wanted)
+    return part
+
+
+def without_rest(part: ir.Model, given: Mapping[str, Value]) -> ir.Model:
+    """Return a copy of a part that has only the nodes and inputs that its outputs need.
+
+    Args:
+        part: What `part_of` returned, or a whole model; not changed.
+        given: The values that are fed.
+    """
+    copy = clone(part)
+    graph = copy.graph
+    fed = [value for value in graph.inputs if value.name in given]
+    kept = {id(node) for _, node in needed_nodes(graph, fed, graph.outputs)}
+    inputs = {id(v) for v in (*fed, *needed_inputs(graph, fed, graph.outputs))}
+    rest = [node for node in graph if id(node) not in kept]
+    graph.remove(rest, safe=False)
+    for value in [v for v in graph.inputs if id(v) not in inputs]:
+        graph.inputs.remove(value)
+    return copy
+
+
+def leave_out(part: ir.Model, names: Sequence[str]) -> None:
+    """Take inputs that are tensors off a part, so that what reads them has an absent input there.
+
+    What an optional input of another type holds or not, a runtime can be told.
+    """
+    for value in list(part.graph.inputs):
+        is_tensor = value.type is None or isinstance(value.type, ir.TensorType)
+        if value.name not in names or not is_tensor or value.is_graph_output():
+            continue
+        for node, index in tuple(value.uses()):
+            node.replace_input_with(index, None)
+        part.graph.inputs.remove(value)
+
+
+def _is_plain_input(value: ir.Value) -> bool:
+    return value.is_graph_input() and value.const_value is None
+
+
+def _as_input(graph: ir.Graph, value: ir.Value, content: Value) -> ir.Value:
+    """Make a value of `graph` an input, and return it in its new form."""
+    name = value.name or ""
+    if value.producer() is None:
+        graph.initializers.pop(name, None)
+        value.const_value = None
+        if not value.is_graph_input():
+            graph.inputs.append(value)
+        return value
+    new = ir.Value(name=name, type=value.type, shape=value.shape)
+    if new.type is None and isinstance(content, np.ndarray):
+        element = element_type(content.dtype)
+        new.type = None if element is None else ir.TensorType(element)
+    if new.shape is None and isinstance(content, np.ndarray):
+        new.shape = ir.Shape([None] * content.ndim)
+    value.replace_all_uses_with(new)
+    value.name = None
+    graph.inputs.append(new)
+    return new
 
 
 class Runner(Protocol):

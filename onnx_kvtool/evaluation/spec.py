@@ -1,4 +1,4 @@
-"""Where the value of an input comes from: `NAME=SPEC`."""
+"""Where the value of an input or an attribute comes from: `NAME=SPEC`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,26 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.words import closest, did_you_mean, enumerated, missing_file_help
+from onnx_kvtool.core.words import (
+    closest,
+    counted,
+    did_you_mean,
+    enumerated,
+    missing_file_help,
+    unknown_name,
+)
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype, parse_json
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.model_io.source import is_pipe, patient, read_bytes
-from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_name, dtype_named
-from onnx_kvtool.runtime.engine.type_check import element_type
+from onnx_kvtool.ops.schema import OpFacts
+from onnx_kvtool.ops.traits import DTYPE_NAMES, ELEMENT_TYPE_ATTRIBUTES, dtype_name, dtype_named
+from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = ["Given", "read_spec", "spec_file"]
+__all__ = ["Given", "attribute", "read_spec", "spec_file"]
+
+
+# Where the value of an input comes from: `NAME=SPEC`.
 
 
 _PREFIX = re.compile(r"([A-Za-z]\w*):(.*)", re.DOTALL | re.ASCII)
@@ -271,3 +282,68 @@ def _content(array: Array) -> str:
         return f"raw elements of {array.dtype.itemsize} bytes"
     found = element_type(array.dtype)
     return str(array.dtype) if found is None else dtype_name(found)
+
+
+# Attributes as text, typed by the schema.
+
+
+_TYPES = ir.AttributeType
+
+_ELEMENTS = {
+    _TYPES.INT: ir.DataType.INT64,
+    _TYPES.INTS: ir.DataType.INT64,
+    _TYPES.FLOAT: ir.DataType.FLOAT,
+    _TYPES.FLOATS: ir.DataType.FLOAT,
+    _TYPES.STRINGS: ir.DataType.STRING,
+}
+
+
+def attribute(facts: OpFacts, name: str, text: str) -> ir.Attr:
+    """Return an attribute of an operator from its value as text.
+
+    Args:
+        facts: The operator.
+        name: The attribute.
+        text: A number for an integer or a float (for an element type, its name too); the text
+            itself for a string; a JSON list for lists; a SPEC, as for inputs, for a tensor.
+
+    Raises:
+        UsageError: If the operator has no such attribute, it is a graph or a type, or the text is
+            no value of its type.
+        UnreadableModel: If the file of a tensor cannot be read.
+    """
+    declared = facts.attributes.get(name)
+    if declared is None:
+        raise unknown_name(
+            f"{facts.op_type} has no attribute `{name}`", name, sorted(facts.attributes)
+        )
+    kind = _TYPES(declared.type)
+    try:
+        return ir.Attr(name, kind, _value(name, kind, text))
+    except UsageError as error:
+        raise UsageError(f"attribute `{name}`: {error.message}", help=error.help) from error
+
+
+def _value(name: str, kind: ir.AttributeType, text: str) -> Any:
+    if kind is _TYPES.STRING:
+        return text
+    if kind is _TYPES.TENSOR:
+        return ir.tensor(np.asarray(read_spec(text).value(None)), name=name)
+    element = _ELEMENTS.get(kind)
+    if element is None:
+        raise UsageError(
+            f"a {kind.name.lower().replace('_', ' ')} cannot be given on the command line",
+            help="evaluate a model that holds the node",
+        )
+    if (
+        kind is _TYPES.INT
+        and name in ELEMENT_TYPE_ATTRIBUTES
+        and (named := dtype_named(text)) is not None
+    ):
+        return int(named)
+    values = literal_array(parse_json(text), element)
+    expected = 0 if kind in (_TYPES.INT, _TYPES.FLOAT) else 1
+    if values.ndim != expected:
+        wanted = "a list" if expected else "a single value"
+        raise UsageError(f"`{text}` has {counted(values.ndim, 'dimension')}, expected {wanted}")
+    return values.tolist()

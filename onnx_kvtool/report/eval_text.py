@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.evaluation.report import EvalReport, TraceEntry, Update
-from onnx_kvtool.evaluation.summary import Summary, plain, type_facts
+from onnx_kvtool.evaluation.report import EvalReport, Summary, TraceEntry, Update, plain, type_facts
 from onnx_kvtool.report import proof_text
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, Marked, named
 from onnx_kvtool.runtime.kernels.kernel import Value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
-from onnx_kvtool.shapes.report import InferReport, UnknownValue
+from onnx_kvtool.shapes.inference import InferReport, UnknownValue
 from onnx_kvtool.symbolic.knowledge import Conflict
 from onnx_kvtool.targets.releases import releases
 

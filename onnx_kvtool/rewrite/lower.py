@@ -18,12 +18,11 @@ from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.ops.schema import is_standard, same_version
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.contrib.release import standardise_for
-from onnx_kvtool.rewrite.engine.causes import by_cause
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import cannot_stay, inline_functions
-from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, RewriteRule
+from onnx_kvtool.rewrite.engine.release import ReleaseLimits
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, RewriteRule, by_cause
 from onnx_kvtool.rewrite.engine.stamp import (
     forget_unused,
     ir_version_for,

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.rewrite.engine.dead import constants_of, remove_unread_constants
+from onnx_kvtool.rewrite.engine.rule import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.raising.attention.stage import (
     keep_mask_shapes,

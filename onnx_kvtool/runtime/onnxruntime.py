@@ -25,8 +25,7 @@ from onnx_kvtool.runtime.errors import (
     RunFailed,
     RuntimeUnavailable,
 )
-from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
-from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.runtime.sessions import EXTENDED, Array, Arrays, pack, unpack
 
 __all__ = [
     "VERSION",

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
+import onnx.defs
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.storage import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
-from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.shapes import calls, onnx_inference
-from onnx_kvtool.shapes.bodies import run_foreign_bodies
-from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.shapes.inferred_maps import InferredIndexMaps
-from onnx_kvtool.shapes.node_types import contrib_types, output_types
-from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes import bodies, onnx_inference
+from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
 from onnx_kvtool.shapes.reconcile import reconcile
-from onnx_kvtool.shapes.versions import report_wrong_opset
+from onnx_kvtool.shapes.types import contrib_types, output_types
 from onnx_kvtool.symbolic.broadcasting import stretched
+from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.expressions import (
     Atom,
@@ -35,13 +35,94 @@ from onnx_kvtool.symbolic.expressions import (
     Quotient,
     integer,
 )
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["Forward", "GraphContext"]
+__all__ = ["Forward", "GraphContext", "InferredIndexMaps", "report_wrong_opset"]
+
+
+# Nodes that the opset which the model declares does not have.
+
+
+@functools.cache
+def _versions() -> Mapping[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated:
+            found.setdefault(schema.name, []).append(schema.since_version)
+    return {name: tuple(sorted(versions)) for name, versions in found.items()}
+
+
+def report_wrong_opset(site: ShapeSite) -> int | None:
+    """Report that a node needs another opset than the declared one.
+
+    Args:
+        site: A node of the default domain that its schema does not allow.
+
+    Returns:
+        An opset that has the operator with as many inputs; None, and nothing is reported, where no
+        opset does.
+    """
+    node = site.node
+    fitting = [
+        version
+        for version in _versions().get(node.op_type, ())
+        if version <= NEWEST
+        and (facts := op_facts(node.op_type, version)) is not None
+        and not facts.deprecated
+        and facts.max_inputs >= len(node.inputs)
+    ]
+    newer = [version for version in fitting if version > site.opset]
+    if not fitting:
+        return None
+    found = newer[0] if newer else fitting[-1]
+    value = node.outputs[0] if node.outputs else None
+    here = op_facts(node.op_type, site.opset)
+    gone = here is None or here.deprecated
+    has = "has no such operator" if gone else "has fewer inputs"
+    site.knowledge.conflicts.append(
+        Conflict(
+            "wrong-opset",
+            site.at(value),
+            f"opset {site.opset}",
+            f"opset {found}",
+            f"`{node.op_type}` of {counted(len(node.inputs), 'input')} is of opset {found}, "
+            f"and opset {site.opset}, which is declared, {has}",
+        )
+    )
+    return found
+
+
+# What integer values hold while inference goes on.
+
+
+class InferredIndexMaps(IndexMaps):
+    """What integer values hold, with the shapes that inference has found so far.
+
+    Args:
+        opset: Version of the default domain.
+        knowledge: Where the shapes stand.
+    """
+
+    def __init__(self, opset: int, knowledge: Knowledge) -> None:
+        super().__init__(opset)
+        self._knowledge = knowledge
+
+    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        return self._knowledge.shapes.get(value)
+
+    def put(self, value: ir.Value, content: IndexMap) -> None:
+        """Say what `value` holds, such as the formal input of a function at a call."""
+        self._memo[value] = content
+
+    def forget(self, value: ir.Value) -> None:
+        """Compute anew what `value` holds when it is asked for again."""
+        self._memo.pop(value, None)
+        self._unrelated.pop(value, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +189,7 @@ class Forward:
         self.values: dict[ir.Value, Location] = {}
         self.told = told
         self.calls: list[ir.Function] = []
-        self.made: dict[Hashable, tuple[ir.Node, calls.Made]] = {}
+        self.made: dict[Hashable, tuple[ir.Node, bodies.Made]] = {}
         self.is_circular = False
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
         self.forms: dict[Hashable, ir.Function | Unknown] = {}
@@ -257,7 +338,7 @@ class Forward:
     def outcomes(self, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
         """Return what is found of each output of a node."""
         if (function := self.model.functions.get(node.op_identifier())) is not None:
-            return calls.call(self, node, function, context)
+            return bodies.call(self, node, function, context)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
             return flow(self, node, place, context)
         if node.domain != "" and node.attributes.data:
@@ -300,7 +381,7 @@ class Forward:
         from onnx_kvtool.shapes.forms import form_of
 
         try:
-            return calls.call(self, node, form_of(self, node, facts), context, is_bound=True)
+            return bodies.call(self, node, form_of(self, node, facts), context, is_bound=True)
         except Unknown as error:
             return [Outcome(None, error)] * len(node.outputs)
 

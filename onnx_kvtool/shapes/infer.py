@@ -18,7 +18,7 @@ from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
-from onnx_kvtool.shapes.completion import Addition, Completion
+from onnx_kvtool.shapes.types import Addition, Completion
 from onnx_kvtool.symbolic.dimensions import is_invented
 from onnx_kvtool.symbolic.knowledge import Lost
 
@@ -102,7 +102,7 @@ def annotate(
             completion.write(value, type_)
     annotations = Annotations(completion.added, failure, agrees and not corrected)
     if completion.doubtful or (fully and any(_is_unknown(value) for value in lacking)):
-        from onnx_kvtool.shapes.filling import fill
+        from onnx_kvtool.shapes.writing import fill
 
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
         annotations.lost = fill(model, lacking, {v.name: v.type for v in told}, completion)

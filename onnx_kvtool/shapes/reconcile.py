@@ -10,18 +10,66 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
-from onnx_kvtool.shapes.chain import chain
-from onnx_kvtool.shapes.message_types import innermost, read_type
-from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes.bodies import Outcome
+from onnx_kvtool.shapes.types import innermost, read_type
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, is_invented, shape_words
 from onnx_kvtool.symbolic.expressions import Expr, Extent, integer
-from onnx_kvtool.symbolic.knowledge import Conflict, Lost
+from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
-__all__ = ["reconcile"]
+__all__ = ["chain", "reconcile"]
+
+
+# The nodes that lead to a size, from where it first appears.
+
+
+_LONGEST = 8
+"""Most values that are named; what lies before them is said to be left out."""
+
+
+def chain(knowledge: Knowledge, value: ir.Value, size: Expr | None) -> tuple[str, ...]:
+    """Return the values on the way to `value`, the first one first, each with node and shape.
+
+    Args:
+        knowledge: Shapes so far.
+        value: The last one.
+        size: The size whose way is followed; None for the shape as a whole.
+    """
+    links = [_link(knowledge, value)]
+    while (node := value.producer()) is not None:
+        before = _before(knowledge, node, size)
+        if before is None:
+            break
+        if len(links) == _LONGEST:
+            links.append("...")
+            break
+        links.append(_link(knowledge, before))
+        value = before
+    return tuple(reversed(links))
+
+
+def _before(knowledge: Knowledge, node: ir.Node, size: Expr | None) -> ir.Value | None:
+    """Return the input that has the size, or else the first one of which something is known."""
+    inputs = [v for v in node.inputs if v is not None and v in knowledge.shapes]
+    for value in inputs:
+        if size is not None and size in knowledge.shapes[value]:
+            return value
+    return inputs[0] if inputs else None
+
+
+def _link(knowledge: Knowledge, value: ir.Value) -> str:
+    shape = shape_words(knowledge.shapes.get(value))
+    text = (
+        "" if shape is None else "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"
+    )
+    node = value.producer()
+    if node is None:
+        return f"`{value.name}` {text}".rstrip()
+    return f"{node.op_type} `{node.name or value.name}` gives `{value.name}` {text}".rstrip()
+
 
 _LARGEST = 2**63 - 1
 """What a file holds sizes in: a signed integer of 64 bits."""

@@ -1,15 +1,25 @@
-"""Writing what was found on the values of a model."""
+"""Writing what was found on the values of a model, and sizes that are fixed for good."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+
+import onnx
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.symbolic.dimensions import is_invented, read_size, words
+from onnx_kvtool.shapes.types import Completion
+from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr
+from onnx_kvtool.symbolic.knowledge import Knowledge, Lost
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "fill", "fix_dims", "forget_composed", "may_rest_on"]
+
+
+# Writing what was found on the values of a model.
+
 
 _Dims = tuple["int | str | None", ...]
 
@@ -92,3 +102,104 @@ class Writer:
         if size.number is not None:
             return size.number
         return text if size == read_size(text) else words(size) or text
+
+
+# What onnx's inference leaves open, filled by kvtool's own.
+#
+# onnx knows nothing of contrib operators, and nothing of what comes behind them.
+
+
+def fill(
+    model: ir.Model,
+    lacking: Collection[ir.Value],
+    told: Mapping[str, onnx.TypeProto],
+    completion: Completion,
+) -> dict[ir.Value, Lost]:
+    """Write the types and shapes that `infer` finds on values that lack them, in place.
+
+    A rewrite may rest on every size that is written. So a size that is computed from several names
+    stays unknown, and so does every size where the model contradicts itself, or where one is known
+    only if another one is not 0: of such a model, types and ranks are written.
+
+    Args:
+        model: The model.
+        lacking: The values to write on; all others stay as they are.
+        told: What onnx's inference says of the values of the main graph, by name.
+        completion: Writes, and notes what it wrote on.
+
+    Returns:
+        Each value of the model whose type or rank stays unknown, with where and why it was lost.
+    """
+    before = [(value, value.type) for value in values(model)]
+    run = Forward(model, {}, told)
+    try:
+        run.run()
+    finally:
+        for value, type_ in before:  # the run leaves on them what it found
+            if value.type is not type_:
+                value.type = type_
+    writer = Writer(run, frozen=True)
+    is_certain = may_rest_on(run.knowledge)
+
+    def annotate(value: ir.Value) -> None:
+        writer.annotate(value)
+        if is_certain:
+            forget_composed(value)
+        elif value.shape is not None and len(value.shape):
+            value.shape = ir.Shape([None] * len(value.shape))
+
+    for value in lacking:
+        if value in run.knowledge.types:
+            completion.complete(value, annotate)
+    return run.knowledge.lost
+
+
+def may_rest_on(knowledge: Knowledge) -> bool:
+    """Return whether a rewrite may rest on sizes that were found.
+
+    It may not where the model contradicts itself, or where a size is known only if another one is
+    not 0.
+    """
+    return not (knowledge.conflicts or knowledge.assumed)
+
+
+def forget_composed(value: ir.Value, declared: ir.Shape | None = None) -> None:
+    """Let the sizes of a value be unknown that are computed from names; those `declared` stay."""
+    dims = () if value.shape is None else tuple(value.shape)
+    old = () if declared is None else tuple(declared)
+    kept = [dim if dim in old or not is_composed(dim) else None for dim in dims]
+    if any(one is not dim for one, dim in zip(kept, dims, strict=True)):
+        value.shape = ir.Shape(kept)
+
+
+# Giving symbolic dimensions a size for good.
+
+
+def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
+    """Put sizes in the place of names in all declared shapes, in place.
+
+    Inputs, outputs and values of the main graph and of bodies have the numbers then, and what they
+    declare in terms of the names (`2*batch`) follows. Nodes are not touched, and functions have
+    dimensions of their own.
+
+    Args:
+        model: The model.
+        dims: Sizes by the name of a dimension.
+    """
+    for value in _values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
+        old = value.shape
+        if old is None or old.is_static():
+            continue
+        declared = [dim if isinstance(dim, int) else dim.value for dim in old]
+        sizes = [bind_dim(dim, dims) for dim in declared]
+        if sizes != declared:
+            value.shape = ir.Shape(sizes, [old.get_denotation(axis) for axis in range(len(old))])
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    for node in graph.all_nodes():
+        yield from node.outputs
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
+                yield from attribute.as_graph().inputs

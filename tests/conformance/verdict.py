@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.runtime.extended import EXTENDED
 from onnx_kvtool.runtime.onnxruntime import Session
+from onnx_kvtool.runtime.sessions import EXTENDED
 from tests.conformance.corpus import Case
 from tests.conformance.difference import difference_of
 from tests.dialect import departures as departures_of

@@ -138,6 +138,6 @@ def test_inputs_that_do_not_fit_into_memory_name_the_prompt(root: Path, monkeypa
     def feeds(*_):
         raise MemoryError("Unable to allocate 74.5 GiB")
 
-    monkeypatch.setattr("onnx_kvtool.decoding.feeds.Feeder.feeds", feeds)
+    monkeypatch.setattr("onnx_kvtool.decoding.kept.Feeder.feeds", feeds)
     with pytest.raises(kv.UsageError, match="the inputs of 3 tokens behind 0 others do not fit"):
         decoder.prefill([[5, 3, 8]])

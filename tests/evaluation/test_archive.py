@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.evaluation.archive import save_values
+from onnx_kvtool.evaluation.literal import save_values
 from onnx_kvtool.evaluation.spec import read_spec
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
 from onnx_kvtool.verification.inputs.values import any_bits

@@ -15,7 +15,7 @@ from onnx_kvtool.rewrite.lowering.early.table import rules_of
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
-from onnx_kvtool.shapes.control import CONTROL
+from onnx_kvtool.shapes.bodies import CONTROL
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.releases import releases

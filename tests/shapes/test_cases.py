@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.shapes.inference import Inference, infer_model
-from onnx_kvtool.shapes.message_types import innermost
+from onnx_kvtool.shapes.types import innermost
 from onnx_kvtool.symbolic.dimensions import shape_words
 from tests.faults.hostile import HOSTILE
 from tests.grids import each

@@ -6,7 +6,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.shapes.fixing import fix_dims
+from onnx_kvtool.shapes.writing import fix_dims
 
 _MODEL = """
 <ir_version: 10, opset_import: ["" : 18]>

@@ -9,7 +9,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.analysis.conditions.table import REMEDIED, REPLACED
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.rewrite.engine.remedies import REMEDIES
+from onnx_kvtool.rewrite.engine.release import REMEDIES
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases

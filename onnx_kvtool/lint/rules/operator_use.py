@@ -18,8 +18,8 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
+from onnx_kvtool.shapes.onnx_inference import CONSEQUENCE, DECLARED, complaints, unknown_nodes
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [

@@ -17,9 +17,8 @@ from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts, is_contrib
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.edits import replace_node
 from onnx_kvtool.rewrite.engine.guards import illegal_in
-from onnx_kvtool.rewrite.engine.inline import inline_functions
+from onnx_kvtool.rewrite.engine.inline import inline_functions, replace_node
 from onnx_kvtool.rewrite.engine.stamp import forget_unused
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.shapes.infer import annotate

@@ -16,20 +16,18 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, Scope
 from onnx_kvtool.ops.legality import Problem, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.engine.causes import Cause, cause_of
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
-from onnx_kvtool.rewrite.engine.edits import (
+from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
+from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
+from onnx_kvtool.rewrite.engine.inline import (
     can_relabel,
     copy_metadata,
+    instantiate,
     relabel,
     replace_node,
 )
-from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
-from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
-from onnx_kvtool.rewrite.engine.instantiate import instantiate
-from onnx_kvtool.rewrite.engine.release_limits import Stage
-from onnx_kvtool.rewrite.engine.remedies import REMEDIES
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, RewriteRule
+from onnx_kvtool.rewrite.engine.release import REMEDIES, Stage
+from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule, cause_of
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
 

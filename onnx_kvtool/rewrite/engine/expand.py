@@ -1,25 +1,207 @@
-"""The function body that the schema of an operator gives, as a graph of its own."""
+"""The function body that the schema of an operator gives, simplified, as a graph of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+import numpy as np
 import onnx
 import onnx.defs
 import onnx.helper
 import onnx.shape_inference
 import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.walk import remove_node, subgraphs
+from onnx_kvtool.emit.emitter import Names, release
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.model_io.forms import bodies
-from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.rewrite.engine.simplify import simplify
+from onnx_kvtool.ops.schema import NEWEST, is_standard
+from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.shapes.infer import forget_invented_names
 
-__all__ = ["Body", "body_key", "has_body", "schema_body"]
+__all__ = ["Body", "body_key", "decide_branches", "has_body", "schema_body", "simplify"]
+
+
+# If nodes whose condition is known, in the place of which their branch stands.
+
+
+def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None) -> list[ir.Node]:
+    """Replace each If whose condition is a constant by the branch that it takes, in place.
+
+    Main graph and bodies; not functions, and not bodies of operators that ONNX does not define. The
+    other branch may be impossible for what is known (a Split into more parts than there are), and
+    nothing runs it.
+
+    Args:
+        model: The model.
+        folder: Knows which conditions are constant.
+        names: Fresh names of the model; made when they are needed if there are none.
+
+    Returns:
+        Those that were replaced, in order.
+    """
+    return _Deciding(model, folder, names).graph(model.graph)
+
+
+class _Deciding:
+    def __init__(self, model: ir.Model, folder: Folder, names: Names | None) -> None:
+        self._model = model
+        self._folder = folder
+        self._names = names
+
+    def graph(self, graph: ir.Graph) -> list[ir.Node]:
+        decided = []
+        waiting = list(reversed(tuple(graph)))
+        while waiting:
+            node = waiting.pop()
+            if not node.attributes.data or not is_standard(node):
+                continue
+            taken = self._taken(node)
+            if taken is not None:
+                decided.append(node)
+                waiting += reversed(self._inline(graph, node, taken))
+                continue
+            for _, body in subgraphs(node):
+                decided += self.graph(body)
+        return decided
+
+    def _taken(self, node: ir.Node) -> ir.Graph | None:
+        """Return the branch of an If that runs; None where that is open, and for other nodes."""
+        if node.op_type != "If":
+            return None
+        condition = self._folder.integers(node.inputs[0])
+        if condition is None or condition.size != 1:
+            return None
+        name = "then_branch" if condition.ravel()[0] else "else_branch"
+        return dict(subgraphs(node)).get(name)
+
+    def _inline(self, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
+        """Put the nodes of a branch in the place of its If, and return them."""
+        names = self._names = self._names or Names(self._model)
+        results, nodes = list(branch.outputs), list(branch)
+        initializers = list(branch.initializers.values())
+        branch.outputs.clear()
+        branch.initializers.clear()
+        branch.remove(nodes)
+        for value in initializers:
+            value.name = names.fresh(value.name or "constant")
+            graph.register_initializer(value)
+        # The two branches may use the same names.
+        for inner in nodes:
+            for output in inner.outputs:
+                if output.name:
+                    output.name = names.fresh(output.name)
+        graph.insert_before(node, nodes)
+        for output, result in zip(node.outputs, results, strict=True):
+            if output.is_graph_output():
+                self._hand_out(graph, node, output, result)
+            else:
+                output.replace_all_uses_with(result)
+        remove_node(node)
+        release(node)  # the branch that is not taken reads nothing any more
+        return nodes
+
+    def _hand_out(
+        self,
+        graph: ir.Graph,
+        node: ir.Node,
+        output: ir.Value,
+        result: ir.Value,
+    ) -> None:
+        """Let the result of a branch be an output of the graph, under the name that it has there.
+
+        A value that has another name already is handed out through an Identity.
+        """
+        producer = result.producer()
+        if producer is None or producer.graph is not graph or result.is_graph_output():
+            identity = ir.Node("", "Identity", [result], version=node.version)
+            graph.insert_before(node, [identity])
+            result = identity.outputs[0]
+        names = self._names = self._names or Names(self._model)
+        name, type_, shape = output.name, output.type, output.shape
+        output.name = names.fresh(f"{name}_undecided")
+        graph.outputs[:] = [result if one is output else one for one in graph.outputs]
+        output.replace_all_uses_with(result)
+        result.name, result.type = name, type_ or result.type
+        result.shape = shape if shape is not None else result.shape
+
+
+# Removing from a function body what is decided once its types and attributes are known.
+
+
+def simplify(model: ir.Model) -> None:
+    """Fold integer constants, drop Casts that change nothing and nodes that nobody reads.
+
+    In place, main graph only: the bodies of If and Loop in it stay as they are, but for an If
+    whose condition is decided, which its branch replaces. Constant nodes become initializers.
+    Results do not change in any bit.
+    """
+    graph, folder = model.graph, Folder()
+    decide_branches(model, folder)
+    for node in graph:
+        if node.domain != "" or len(node.outputs) != 1:
+            continue
+        output = node.outputs[0]
+        if output.is_graph_output():
+            continue
+        if _changes_nothing(node) and node.inputs[0] is not None:
+            output.replace_all_uses_with(node.inputs[0])
+        elif (tensor := _constant(node, folder)) is not None:
+            constant = ir.Value(
+                name=f"{output.name}",
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.numpy().shape),
+                const_value=tensor,
+            )
+            output.name = f"{output.name}_folded"
+            graph.register_initializer(constant)
+            output.replace_all_uses_with(constant)
+    common_passes.RemoveUnusedNodesPass()(model)
+
+
+def _changes_nothing(node: ir.Node) -> bool:
+    """Return whether the output of a node is its input.
+
+    onnx_ir's own pass is not used: it also takes the Identity out of a branch that returns an
+    outer value, which leaves the branch without a producer for its output (onnx-ir 1.1.0).
+    """
+    data = node.inputs[0] if node.inputs else None
+    if data is None:
+        return False
+    if node.op_type == "Identity":
+        return True
+    return node.op_type == "Cast" and data.dtype is not None and data.dtype == node.outputs[0].dtype
+
+
+def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
+    output = node.outputs[0]
+    if node.op_type == "Constant":
+        return const_tensor(output)
+    if node.op_type == "Cast" and output.dtype in FLOAT_TYPES:
+        return _cast(node.inputs[0], output.dtype)
+    if output.dtype not in WHOLE_TYPES:
+        return None
+    numbers = folder.integers(output)
+    return None if numbers is None else ir.tensor(numbers.astype(output.dtype.numpy()))
+
+
+def _cast(data: ir.Value | None, to: ir.DataType) -> ir.TensorProtocol | None:
+    """Return a constant floating-point number in another type that holds it exactly."""
+    tensor = None if data is None else data.const_value
+    if tensor is None or tensor.dtype not in FLOAT_TYPES or tensor.size != 1:
+        return None
+    given = tensor.numpy()
+    with np.errstate(over="ignore"):
+        found = given.astype(to.numpy())
+    same = np.array_equal(found.astype(given.dtype), given)
+    return ir.Tensor(found, dtype=to) if same else None
+
+
+# The function body that the schema of an operator gives, as a graph of its own.
 
 
 class Body:

@@ -1,25 +1,40 @@
-"""What a rule is, and what it is given."""
+"""What a rule is and is given, refusals by their cause, and what nobody reads removed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import onnx_ir as ir
+
 from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.emit.emitter import release
+from onnx_kvtool.symbolic.knowledge import Lost
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.emit.emitter import Emitter, Replacement
-    from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
+    from onnx_kvtool.rewrite.engine.release import ReleaseLimits
 
 __all__ = [
+    "Cause",
     "LoweringContext",
     "Options",
     "RewriteRule",
+    "by_cause",
+    "cause_of",
+    "constants_of",
+    "remove_dead",
+    "remove_unread_constants",
 ]
+
+
+# What a rule is, and what it is given.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +104,175 @@ class RewriteRule(Protocol):
             target: What it shall be legal at.
             forced: Whether the caller wants the operator gone although the target has it.
         """
+
+
+# Refusals sorted by what they come from: one for each cause, none for its consequences.
+
+
+_CONSEQUENCES = frozenset(
+    {
+        *("changed-meaning", "dynamic-input", "new-operator", "no-rule"),
+        *("unknown-dimension", "unknown-element-type", "unknown-rank"),
+    }
+)
+"""Codes of refusals that a type or rank which is not known may bring about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a node lacks, and where that was lost.
+
+    Attributes:
+        what: `element type` or `rank`.
+        lost: Where and why.
+    """
+
+    what: str
+    lost: Lost
+
+
+def cause_of(
+    node: ir.Node, place: Location, code: str, lost: Mapping[ir.Value, Lost]
+) -> Cause | None:
+    """Return what made the refusal of a node unavoidable; None where it is a cause itself.
+
+    A node that is refused says itself why its own results have no rank, as Unsqueeze with axes
+    whose number is unknown.
+
+    Args:
+        node: The node.
+        place: Where it stands.
+        code: Why it was refused.
+        lost: Where and why types and ranks were lost, by value.
+    """
+    if code not in _CONSEQUENCES:
+        return None
+    for value in (*node.inputs, *node.outputs):
+        if value is not None and value in lost and _node(lost[value].location) != _node(place):
+            if value.type is None:
+                return Cause("element type", lost[value])
+            if value.shape is None:
+                return Cause("rank", lost[value])
+    return None
+
+
+def by_cause(refused: Sequence[Diagnostic], causes: Mapping[int, Cause]) -> list[Diagnostic]:
+    """Return refusals of which none is the consequence of another, in the order of the graph.
+
+    Args:
+        refused: Every refusal.
+        causes: What brought it about, by its position; those that are causes themselves are absent.
+    """
+    own = {_node(one.location) for i, one in enumerate(refused) if i not in causes}
+    behind: dict[Hashable, tuple[Cause, list[Diagnostic]]] = {}
+    result: list[Diagnostic | tuple[Cause, list[Diagnostic]]] = []
+    for position, refusal in enumerate(refused):
+        cause = causes.get(position)
+        if cause is None:
+            result.append(refusal)
+        elif _node(cause.lost.location) not in own:
+            key = _key(cause.lost)
+            if key not in behind:
+                behind[key] = (cause, [])
+                result.append(behind[key])
+            behind[key][1].append(refusal)
+    return [one if isinstance(one, Diagnostic) else _told(*one) for one in result]
+
+
+def _node(place: Location) -> tuple[str, int | None]:
+    return place.graph, place.index
+
+
+def _key(lost: Lost) -> Hashable:
+    """Return what two losses of one cause share: an operator that nobody knows, or the value."""
+    if lost.code == "unknown-operator":
+        return lost.why
+    return (*_node(lost.location), lost.location.value)
+
+
+_HELP = {
+    "malformed": "check the node in the exporter; `kvtool check` finds every one",
+    "unknown-operator": "declare the types and shapes of its results, as `value_info`",
+}
+
+
+def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
+    """Return the refusal that names a cause in place of the nodes that suffer from it."""
+    first, lost = behind[0], cause.lost
+    if len(behind) == 1 and lost.code == "undeclared":
+        return first  # which says what of the input it needs, and what would do instead
+    needs = (
+        f"which {first.location} needs"
+        if len(behind) == 1
+        else f"which {len(behind)} nodes need, the first of them {first.location}"
+    )
+    # A broken node is broken at every opset.
+    opsets = [None if lost.code == "malformed" else refusal.lowest_opset for refusal in behind]
+    known = [opset for opset in opsets if opset is not None]
+    return Diagnostic(
+        lost.code if lost.code in _HELP else f"unknown-{cause.what.replace(' ', '-')}",
+        "error",
+        lost.location,
+        f"{lost.why}, so that the {cause.what} of `{lost.location.value}` is not known, {needs}",
+        _HELP.get(lost.code, "declare type and shape of the value, as `value_info`"),
+        max(known) if len(known) == len(opsets) else None,
+    )
+
+
+# Removing what nobody reads any more.
+
+
+def remove_dead(
+    nodes: Iterable[ir.Node], stays: Callable[[ir.Node], bool] = lambda node: False
+) -> int:
+    """Remove nodes of which no output is read, then what only they read, and so on upwards.
+
+    Nodes that were dead before and served nobody stay, as does everything that is read elsewhere.
+    A constant that only removed nodes read goes too, unless the caller may supply it.
+
+    Args:
+        nodes: Where to start.
+        stays: Which nodes stay even so.
+
+    Returns:
+        How many nodes were removed.
+    """
+    pending = list(nodes)
+    dead: dict[ir.Graph, dict[ir.Node, None]] = {}
+    while pending:
+        node = pending.pop()
+        graph = node.graph
+        if graph is None or node in dead.setdefault(graph, {}):
+            continue
+        if any(_is_needed(output) for output in node.outputs) or stays(node):
+            continue
+        dead[graph][node] = None
+        for value in release(node):
+            producer = value.producer()
+            if producer is not None:
+                pending.append(producer)
+            elif value.is_initializer() and not value.is_graph_input() and not _is_needed(value):
+                holder = value.graph
+                if holder is not None and value.name is not None:
+                    holder.initializers.pop(value.name, None)
+    # At once, because each removal looks at all outputs of the graph.
+    for graph, gone in dead.items():
+        graph.remove(gone)
+    return sum(map(len, dead.values()))
+
+
+def constants_of(model: ir.Model) -> set[ir.Value]:
+    """Return the initializers of all graphs."""
+    return {value for _, graph in graphs(model) for value in graph.initializers.values()}
+
+
+def remove_unread_constants(model: ir.Model, before: set[ir.Value]) -> None:
+    """Remove initializers that nobody reads, but for those that were there `before`, in place."""
+    for _, graph in graphs(model):
+        for name, value in tuple(graph.initializers.items()):
+            if value not in before and not _is_needed(value):
+                del graph.initializers[name]
+
+
+def _is_needed(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()

@@ -14,15 +14,15 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.engine.branches import decide_branches
+from onnx_kvtool.rewrite.engine.expand import decide_branches
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fold import fold, remove_unread
 from onnx_kvtool.rewrite.report import Outcome
-from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.shapes.infer import correct_constants
 from onnx_kvtool.shapes.inference import Inference, infer_model
+from onnx_kvtool.shapes.writing import fix_dims
 from onnx_kvtool.symbolic.knowledge import Conflict
 
 __all__ = ["Fixed", "Labels", "fix_sizes", "folded_note", "rewrite_fixed"]

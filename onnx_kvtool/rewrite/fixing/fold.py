@@ -14,8 +14,8 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.dead import remove_dead
-from onnx_kvtool.rewrite.engine.edits import replace_node
+from onnx_kvtool.rewrite.engine.inline import replace_node
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 if TYPE_CHECKING:

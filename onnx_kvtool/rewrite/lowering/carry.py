@@ -23,7 +23,7 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
-from onnx_kvtool.rewrite.engine.edits import replace_node
+from onnx_kvtool.rewrite.engine.inline import replace_node
 from onnx_kvtool.rewrite.lowering.quantize import CARRIERS, as_bytes, dequantized, unpacked
 from onnx_kvtool.rewrite.report import Lowered
 

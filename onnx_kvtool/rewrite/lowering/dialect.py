@@ -17,8 +17,8 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Names, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.rewrite.engine.dead import remove_dead
-from onnx_kvtool.rewrite.engine.edits import remove_unused
+from onnx_kvtool.rewrite.engine.inline import remove_unused
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.lowering.slicing import pads_of_all_axes
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -12,8 +12,8 @@ from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
-from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.in_functions import (

@@ -29,8 +29,8 @@ from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.stage import Assumptions, implied
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
-from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.shapes.writing import forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer, text

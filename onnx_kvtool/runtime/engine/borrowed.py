@@ -1,21 +1,235 @@
-"""Operators without a kernel of our own: one node, run by onnx.reference."""
+"""Types held against schemas and declarations, and operators run by onnx.reference."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.runtime.engine.type_check import element_type
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = ["BorrowedNode"]
+__all__ = [
+    "BorrowedNode",
+    "TypeCheck",
+    "declared_mismatch",
+    "demand_legal",
+    "element_type",
+    "type_check",
+]
+
+
+# Element types of a node's inputs held against its schema.
+
+
+@functools.cache
+def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
+    """Return the element type of arrays of `dtype`; None when ONNX has none."""
+    if dtype.kind in "OUS":
+        return ir.DataType.STRING
+    try:
+        return ir.DataType.from_numpy(dtype)
+    except TypeError:
+        return None
+
+
+def type_check(facts: OpFacts) -> TypeCheck:
+    """Return the check of one version of an operator, the same one for all of its nodes."""
+    found = _TYPE_CHECKS.get(id(facts))
+    if found is None:
+        found = _TYPE_CHECKS[id(facts)] = TypeCheck(facts)
+    return found
+
+
+class TypeCheck:
+    """Checks the inputs of one version of an operator, once per combination of types.
+
+    Args:
+        facts: The operator.
+    """
+
+    def __init__(self, facts: OpFacts) -> None:
+        self._facts = facts
+        self._passed: set[tuple[object, ...]] = set()
+
+    def __call__(self, inputs: Sequence[Value]) -> None:
+        """Check the types of `inputs`; those of sequences are let pass.
+
+        Raises:
+            KernelError: If a required input or one of several is absent; if there are more inputs
+                than the operator takes; if an input has a type that the schema does not list, or
+                another type than an input that has the same type parameter.
+        """
+        key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
+        if key in self._passed:
+            return
+        self._check_presence(inputs)
+        bound: dict[str, tuple[str, str]] = {}
+        for index, value in enumerate(inputs):
+            formal = self._facts.input(index)
+            if formal is None or not isinstance(value, np.ndarray):
+                continue
+            element = element_type(value.dtype)
+            name = str(value.dtype) if element is None else tensor_type(element)
+            label = f"{formal.name}[{index}]" if formal.variadic else formal.name
+            if name not in formal.types:
+                # An optional may be handed over as the value it holds.
+                if f"optional({name})" in formal.types:
+                    continue
+                raise KernelError(
+                    f"`{label}` is {name}, which version {self._facts.since_version} of "
+                    f"`{self._facts.op_type}` does not take"
+                )
+            if formal.variadic and not formal.homogeneous:
+                continue
+            other, expected = bound.setdefault(formal.type_parameter, (label, name))
+            if name != expected:
+                raise KernelError(f"`{label}` is {name}, expected {expected} as `{other}`")
+        self._passed.add(key)
+
+    def _check_presence(self, inputs: Sequence[Value]) -> None:
+        facts = self._facts
+        for index, formal in enumerate(facts.inputs):
+            # An optional that holds nothing looks like an input that is not there.
+            if formal.optional or formal.variadic or any(t.startswith("opt") for t in formal.types):
+                continue
+            if index >= len(inputs) or inputs[index] is None:
+                raise KernelError(f"`{formal.name}` is absent, and `{facts.op_type}` needs it")
+        last = facts.inputs[-1] if facts.inputs else None
+        if last is not None and last.homogeneous and last.variadic:
+            for index in range(len(facts.inputs) - 1, len(inputs)):
+                if inputs[index] is None:
+                    raise KernelError(f"`{last.name}[{index}]` is absent")
+        if len(inputs) > facts.max_inputs:
+            raise KernelError(
+                f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
+            )
+
+
+_TYPE_CHECKS: dict[int, TypeCheck] = {}
+"""By the identity of the facts, which each check keeps alive."""
+
+
+# Values held against what a graph declares of them.
+
+
+def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
+    """Return how a value contradicts its declaration, got and expected; None if it does not.
+
+    Element type, rank and the sizes that are numbers are compared. What is not declared, what is
+    declared as no tensor, and an absent value contradict nothing.
+    """
+    if not isinstance(declared.type, ir.TensorType) or value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        return f"`{declared.name}` is a {type(value).__name__}, expected an array"
+    got, expected = element_type(value.dtype), declared.type.dtype
+    if expected not in (got, ir.DataType.UNDEFINED):
+        name = str(value.dtype) if got is None else tensor_type(got)
+        return f"`{declared.name}` is {name}, expected {tensor_type(expected)}"
+    if declared.shape is None:
+        return None
+    shape = ", ".join(str(dim) for dim in declared.shape)
+    if len(declared.shape) != value.ndim:
+        return (
+            f"`{declared.name}` has rank {value.ndim}, expected {len(declared.shape)}: "
+            f"shape {value.shape} for ({shape})"
+        )
+    dims = zip(declared.shape, value.shape, strict=True)
+    if all(not isinstance(dim, int) or dim == size for dim, size in dims):
+        return None
+    return f"`{declared.name}` has shape {value.shape}, expected ({shape})"
+
+
+# What onnx.reference takes although the text of an operator does not allow it.
+
+
+_Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
+
+
+def demand_legal(op: str, inputs: Sequence[Value], attributes: Mapping[str, Value]) -> None:
+    """Refuse what onnx.reference would compute something of.
+
+    Args:
+        op: An operator of the default domain.
+        inputs: Its inputs, of types that its schema allows.
+        attributes: Its attributes, with the defaults of those that the node leaves out.
+
+    Raises:
+        KernelError: If the text of the operator does not allow them.
+    """
+    if (check := _BORROWED_CHECKS.get(op)) is not None:
+        check(inputs, attributes)
+
+
+def _reverse_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
+    data, lengths = inputs
+    batch, time = attributes["batch_axis"], attributes["time_axis"]
+    if sorted((batch, time)) != [0, 1]:
+        raise KernelError(
+            f"`batch_axis` is {batch} and `time_axis` {time}, expected 0 and 1, or 1 and 0"
+        )
+    if data.ndim < 2:
+        raise KernelError(f"`input` has shape {data.shape}, expected two dimensions or more")
+    given = read_integers(lengths, "sequence_lens")
+    if len(given) != data.shape[batch]:
+        raise KernelError(
+            f"`sequence_lens` has {len(given)} elements, expected {data.shape[batch]}, the size of "
+            f"axis {batch} of `input`"
+        )
+    for position, length in enumerate(given):
+        if not 0 <= length <= data.shape[time]:
+            raise KernelError(
+                f"`sequence_lens[{position}]` is {length}, expected 0 to {data.shape[time]}, the "
+                f"size of axis {time} of `input`"
+            )
+
+
+def _split_to_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
+    """Sizes of 0 are legal in a list: the text asks for positive ones, and then for 0 or more."""
+    data: Array = inputs[0]
+    axis = count_axis(attributes["axis"], data.ndim, of="input")
+    split: Array | None = inputs[1] if len(inputs) > 1 else None
+    if split is None:
+        return
+    sizes = read_integers(split, "split", (np.int32, np.int64), or_scalar=True)
+    if split.ndim == 0:
+        if sizes[0] < 1:
+            raise KernelError(f"`split` is {sizes[0]}, expected 1 or more")
+        return
+    for position, size in enumerate(sizes):
+        if size < 0:
+            raise KernelError(f"`split[{position}]` is {size}, expected 0 or more")
+    if sum(sizes) != data.shape[axis]:
+        raise KernelError(
+            f"`split` {sizes} adds up to {sum(sizes)}, expected {data.shape[axis]}, the size of "
+            f"axis {axis} of `input`"
+        )
+
+
+def _depth_to_space(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
+    mode = attributes.get("mode", "DCR")  # which came with opset 11
+    if mode not in ("DCR", "CRD"):
+        raise KernelError(f"`mode` is `{mode}`, expected `DCR` or `CRD`")
+
+
+_BORROWED_CHECKS: dict[str, _Check] = {
+    "DepthToSpace": _depth_to_space,
+    "ReverseSequence": _reverse_sequence,
+    "SplitToSequence": _split_to_sequence,
+}
+
+
+# Operators without a kernel of our own: one node, run by onnx.reference.
 
 
 _WIDENED = {"GridSample": 1}

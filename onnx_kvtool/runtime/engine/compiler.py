@@ -2,34 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import function_path, graph_path, step_path
+from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_kernel
-from onnx_kvtool.runtime.engine.binding import bound_attributes, resolve
-from onnx_kvtool.runtime.engine.borrowed import BorrowedNode
-from onnx_kvtool.runtime.engine.borrowed_checks import demand_legal
-from onnx_kvtool.runtime.engine.buffers import Buffers
-from onnx_kvtool.runtime.engine.needed import needed_nodes
-from onnx_kvtool.runtime.engine.program import ABSENT, Action, Call, Program, State, Step
-from onnx_kvtool.runtime.engine.slots import Slots
-from onnx_kvtool.runtime.engine.type_check import type_check
-from onnx_kvtool.runtime.engine.weights import constant
+from onnx_kvtool.runtime.engine.borrowed import BorrowedNode, demand_legal, type_check
+from onnx_kvtool.runtime.engine.program import (
+    ABSENT,
+    Action,
+    BodyProgram,
+    Buffers,
+    Call,
+    Program,
+    Slots,
+    State,
+    Step,
+    call_function,
+    call_kernel,
+)
+from onnx_kvtool.runtime.engine.weights import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, find_kernel
 
-__all__ = ["Compiler"]
+__all__ = ["Compiler", "needed_inputs", "needed_nodes", "read_by"]
+
+
+# The part of a graph that makes some of its values from others.
+
+
+def needed_nodes(
+    graph: ir.Graph, given: Collection[ir.Value], wanted: Iterable[ir.Value]
+) -> list[tuple[int, ir.Node]]:
+    """Return the nodes, with their indices, that must run to make `wanted` from `given`."""
+    made = {id(value) for value in given}
+    needed = {id(value) for value in wanted} - made
+    kept = []
+    for index, node in reversed(list(enumerate(graph))):
+        if any(id(value) in needed for value in node.outputs):
+            kept.append((index, node))
+            needed.update(id(value) for value in read_by(node) if id(value) not in made)
+    return kept[::-1]
+
+
+def needed_inputs(
+    graph: ir.Graph, given: Collection[ir.Value], wanted: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """Return the inputs of `graph` that must be there, beside `given`, to make `wanted`.
+
+    Inputs that have an initializer need not be fed and are not among them.
+    """
+    read = {id(value) for value in wanted}
+    for _, node in needed_nodes(graph, given, wanted):
+        read.update(id(value) for value in read_by(node))
+    made = {id(value) for value in given}
+    return [
+        value
+        for value in graph.inputs
+        if id(value) in read and id(value) not in made and value.const_value is None
+    ]
+
+
+def read_by(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield every value that a node and its bodies read; those made inside are among them."""
+    yield from (value for value in node.inputs if value is not None)
+    for _, body in subgraphs(node):
+        yield from body.outputs
+        for inner in body:
+            yield from read_by(inner)
 
 
 class _Placed(RuntimeUnavailable):

@@ -16,8 +16,8 @@ from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.runtime.engine.borrowed import type_check
 from onnx_kvtool.runtime.engine.program import ABSENT, Call, Program, State, Step
-from onnx_kvtool.runtime.engine.type_check import type_check
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Value
 

@@ -11,10 +11,9 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.ops.traits import contradiction
-from onnx_kvtool.runtime.engine.buffers import Buffers, Uncounted
+from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
 from onnx_kvtool.runtime.engine.compiler import Compiler
-from onnx_kvtool.runtime.engine.declared import declared_mismatch
-from onnx_kvtool.runtime.engine.program import Program, State, Trace
+from onnx_kvtool.runtime.engine.program import Buffers, Program, State, Trace, Uncounted
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
 

@@ -2,19 +2,114 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.runtime.engine.buffers import Buffers
+from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, Value
 
-__all__ = ["ABSENT", "Action", "Call", "Program", "State", "Step", "Trace"]
+__all__ = [
+    "ABSENT",
+    "Action",
+    "BodyProgram",
+    "Buffers",
+    "Call",
+    "Program",
+    "Slots",
+    "State",
+    "Step",
+    "Trace",
+    "Uncounted",
+    "call_function",
+    "call_kernel",
+    "root",
+]
+
+
+# Who holds which buffer, so that a kernel may write into one that nobody else will read.
+
+
+class _Count:
+    """How many values lie in a buffer."""
+
+    __slots__ = ("array", "number")
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.number = array, 1
+
+
+class Buffers:
+    """Counts, for each buffer, the values of running graphs that lie in it.
+
+    Views share the buffer of the array they were taken from; numpy keeps them linked.
+    """
+
+    def __init__(self) -> None:
+        # The array is kept beside its count, so that its identity is not given to another.
+        self._held: dict[int, _Count] = {}
+
+    def hold(self, value: Value) -> None:
+        """Note that one more value lies where `value` does."""
+        if isinstance(value, np.ndarray):
+            base = root(value)
+            held = self._held.get(id(base))
+            if held is None:
+                self._held[id(base)] = _Count(base)
+            else:
+                held.number += 1
+        elif isinstance(value, list):
+            for item in value:
+                self.hold(item)
+
+    def release(self, value: Value) -> None:
+        """Note that a value held before is not read any more."""
+        if isinstance(value, np.ndarray):
+            key = id(root(value))
+            held = self._held[key]
+            held.number -= 1
+            if not held.number:
+                del self._held[key]
+        elif isinstance(value, list):
+            for item in value:
+                self.release(item)
+
+    def is_free(self, value: Value) -> bool:
+        """Return whether `value` is a whole writable array whose buffer no held value lies in."""
+        if not isinstance(value, np.ndarray) or not value.flags.writeable:
+            return False
+        base = root(value)
+        return base.base is None and base.size == value.size and id(base) not in self._held
+
+
+class Uncounted(Buffers):
+    """Counts nothing: for models in which no kernel ever writes into what it is given."""
+
+    def hold(self, value: Value) -> None:
+        """Do nothing."""
+
+    def release(self, value: Value) -> None:
+        """Do nothing."""
+
+    def is_free(self, value: Value) -> bool:
+        """Return that it is not."""
+        return False
+
+
+def root(array: Array) -> Array:
+    """Return the array whose buffer `array` lies in; itself for one that is no view."""
+    while isinstance(base := array.base, np.ndarray):
+        array = base
+    return array
+
 
 ABSENT = 0
 """The slot of an input or output that is absent; it holds None and nothing is written to it."""
@@ -210,3 +305,182 @@ def _shape(value: Value) -> str:
         dtype = "string" if value.dtype == object else str(value.dtype)
         return f"{dtype} {tuple(value.shape)}"
     return f"sequence of {len(value)}" if isinstance(value, list) else type(value).__name__
+
+
+# Numbered places for the values of one graph.
+
+
+class Slots:
+    """The slots of one graph while it is compiled.
+
+    Args:
+        graph: The graph.
+        read: Gives the values of an initializer.
+        outer: The slots of the graph around this one; None at the top and for functions.
+
+    Attributes:
+        template: As in `Program`: the constants, None elsewhere.
+        captured: Values of outer graphs that are read here, with their slots here, in order.
+    """
+
+    def __init__(
+        self, graph: ir.Graph, read: Callable[[ir.TensorProtocol], Value], outer: Slots | None
+    ) -> None:
+        self.template: list[Value] = [None]  # the one of `ABSENT`
+        self.captured: list[tuple[ir.Value, int]] = []
+        self._graph = graph
+        self._read = read
+        self._outer = outer
+        self._slots: dict[int, int] = {}
+
+    def define(self, value: ir.Value, content: Value = None) -> int:
+        """Return a new slot for a value that this graph makes, holding `content` from the start."""
+        self.template.append(content)
+        slot = len(self.template) - 1
+        self._slots[id(value)] = slot
+        return slot
+
+    def find(self, value: ir.Value | None) -> int | None:
+        """Return the slot of a value; None when nothing so far makes it.
+
+        An initializer gets a slot when it is asked for first, so that weights which no needed node
+        reads stay unread; so does a value of an outer graph.
+        """
+        if value is None:
+            return ABSENT
+        slot = self._slots.get(id(value))
+        if slot is not None:
+            return slot
+        held = self._graph.initializers.get(value.name or "")
+        if held is value and value.const_value is not None:
+            return self.define(value, self._read(value.const_value))
+        if self._outer is not None and self._outer.find(value) is not None:
+            slot = self.define(value)
+            self.captured.append((value, slot))
+        return slot
+
+    @property
+    def constants(self) -> set[int]:
+        """The slots that hold something from the start."""
+        return {slot for slot, content in enumerate(self.template) if content is not None}
+
+
+# What a step does: call a kernel, a function or a body.
+
+
+@dataclass(frozen=True, slots=True)
+class BodyProgram:
+    """The body of a node.
+
+    Attributes:
+        program: The body.
+        outputs: Its outputs as they are declared.
+        taken: Positions, among the values that the step captures, of those that the body reads.
+    """
+
+    program: Program
+    outputs: tuple[ir.Value, ...]
+    taken: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundBody:
+    """A body together with the values of the outer graphs; see `kernels.kernel.Body`."""
+
+    program: Program
+    outputs: tuple[ir.Value, ...]
+    captured: tuple[Value, ...]
+    state: State
+
+    def empty(self, position: int) -> Array:
+        """Return an array of the declared type; see `kernels.kernel.Body`."""
+        declared = self.outputs[position]
+        if declared.dtype is None or declared.shape is None:
+            raise KernelError(
+                f"there was no iteration, and the body declares no type and shape for its output "
+                f"`{declared.name}`"
+            )
+        shape = [dim if isinstance(dim, int) else 0 for dim in declared.shape]
+        return np.zeros(shape, declared.dtype.numpy())
+
+    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
+        if len(inputs) != len(self.program.inputs):
+            raise KernelError(
+                f"a body takes {counted(len(self.program.inputs), 'input')}, expected {len(inputs)}"
+            )
+        # What the caller may hand over again must not be written into.
+        pinned = [*self.captured, *(v for i, v in enumerate(inputs) if i not in given_up)]
+        for value in pinned:
+            self.state.buffers.hold(value)
+        outputs = self.program.run(inputs, self.captured, self.state)
+        for value in pinned:
+            self.state.buffers.release(value)
+        return outputs
+
+
+@functools.cache
+def _wants_context(function: Callable[..., object]) -> bool:
+    return "context" in inspect.signature(function).parameters
+
+
+def call_kernel(
+    kernel: Kernel,
+    attributes: Mapping[str, Value],
+    bodies: Mapping[str, BodyProgram],
+    check: TypeCheck,
+    *,
+    opset: int,
+    outputs: int,
+    location: Location,
+) -> Action:
+    """Return an action that calls a kernel.
+
+    Args:
+        kernel: The kernel.
+        attributes: Values of the attributes that are not graphs.
+        bodies: Those that are, by name.
+        check: Checks the types of the inputs.
+        opset: As in `Context`.
+        outputs: As in `Context`.
+        location: The node, for warnings.
+    """
+    function = functools.partial(kernel.function, **attributes)
+    wants_context = _wants_context(kernel.function)
+    if not bodies and not wants_context:
+
+        def run_plain(call: Call) -> Sequence[Value]:
+            check(call.inputs)
+            if call.in_place:
+                return function(*call.inputs, in_place=True)
+            return function(*call.inputs)
+
+        return run_plain
+
+    def run(call: Call) -> Sequence[Value]:
+        check(call.inputs)
+        keywords: dict[str, Value] = {}
+        for name, body in bodies.items():
+            captured = tuple(call.captured[position] for position in body.taken)
+            keywords[name] = _BoundBody(body.program, body.outputs, captured, call.state)
+        if wants_context:
+            warn = functools.partial(_warn, call.state, location)
+            keywords["context"] = Context(opset, outputs, warn)
+        if call.in_place:
+            keywords["in_place"] = True
+        return function(*call.inputs, **keywords)
+
+    return run
+
+
+def call_function(program: Program) -> Action:
+    """Return an action that calls a model-local function; inputs left out are absent."""
+
+    def run(call: Call) -> Sequence[Value]:
+        missing = len(program.inputs) - len(call.inputs)
+        return program.run([*call.inputs, *[None] * missing], (), call.state)
+
+    return run
+
+
+def _warn(state: State, location: Location, message: str) -> None:
+    state.warnings.append(Diagnostic("undefined-result", "warning", location, message))

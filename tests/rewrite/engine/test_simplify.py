@@ -12,7 +12,7 @@ from onnx import helper
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
-from onnx_kvtool.rewrite.engine.branches import decide_branches
+from onnx_kvtool.rewrite.engine.expand import decide_branches
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.runtime.engine.type_check import TypeCheck
+from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, RunFailed
 from tests.runtime.text_models import run
 

@@ -15,8 +15,8 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.engine.branches import decide_branches
-from onnx_kvtool.rewrite.engine.edits import remove_unused
+from onnx_kvtool.rewrite.engine.expand import decide_branches
+from onnx_kvtool.rewrite.engine.inline import remove_unused
 from onnx_kvtool.rewrite.engine.rule import RewriteRule
 from onnx_kvtool.rewrite.lowering.early.sequences import settle_sequences
 from onnx_kvtool.rewrite.lowering.early.table import STEPS

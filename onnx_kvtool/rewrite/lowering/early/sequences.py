@@ -19,7 +19,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Names, Replacement
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.edits import replace_node
+from onnx_kvtool.rewrite.engine.inline import replace_node
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -14,7 +14,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.dead import remove_dead
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits

@@ -14,8 +14,8 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
 from onnx_kvtool.model_io.model import clone
-from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.attention.circular import read_circular
 from onnx_kvtool.rewrite.raising.attention.fixed import FIXED, emit_fixed_mask, emit_hidden
@@ -40,9 +40,8 @@ from onnx_kvtool.rewrite.raising.in_functions import (
     tag_nodes,
 )
 from onnx_kvtool.rewrite.raising.stage import GROWN, RaiseOutcome, RaiseSettings, scopes_of
-from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.shapes.writing import Writer
+from onnx_kvtool.shapes.writing import Writer, forget_composed, may_rest_on
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import text
 

@@ -14,7 +14,7 @@ from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import scaled_queries, unsqueeze, where
-from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
+from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.symbolic.expressions import Expr
 
 __all__ = ["Rows", "emit_count", "emit_mask", "for_each_sequence", "write"]

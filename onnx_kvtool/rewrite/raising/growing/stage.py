@@ -15,8 +15,8 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows

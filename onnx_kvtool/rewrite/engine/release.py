@@ -1,0 +1,629 @@
+"""What one release of a runtime cannot be given, and the other forms that it takes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.conditions.operators import codes_of, foreign_types, stranger
+from onnx_kvtool.analysis.conditions.table import CONDITIONS, OF_CONSTANTS, OF_SHAPES, OF_SOURCE
+from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.walk import graph_path, nodes
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
+from onnx_kvtool.emit.forms import cast, reduce, squeeze, where
+from onnx_kvtool.ops.contrib import BLOCKED
+from onnx_kvtool.ops.legality import Problem
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.traits import FLOAT_TYPES
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.targets.release import Limit, Release
+
+__all__ = [
+    "REMEDIES",
+    "ReleaseLimits",
+    "Stage",
+    "begun_within",
+    "constant_scalar",
+    "counted_axes",
+    "highest_opset",
+    "padded",
+    "recast",
+    "set_indices_apart",
+    "shifted",
+    "unsigned",
+    "written_to_copy",
+]
+
+
+# What one release of a runtime cannot be given, although its opset allows it.
+
+
+Stage = Literal["source", "emitted", "finished"]
+
+
+def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
+    """Return the highest opset at which a release has kernels for the operators of a model.
+
+    An operator whose new version lacks a kernel keeps the older version. One that is rewritten
+    instead, as the data file says, is no reason to go lower.
+
+    Args:
+        model: The model.
+        release: The release.
+        opset: The highest opset that it loads, or that was wanted.
+
+    Returns:
+        The opset, and for people why it is lower than `opset`.
+    """
+    present = {node.op_type for _, _, node in nodes(model) if node.domain in DEFAULT_DOMAINS}
+    if any((node.domain, node.op_type) in BLOCKED for _, _, node in nodes(model)):
+        present.add("DequantizeLinear")
+    lacking = [limit for limit in release.limits if limit.lower_opset and limit.operator in present]
+    lowest = min((limit.since - 1 for limit in lacking), default=opset)
+    source = min(opset, model.opset_imports.get("", opset))
+    reasons = [
+        f"opset {lowest}: {release} {limit.reason}"
+        for limit in lacking
+        if limit.since == lowest + 1 and lowest < source
+    ]
+    return min(opset, lowest), reasons
+
+
+class ReleaseLimits:
+    """The limits of a release, asked of one node after the other.
+
+    Args:
+        release: The release.
+        opset: Version of the default domain of the model that it is given.
+
+    Attributes:
+        operators: Operators that a limit may strike.
+        asks_for_shapes: Whether the finished model is judged by shapes that have to be inferred.
+    """
+
+    def __init__(self, release: Release, opset: int) -> None:
+        self.release = release
+        self._by_operator: dict[str, list[Limit]] = {}
+        for limit in release.limits:
+            if limit.concerns(opset):
+                self._by_operator.setdefault(limit.operator, []).append(limit)
+        self.operators = frozenset(self._by_operator)
+        self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
+
+    def problem(
+        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+    ) -> Problem | None:
+        """Return why the release must not be given a node of the default domain; None if it may.
+
+        Args:
+            node: The node; types and shapes that are unknown count against it.
+            opset: The opset that it was written for.
+            folder: Knows the values of small integer constants.
+            stage: Whether it is a node of the source, one that was emitted, whose shapes are not
+                known yet, or one of the finished model.
+
+        Raises:
+            MalformedNode: If the node is not what its schema allows.
+        """
+        limit = self.striking(node, opset, folder, stage)
+        if limit is None:
+            return None
+        return Problem("target-limit", f"{self.release} {limit.reason}", help=limit.help)
+
+    def striking(
+        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+    ) -> Limit | None:
+        """Return the limit for which the release must not be given a node, as `problem` does."""
+        for limit in self._by_operator.get(node.op_type, ()):
+            if limit.when in (OF_SOURCE if stage != "source" else ()):
+                continue
+            if limit.when in OF_SHAPES and stage != "finished":
+                continue
+            if CONDITIONS[limit.when](node, opset, limit, folder):
+                return limit
+        return None
+
+    def concerns(self, node: ir.Node, opset: int) -> bool:
+        """Return whether a limit may strike a node of a function, whose types are not known."""
+        return any(
+            limit.when not in OF_CONSTANTS or CONDITIONS[limit.when](node, opset, limit, Folder())
+            for limit in self._by_operator.get(node.op_type, ())
+        )
+
+    def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
+        """Remove attributes that the release rejects even at their default, in place.
+
+        Args:
+            model: The model.
+            opset: Version of the default domain of its nodes without a tag.
+
+        Returns:
+            What was removed, for people.
+        """
+        removed: Counter[str] = Counter()
+        for _, _, node in nodes(model):
+            if node.domain != "":
+                continue
+            for name in tuple(node.attributes):
+                if (node.op_type, name) not in self.release.explicit:
+                    continue
+                facts = op_facts(node.op_type, node.version or opset)
+                declared = facts.attributes.get(name) if facts else None
+                given = node.attributes[name]
+                if declared and not given.is_ref() and given.value == declared.default:
+                    del node.attributes[name]
+                    removed[f"`{name}` of `{node.op_type}`"] += 1
+        return [
+            f"{what}, at its default, left out of {counted(number, 'node')}: "
+            f"{self.release} refuses it"
+            for what, number in removed.items()
+        ]
+
+    def name_dimensions(self, model: ir.Model) -> list[str]:
+        """Name what an input leaves open, in place, where the release takes it for no size at all.
+
+        Returns:
+            What was named, for people.
+        """
+        if not self.release.named:
+            return []
+        taken = {dim for value in model.graph.inputs for dim in dims_of(value) or ()}
+        names = (name for n in itertools.count() if (name := f"dim_{n}") not in taken)
+        named = 0
+        for value in model.graph.inputs:
+            dims = dims_of(value)
+            if dims is not None and None in dims:
+                value.shape = ir.Shape([next(names) if dim is None else dim for dim in dims])
+                named += dims.count(None)
+        text = f"{counted(named, 'dimension')} of inputs named: {self.release} refuses one without"
+        return [text] if named else []
+
+    def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return what the release must not be given of a finished model, at `opset`."""
+        return [*self._unranked(model), *self._struck_nodes(model, opset)]
+
+    def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
+        """Yield an error for each input of unknown rank, where all dimensions have to be named."""
+        for value in model.graph.inputs if self.release.named else ():
+            if isinstance(value.type, ir.TensorType) and value.shape is None:
+                text = f"{self.release} takes no input of unknown rank"
+                place = Location(graph_path(model.graph.name), value=value.name)
+                yield Diagnostic("target-limit", "error", place, text)
+
+    def _struck_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return every node of a finished model that a limit strikes."""
+        folder = Folder()
+        found = (
+            (path, index, node, self.problem(node, opset, folder, "finished"))
+            for path, index, node in nodes(model)
+            if node.domain == "" and node.op_type in self.operators
+        )
+        struck = [
+            Diagnostic(
+                problem.code, "error", Location.of(path, node, index), problem.text, problem.help
+            )
+            for path, index, node, problem in found
+            if problem is not None
+        ]
+        return struck + [
+            Diagnostic("target-limit", "error", place, f"{self.release} {why}")
+            for place, why in foreign_types(model, self.release)
+        ]
+
+    def strangers(self, model: ir.Model) -> list[Diagnostic]:
+        """Return every node of an operator that ONNX does not define and the release cannot load.
+
+        Calls of the model's own functions are none.
+        """
+        local = {key[:2] for key in model.functions}
+        source = model.opset_imports.get("", 0)
+        help = "leave `--contrib keep` out, or export the model without it"
+        return [
+            Diagnostic(
+                "target-limit",
+                "error",
+                Location.of(path, node, index),
+                f"{self.release} {why}",
+                help,
+            )
+            for path, index, node in nodes(model)
+            if (why := stranger(node, node.version or source, self.release, local)) is not None
+        ]
+
+
+# Products of signed codes as those of unsigned ones, for releases without a kernel for the first.
+#
+# The remedy of `other-code-types`. What counts is how far a code is from its zero point, and that
+# both are 128 higher changes nothing: every result keeps its bits, padding is the zero point.
+
+
+_D = ir.DataType
+_SHIFT = 128
+
+
+def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a product of quantised numbers with uint8 in the place of int8; None for other types."""
+    inputs = list(node.inputs)
+    result = node.outputs[0].dtype
+    for codes in codes_of(node, opset):
+        if codes.dtype not in (_D.INT8, _D.UINT8):
+            return None
+        if codes.index is None:
+            result = codes.dtype
+        if codes.dtype == _D.UINT8:
+            continue
+        inputs += [None] * (codes.at + 1 - len(inputs))
+        inputs[codes.at] = _raised(em, inputs[codes.at])
+        if codes.index is not None:
+            inputs[codes.index] = _raised(em, inputs[codes.index])
+    attributes = {name: given.value for name, given in node.attributes.items()}
+    given = _D.UINT8 if result == _D.INT8 else result or _D.UNDEFINED
+    output = em.op(node.op_type, *inputs, attributes=attributes, dtype=given)
+    if result == _D.INT8:
+        output = _moved(em, output, -_SHIFT, _D.INT8)
+    return Replacement((output,), folds=False)
+
+
+def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
+    """Return int8 as uint8, 128 higher; what is left out is a zero point of 0."""
+    if value is None:
+        return em.constant(np.array(_SHIFT, np.uint8), "zero_point")
+    tensor = None if value.is_graph_input() else const_tensor(value)
+    if tensor is None:
+        return _moved(em, value, _SHIFT, _D.UINT8)
+
+    def build() -> ir.TensorProtocol:
+        def codes() -> ir.TensorProtocol:
+            return ir.Tensor((tensor.numpy().astype(np.int16) + _SHIFT).astype(np.uint8))
+
+        return ir.LazyTensor(
+            codes, dtype=_D.UINT8, shape=ir.Shape(tensor.shape.numpy()), name=value.name
+        )
+
+    return em.weight(("unsigned", value), build, f"{value.name}/unsigned")
+
+
+def _moved(em: Emitter, value: ir.Value, by: int, dtype: ir.DataType) -> ir.Value:
+    wide = cast(em, value, _D.INT32)
+    number = em.constant(np.array(by, np.int32), "shift")
+    return cast(em, em.op("Add", wide, number, dtype=_D.INT32, hint="shifted"), dtype)
+
+
+# Forms of one node for releases that spoil the one it has.
+#
+# No result changes in any bit, but for the rounding of `shifted`. They are remedies of conditions
+# in `analysis/form_conditions.py`.
+
+
+_CARRIERS = {
+    _D.BOOL: _D.INT32,
+    _D.INT8: _D.INT32,
+    _D.UINT8: _D.INT32,
+    _D.INT16: _D.INT32,
+    _D.UINT16: _D.INT32,
+    _D.BFLOAT16: _D.FLOAT,
+}
+"""Types without a Mul in every runtime, and one that holds all of their values."""
+
+
+def set_indices_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a Gather again, behind an Identity of its indices, which are then no constant."""
+    return _again(node, em, {1: _identity(em, node.inputs[1])})
+
+
+def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a ScatterND that writes into a copy of its data, which nobody else reads.
+
+    One with a reduction, or of a single index, names its places in a matrix, (N, K), one by one.
+    """
+    view = NodeView(node, opset)
+    data, indices, updates = (view.required(name) for name in ("data", "indices", "updates"))
+    copied, dims = _copy(em, data, node), dims_of(indices)
+    if copied is None:
+        return None
+    reduces = "reduction" in view.facts.attributes and view.string("reduction") != "none"
+    if (reduces or (dims is not None and len(dims) == 1)) and (dims is None or len(dims) != 2):
+        whole = dims_of(data)
+        if dims is None or whole is None or not isinstance(dims[-1], int):
+            return None
+        left = len(whole) - dims[-1]  # axes of each part that is written
+        indices = em.op("Reshape", indices, em.constant([-1, dims[-1]], "matrix"))
+        indices.shape = ir.Shape([None, dims[-1]])
+        shape = _part(em, indices, 0, 1)
+        if left:
+            part = _part(em, data, dims[-1], len(whole))
+            shape = em.op("Concat", shape, part, attributes={"axis": 0})
+        updates = em.op("Reshape", updates, shape, dtype=updates.dtype or _D.UNDEFINED)
+    return _again(node, em, {0: copied, 1: indices, 2: updates})
+
+
+def _part(em: Emitter, value: ir.Value, start: int, end: int) -> ir.Value:
+    """Return the sizes of some axes: (end - start,)."""
+    return em.op("Slice", em.op("Shape", value), em.constant([start]), em.constant([end]))
+
+
+def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
+    """Return what holds the same numbers, computed for one node alone.
+
+    Times 1 is exact, for infinities and zeros with their sign as well. The 1 is a tensor of its
+    own, (1,): a runtime that takes equal computations for one would take equal copies for one.
+    """
+    if data.dtype is None or data.dtype == _D.STRING:
+        return None
+    carrier = _CARRIERS.get(data.dtype, data.dtype)
+
+    def one() -> ir.TensorProtocol:
+        return ir.Tensor(np.ones(1, carrier.numpy()))
+
+    factor = em.weight(("copy", owner), one, "kvtool/one")
+    return cast(em, em.op("Mul", cast(em, data, carrier), factor, dtype=carrier), data.dtype)
+
+
+def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a node whose pads are written out; None where they depend on sizes that are unknown."""
+    view = NodeView(node, opset)
+    dims = dims_of(node.inputs[0])
+    if dims is None:
+        return None
+    sizes = dims[2:]
+    kernel = _numbers(view.attribute("kernel_shape")) or (dims_of(node.inputs[1]) or ())[2:]
+    steps = _numbers(view.attribute("strides")) or (1,) * len(sizes)
+    has_gaps = "dilations" in view.facts.attributes
+    gaps = (_numbers(view.attribute("dilations")) if has_gaps else ()) or (1,) * len(sizes)
+    begins, ends = [], []
+    for size, window, step, gap in zip(sizes, kernel, steps, gaps, strict=True):
+        if not isinstance(window, int):
+            return None
+        reach = (window - 1) * gap + 1
+        if isinstance(size, int):
+            both = max((-(-size // step) - 1) * step + reach - size, 0)
+        elif step == 1:
+            both = reach - 1
+        elif reach == 1:
+            both = 0
+        else:
+            return None
+        less = both // 2
+        begins.append(less if view.string("auto_pad") == "SAME_UPPER" else both - less)
+        ends.append(both - begins[-1])
+    written: dict[str, AttributeValue] = {"auto_pad": "NOTSET", "pads": [*begins, *ends]}
+    return _again(node, em, {}, written)
+
+
+def _numbers(given: object) -> tuple[int, ...]:
+    return tuple(int(one) for one in given) if isinstance(given, list | tuple) else ()
+
+
+def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit Squeeze or Unsqueeze with axes counted from the front; None where one is unknown."""
+    view = NodeView(node, opset)
+    dims, as_input = dims_of(node.inputs[0]), "axes" not in view.facts.attributes
+    given = view.input("axes") if as_input else None
+    axes = Folder().integers(given) if as_input else np.array(view.attribute("axes"), np.int64)
+    if dims is None or axes is None:
+        return None
+    rank = len(dims) + (axes.size if node.op_type == "Unsqueeze" else 0)
+    counted = sorted(int(axis) % rank for axis in axes.ravel())
+    if as_input:
+        return _again(node, em, {1: em.constant(counted, "axes")})
+    return _again(node, em, {}, {"axes": counted})
+
+
+def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Slice whose starts are elements where it goes backward; None where one is unknown."""
+    view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), Folder()
+    starts, steps = (folder.integers(view.input(name)) for name in ("starts", "steps"))
+    given = view.input("axes")
+    axes = folder.integers(given) if given is not None or starts is None else np.arange(starts.size)
+    if dims is None or starts is None or steps is None or axes is None:
+        return None
+    counted = starts.tolist()
+    for index in np.flatnonzero(steps < 0):
+        size = dims[int(axes[index])]
+        if not isinstance(size, int) or size == 0:
+            return None
+        counted[index] = min(counted[index], size - 1)
+    return _again(node, em, {1: em.constant(counted, "starts")})
+
+
+def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a node with a Cast behind it, to the type that its result has anyway."""
+    (result,), dtype = _again(node, em, {}).outputs, node.outputs[0].dtype
+    if result is None or dtype is None:
+        return None
+    attributes = {"to": dtype.value}
+    return Replacement((em.op("Cast", result, attributes=attributes, dtype=dtype),), folds=False)
+
+
+def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit ReduceLogSumExp of floats less their largest; None where the axes are not known.
+
+    What is infinite or no number is not taken off, so that the result is what it was.
+    """
+    view = NodeView(node, opset)
+    data, dims = view.required("data"), dims_of(node.inputs[0])
+    if data.dtype not in FLOAT_TYPES or dims is None:
+        return None
+    axes = _axes_of(view, len(dims))
+    if axes is None:
+        return None
+
+    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=data.dtype or _D.UNDEFINED)
+
+    most = reduce(em, "ReduceMax", data, axes, hint="most")
+    infinite = em.constant(np.array(np.inf, data.dtype.numpy()), "infinity")
+    zero = em.constant(np.array(0, data.dtype.numpy()), "zero")
+    finite = em.op("Less", op("Abs", most), infinite, dtype=_D.BOOL, hint="is_finite")
+    least = where(em, finite, most, zero, "shift")
+    keeps = view.integer("keepdims") != 0
+    total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
+    back = least if keeps else squeeze(em, least, axes)
+    return Replacement((op("Add", op("Log", total), back),))
+
+
+def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
+    """Return the axes of a reduction from the front; None where they are not known, or are none."""
+    if "axes" in view.facts.attributes:
+        given = view.attribute("axes")
+        axes = given if isinstance(given, tuple) else ()
+    else:
+        known = Folder().integers(view.input("axes"))
+        if known is None and view.input("axes") is not None:
+            return None
+        axes = () if known is None else tuple(known.ravel().tolist())
+    noop = "noop_with_empty_axes" in view.facts.attributes
+    if not axes and noop and view.integer("noop_with_empty_axes"):
+        return None
+    return tuple(int(axis) % rank for axis in axes) or tuple(range(rank)) or None
+
+
+def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit what ConstantOfShape fills a scalar with."""
+    given = node.attributes.get("value")
+    number = np.zeros((), np.float32) if given is None else given.as_tensor().numpy().reshape(())
+    value = em.tensor(ir.Tensor(number, dtype=node.outputs[0].dtype), "scalar")
+    return Replacement((value,), folds=False)
+
+
+def _identity(em: Emitter, value: ir.Value | None) -> ir.Value:
+    dtype = None if value is None else value.dtype
+    return em.op("Identity", value, dtype=dtype or _D.UNDEFINED)
+
+
+def _again(
+    node: ir.Node,
+    em: Emitter,
+    inputs: Mapping[int, ir.Value],
+    written: Mapping[str, AttributeValue] | None = None,
+) -> Replacement:
+    """Emit a node again that reads other values in the place of some, or has other attributes."""
+    read = [inputs.get(index, value) for index, value in enumerate(node.inputs)]
+    attributes = {name: given.value for name, given in node.attributes.items()} | dict(
+        written or {}
+    )
+    dtypes = [value.dtype or _D.UNDEFINED for value in node.outputs]
+    again = em.multi(node.op_type, *read, attributes=attributes, dtypes=dtypes)
+    return Replacement(tuple(again), folds=False)
+
+
+# Other forms of one node, for limits of releases that have a remedy of their own.
+
+
+def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a node again, behind an Identity of what it reads first.
+
+    A runtime that looks for a pattern of nodes then does not find it, and no result changes.
+    """
+    data = node.inputs[0]
+    undefined = ir.DataType.UNDEFINED
+    apart = em.op("Identity", data, dtype=undefined if data is None else data.dtype or undefined)
+    attributes = {name: given.value for name, given in node.attributes.items()}
+    dtypes = [value.dtype or undefined for value in node.outputs]
+    again = em.multi(node.op_type, apart, *node.inputs[1:], attributes=attributes, dtypes=dtypes)
+    return Replacement(tuple(again))
+
+
+def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
+    tensor = const_tensor(node.outputs[0])
+    if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
+        return None
+    zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
+    shape = em.constant(tensor.shape.numpy(), "shape")
+    filled = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=tensor.dtype)
+    return Replacement((filled,))
+
+
+def _with_value(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
+    zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
+    dtype = ir.DataType.FLOAT
+    return Replacement((em.op("ConstantOfShape", node.inputs[0], attributes=zero, dtype=dtype),))
+
+
+def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Flatten as a Reshape to two sizes; None where neither of them is known.
+
+    One is a number, or the first dimension, and what it leaves is the other one.
+    """
+    data, dims = node.inputs[0], dims_of(node.inputs[0])
+    if data is None or dims is None:
+        return None
+    axis = NodeView(node, opset).integer("axis")
+    axis += len(dims) if axis < 0 else 0
+    before, behind = dims[:axis], dims[axis:]
+    rows, columns = (
+        math.prod(d for d in side if isinstance(d, int))
+        if all(isinstance(d, int) for d in side)
+        else 0
+        for side in (before, behind)
+    )
+    if columns:
+        shape = [-1, columns]
+    elif rows:
+        shape = [rows, -1]
+    elif len(before) == 1:
+        shape = [0, -1]
+    else:
+        return None
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    return Replacement((em.op("Reshape", data, em.constant(shape, "shape"), dtype=dtype),))
+
+
+def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit GatherND or ScatterND with indices that count from the front.
+
+    None where it is unknown how many sizes there are to count in.
+    """
+    view = NodeView(node, opset)
+    data, indices = view.required("data"), view.required("indices")
+    dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
+    batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
+    if not isinstance(length, int):
+        return None
+    numbers = [dim for dim in (dims or ())[batch : batch + length] if isinstance(dim, int)]
+    if len(numbers) == length:
+        sizes = em.constant(numbers, "sizes")
+    else:
+        begin, end = em.constant([batch], "begin"), em.constant([batch + length], "end")
+        sizes = em.op("Slice", em.op("Shape", data), begin, end)
+    below = em.op("Less", indices, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
+    turned = em.op("Add", indices, sizes)
+    counted = where(em, below, turned, indices, hint="from_the_front")
+    attributes = {name: given.value for name, given in node.attributes.items()}
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    others = (data, counted, *node.inputs[2:])
+    return Replacement((em.op(node.op_type, *others, attributes=attributes, dtype=dtype),))
+
+
+Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
+
+REMEDIES: Mapping[str, tuple[str, Remedy]] = {
+    "backward": ("starts", begun_within),
+    "behind": ("set_apart", _set_apart),
+    "constant-indices": ("set_apart", set_indices_apart),
+    "in-place": ("copy", written_to_copy),
+    "merged-names": ("reshape", _as_reshape),
+    "narrow-range": ("recast", recast),
+    "negative-axes": ("axes", counted_axes),
+    "negative-indices": ("from_the_front", _from_the_front),
+    "no-value": ("with_value", _with_value),
+    "no-elements": ("fill_shape", _fill_shape),
+    "other-code-types": ("unsigned", unsigned),
+    "overflowing": ("shifted", shifted),
+    "promoted": ("recast", recast),
+    "same-padding": ("pads", padded),
+    "scalar": ("constant", constant_scalar),
+}
+"""What the report calls the remedy of a condition, and what emits it: None where it does not do."""
