@@ -11,6 +11,7 @@ import onnx.shape_inference
 from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
 from onnx_kvtool.guard.endless_equations import infer_past_endless_equations
 from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subprocess
+from onnx_kvtool.guard.last_windows import infer_past_last_windows
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
 from onnx_kvtool.guard.negative_sizes import infer_past_negative_sizes
@@ -64,8 +65,11 @@ def infer_with_data(
     def past_scores(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_scores(given, operators, past_matrices)
 
+    def past_windows(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_last_windows(given, operators, past_scores)
+
     def past_equations(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_endless_equations(given, operators, past_scores)
+        return infer_past_endless_equations(given, operators, past_windows)
 
     return infer_with_distinct_names(message, operators, past_equations)
 

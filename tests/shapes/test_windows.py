@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import onnx.parser
-import onnx.shape_inference
 import onnx_ir as ir
+import onnxruntime
 import pytest
 
+from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import read_size, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, integer
@@ -44,10 +46,10 @@ CASES = [
         (f"{op}{moves}{more} at {opset}", opset, POOL % (op, kernel, moves + more))
         for op, opset, extras in (
             ("MaxPool", 1, ("",)),
-            ("MaxPool", 18, ("",)),
+            ("MaxPool", 18, ("", ", ceil_mode = 1")),
             ("MaxPool", 22, ("", ", ceil_mode = 1")),
             ("AveragePool", 22, ("", ", ceil_mode = 1")),
-            ("LpPool", 18, ("",)),
+            ("LpPool", 18, ("", ", ceil_mode = 1")),
         )
         for moves in MOVES
         if opset >= 10 or "dilations" not in moves
@@ -90,7 +92,7 @@ def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
         bound = {Dimension("S"): integer(size), Dimension("T"): integer(size + 4)}
         for axis, dim in enumerate(message.graph.input[0].type.tensor_type.shape.dim[2:]):
             dim.dim_value = size + 4 * axis
-        inferred = onnx.shape_inference.infer_shapes(message, data_prop=True)
+        inferred = infer_with_data(message)
         dims = [dim.dim_value for dim in inferred.graph.output[0].type.tensor_type.shape.dim]
         numbers = [substitute(n, {}, Facts(), bound).number or 0 for n in formula]
         # A window that is larger than the axis fails when it runs; onnx rounds to 0 there.
@@ -99,6 +101,27 @@ def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
         compared += 1
         assert numbers == dims, size
     assert compared > 20
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+@each(
+    ("opset", "more"),
+    [
+        pytest.param(opset, more, id=f"{more} at {opset}")
+        for opset in (10, 21, 22)
+        for more in ("strides = [2]", "strides = [3], pads = [0, 0]", 'auto_pad = "VALID"')
+    ],
+)
+def test_a_window_that_begins_behind_the_axis_is_none(opset: int, more: str) -> None:
+    text = POOL.replace("S]", "4]") % ("MaxPool", 1, f", ceil_mode = 1, {more}")
+    message = parsed(text, opset)
+    message.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    session = onnxruntime.InferenceSession(message.SerializeToString())
+    shape = session.run(None, {"x": np.ones((2, 6, 4), np.float32)})[0].shape
+    found = infer_model(ir.from_proto(message))
+    y = next(v for v in found.run.values if v.name == "y")
+    assert shape_words(found.run.knowledge.shapes[y]) == shape
+    assert found.report.conflicts == ()
 
 
 def test_channels_of_data_and_filters_are_one() -> None:

@@ -15,7 +15,7 @@ from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.simplification import Facts, divided, smallest
+from onnx_kvtool.symbolic.simplification import Facts, divided
 
 __all__ = [
     "arg_reduce",
@@ -40,10 +40,6 @@ __all__ = [
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
 
 
-_FIRST_CLEAR = 22
-"""The opset whose pooling says that windows which begin in the padding behind are left out."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Window:
     """How a window moves along one axis, all in elements.
@@ -62,30 +58,21 @@ class _Window:
     after: int
     auto_pad: str
 
-    def may_begin_behind(self) -> bool:
-        """Return whether, with `ceil`, the last window might begin behind the axis.
-
-        Texts before opset 22 do not say that it is left out then, and runtimes differ.
-        """
-        extent = self.extent.number
-        same = self.auto_pad.startswith("SAME")
-        return same or extent is None or extent < self.after + self.stride
-
     def positions(self, size: Expr, *, ceil: bool) -> Expr:
         """Return at how many places the window stands in an axis of `size`.
 
-        With `ceil` it may begin inside and reach out behind, but not begin behind the axis.
+        With `ceil` it may begin inside and reach out behind, but not begin behind the axis. Only
+        the text of opset 22 says so; runtimes compute it for earlier ones as well, and onnx's
+        inference does not (`onnx_kvtool.guard.last_windows`).
         """
         stride = integer(self.stride)
         if self.auto_pad.startswith("SAME"):
             return divided(size + (self.stride - 1), stride, Facts())
-        padded = size if self.auto_pad == "VALID" else size + self.before + self.after
-        way = padded - self.extent
-        if not ceil or self.stride == 1:
-            return divided(way, stride, Facts()) + 1
-        inside = size if self.auto_pad == "VALID" else size + self.before
-        beginning = divided(inside + (self.stride - 1), stride, Facts())
-        return smallest((divided(way + (self.stride - 1), stride, Facts()) + 1, beginning), Facts())
+        before, after = (0, 0) if self.auto_pad == "VALID" else (self.before, self.after)
+        reach = self.extent.number
+        if ceil and reach is not None:
+            after = min(after + self.stride, reach) - 1
+        return divided(size + before + after - self.extent, stride, Facts()) + 1
 
 
 def conv(weight: int = 1) -> ShapeRule:
@@ -147,8 +134,6 @@ def pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
     has_ceil = "ceil_mode" in site.view.facts.attributes
     ceil = has_ceil and bool(site.view.integer("ceil_mode"))
     windows = _windows(site, kernel, len(shape) - 2)
-    if ceil and site.opset < _FIRST_CLEAR and any(w.may_begin_behind() for w in windows):
-        raise Unknown("no-rule", "`ceil_mode` may count a window that begins behind the axis")
     result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
     return (result,) * len(site.node.outputs)
 
