@@ -56,9 +56,9 @@ _PURPOSES = {
 
 _EPILOG = """\b
 Examples:
-  kvtool inspect decoder.onnx                 what it keeps, and what that costs
+  kvtool inspect decoder.onnx                 shows its caches and their cost
   kvtool lower decoder.onnx --opset 18        writes decoder.opset18.onnx
-  kvtool check models                         every *.onnx below models
+  kvtool check models                         checks every *.onnx below models
   kvtool help lower                           explains a command, with examples
 
 \b
@@ -84,7 +84,7 @@ Exit codes:
     is_flag=True,
     expose_value=False,
     callback=show_version,
-    help="Show the version and exit; with --debug, also the versions of what it runs on.",
+    help="Show the version and exit; with --debug, also those of Python and libraries.",
 )
 @click.option("--debug", is_flag=True, is_eager=True, help="Show the traceback of an error.")
 @click.option(

@@ -1,4 +1,4 @@
-"""`kvtool bench`: run decoders in turns, as a good host would."""
+"""`kvtool bench`: run decoders in turns and measure them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Examples:
 
 \b
 See also:
-  inspect  what caches cost, and what a step has to move at least
-  verify   whether two models compute the same
+  inspect  show what caches cost, and what a step has to move at least
+  verify   compare what two models compute
 """
 
 
-@command(epilog=_EPILOG, short_help="Run decoders in turns, and say what each takes.")
+@command(epilog=_EPILOG, short_help="Measure the time and memory of decoders, in turns.")
 @click.argument(
     "models",
     type=click.Path(readable=False),
@@ -51,16 +51,20 @@ See also:
 )
 @number_option("--prompt", "Tokens of the prompt.", "Work", default=64)
 @number_option(
-    "--tokens", "Tokens to make, that of the prompt among them.", "Work", least=2, default=32
+    "--tokens",
+    "Tokens to generate, including the first one from the prompt.",
+    "Work",
+    least=2,
+    default=32,
 )
 @number_option(
     "--context",
-    "Rows that stand before the steps; beyond the prompt they are zeros.  [default: the prompt]",
+    "Cache rows in use before the steps; rows beyond the prompt are zero.  [default: the prompt]",
     "Work",
 )
-@number_option("--batch", "Sequences.", "Work", default=1)
-@seed_option("For the tokens of the prompt.", "Work")
-@number_option("--rounds", "How often each model does it, in turns.", "Runs", default=3)
+@number_option("--batch", "Sequences in a batch.", "Work", default=1)
+@seed_option("Seed of the prompt tokens.", "Work")
+@number_option("--rounds", "How often each model runs, in turns.", "Runs", default=3)
 @number_option("--threads", "Threads that a node may use.  [default: one for each core]", "Runs")
 @dim_option
 @data_format_option
@@ -71,16 +75,16 @@ def bench(
     output_format: ReportFormat,
     **options: Any,
 ) -> None:
-    """Run decoders of any form in onnxruntime, in turns, and say what each takes.
+    """Measure the time and memory of decoders in onnxruntime, in turns.
 
-    MODEL is a path; the first one is what the others are compared with. Each runs in a process of
-    its own, as a good host would run it: a cache of fixed size is written in place where the model
-    allows it, what grows is handed on without a copy, and GroupQueryAttention gets one buffer for
+    MODEL is a path. kvtool compares all models with the first one. Each model runs in its own
+    process, as a good host would run it. A fixed cache is written in place where the model allows
+    it, a growing cache is passed on without a copy, and GroupQueryAttention gets one buffer for
     past and present.
 
-    Shown are the time to the first token, the time of a step, tokens per second and the most memory
-    that the model took, and whether all chose the same tokens. Prompts are drawn; weights may be
-    random, if their sizes are true.
+    The report shows the time to the first token, the time of a step, tokens per second, peak
+    memory, and whether all models chose the same tokens. Prompts are random. Weights may be random
+    if their shapes are right.
     """
     for model in options["models"]:
         check_source(model)

@@ -1,4 +1,4 @@
-"""`kvtool check`: look for what is wrong with models."""
+"""`kvtool check`: find mistakes in models."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["SUFFIXES", "check"]
 
 _EPILOG = """\b
 Exit codes:
-  0  nothing at or above --fail-on was found
-  1  something was; --diff: a fix would change it; --strict: no proof of a fix
+  0  no finding at or above --fail-on
+  1  findings; with --diff: a fix applies; with --strict: a fix is not covered
   2  wrong usage or configuration, or the output cannot be written
   3  the only model cannot be read
   4  a bug in kvtool
@@ -31,15 +31,15 @@ Examples:
   kvtool check                       every *.onnx below the current directory
   kvtool check decoder.onnx --target onnxruntime@1.25
   kvtool check models/**/*.onnx --select KV0,KV1 --fail-on warning
-  kvtool check decoder.onnx --diff   what --fix would change
+  kvtool check decoder.onnx --diff   show what --fix would change
   kvtool check --write-baseline kvtool-baseline.json
   kvtool check --format sarif -o kvtool.sarif --jobs 2
   kvtool check - < decoder.onnx
 
 \b
 See also:
-  rule     what a rule looks for, and why
-  targets  the releases that --target knows
+  rule     explain what a rule finds, and why
+  targets  list the releases for --target
 """
 
 
@@ -84,7 +84,7 @@ def _optional_codes(
     metavar="CODES",
     shell_complete=offers("codes"),
     callback=_optional_codes,
-    help="Switch on these rules alone: codes, or beginnings such as KV1, with commas between them;"
+    help="Switch on only these rules: codes or prefixes such as KV1, separated by commas;"
     " repeatable.  [default: all]",
     section="Rules",
 )
@@ -103,7 +103,7 @@ def _optional_codes(
     metavar="CODES",
     shell_complete=offers("codes"),
     callback=_codes,
-    help="Switch on these rules besides those that are on.",
+    help="Switch on these rules, too.",
     section="Rules",
 )
 @option(
@@ -119,14 +119,14 @@ def _optional_codes(
     multiple=True,
     metavar="RUNTIME[@VERSION]",
     shell_complete=offers("targets"),
-    help="Add the rules about this runtime; repeatable.",
+    help="Add the rules for this runtime; repeatable.",
     section="Rules",
 )
 @option(
     "--format",
     "output_format",
     type=Word(words(CheckFormat)),
-    help="Form of the report: `concise` has a line for each finding; `sarif`, `github`, `gitlab`"
+    help="Format of the report: `concise` is one line a finding; `sarif`, `github`, `gitlab`"
     " and `junit` are for CI.  [default: text]",
     section="Report",
 )
@@ -135,22 +135,22 @@ def _optional_codes(
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report, in a directory as `kvtool-check.sarif` and such; standard"
-    " output unless given.",
+    help="Write the report to this file, or to a directory under a name such as"
+    " `kvtool-check.sarif`.  [default: standard output]",
     section="Report",
 )
 @option(
     "--fix",
     is_flag=True,
     default=None,
-    help="Apply safe fixes, in place.",
+    help="Apply safe fixes in place.",
     section="Fixes",
 )
 @option(
     "--unsafe-fixes",
     is_flag=True,
     default=None,
-    help="Let --fix and --diff take fixes that change what the model computes or its interface.",
+    help="Include fixes that change the interface of the model or what it computes.",
     section="Fixes",
 )
 @option(
@@ -163,7 +163,7 @@ def _optional_codes(
     "--baseline",
     metavar="FILE",
     type=click.Path(readable=False),
-    help="Do not report the findings that this file holds.",
+    help="Do not report the findings in this file.",
     section="Baseline",
 )
 @option(
@@ -176,27 +176,27 @@ def _optional_codes(
 @option(
     "--prune-baseline",
     is_flag=True,
-    help="Drop findings from the baseline that are no longer there.",
+    help="Remove findings that no longer exist from the baseline.",
     section="Baseline",
 )
 @option(
     "--fail-on",
     type=Word(words(Severity)),
-    help="Least severity of a finding for which the exit code is 1.  [default: error]",
+    help="Exit with 1 if a finding has at least this severity.  [default: error]",
     section="Exit code",
 )
 @option(
     "--exit-zero",
     is_flag=True,
     default=None,
-    help="Exit with 0 whatever is found.",
+    help="Exit with 0 even if there are findings.",
     section="Exit code",
 )
 @option(
     "--statistics",
     is_flag=True,
     default=None,
-    help="Count what each rule finds.",
+    help="Count the findings of each rule.",
     section="Report",
 )
 @option(
@@ -222,21 +222,20 @@ def _optional_codes(
 @option(
     "--dask",
     metavar="ADDRESS",
-    help="Let the workers of a Dask cluster check the files: the address of its scheduler. Needs"
+    help="Check the files on a Dask cluster; ADDRESS is that of its scheduler. Needs"
     " onnx-kvtool[dask].",
 )
 @option(
     "--shard",
     metavar="I/N",
-    help="Check the I-th of N parts of the files, to spread them over machines.",
+    help="Check part I of N of the files, to share them among machines.",
     section="Input",
 )
 @option(
     "--cache-dir",
     metavar="DIR",
     type=click.Path(readable=False, file_okay=False),
-    help="Use results of earlier runs in this directory for models that have not changed, and keep"
-    " those of this run there.",
+    help="Store results in this directory, and reuse them for models that have not changed.",
     section="Input",
 )
 @proof_options("With --fix, exit with 1 and leave the model unchanged")
@@ -246,27 +245,28 @@ def _optional_codes(
     "-q",
     "--quiet",
     is_flag=True,
-    help="Report findings, and nothing about the run.",
+    help="Print findings, and nothing about the run.",
     section="Report",
 )
 @option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Say what became of each file, and tell findings that are alike one by one.",
+    help="Show the status of every file, and do not group similar findings.",
     section="Report",
 )
 @click.pass_context
 def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any) -> None:
-    """Look for what is wrong with models, without running them.
+    """Find mistakes in models without running them.
 
-    PATH is a file, a directory (every *.onnx below it that git tracks or .gitignore does not
-    exclude), a glob, or `-` for standard input; the current directory unless given. Weights are not
-    read.
+    PATH is a file, a directory, a glob, or `-` for standard input; the default is the current
+    directory. In a directory, kvtool checks every *.onnx file that git tracks or that .gitignore
+    does not exclude. It does not read weights.
 
-    Findings go to standard output, each with its code, its place and a remedy; the summary goes to
-    standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the
-    configuration, by a baseline, or by `kvtool.ignore` in the metadata of a node, graph or model.
+    Findings go to standard output, each with its code, place and remedy. The summary goes to
+    standard error. kvtool changes a model only with --fix. You can silence a finding with --ignore,
+    in the configuration, with a baseline, or with `kvtool.ignore` in the metadata of a node, graph
+    or model.
     """
     _check_source(options["paths"])
     report_place(options["output"], None, "")  # what it is called there depends on settings

@@ -1,4 +1,4 @@
-"""`kvtool diff`: what changed between two models."""
+"""`kvtool diff`: show what changed between two models."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Examples:
 
 \b
 See also:
-  print   a model as text, for git's own diff
-  verify  whether two models compute the same
+  print   print a model as text, for git's own diff
+  verify  compare what two models compute
 """
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,7 +96,7 @@ def _model(name: str) -> Callable[[F], F]:
     )
 
 
-@click.command(cls=_DiffCommand, epilog=_EPILOG, short_help="Say what changed between two models.")
+@click.command(cls=_DiffCommand, epilog=_EPILOG, short_help="Show what changed between two models.")
 @_model("old")
 @_model("new")
 @option(
@@ -104,8 +104,8 @@ def _model(name: str) -> Callable[[F], F]:
     type=Word(words(DiffWeights)),
     default="values",
     show_default=True,
-    help="Say by how much weights changed, that they did, so of those in the files themselves, or"
-    " leave them out.",
+    help="Compare weights and measure the differences (`values`), only find changed ones (`digest`,"
+    " or `embedded` for weights in the model files), or ignore weights (`none`).",
 )
 @option(
     "--format",
@@ -113,30 +113,31 @@ def _model(name: str) -> Callable[[F], F]:
     type=Word(words(DiffFormat)),
     default="text",
     show_default=True,
-    help="Print text, JSON, Markdown for a pull request, or one self-contained page.",
+    help="Print text, JSON, Markdown for a pull request, or one self-contained HTML page.",
 )
 @option(
     "-o",
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report, in a directory as `kvtool-diff.html` and such; standard output"
-    " unless given.",
+    help="Write the report to this file, or to a directory under a name such as"
+    " `kvtool-diff.html`.  [default: standard output]",
 )
 @timeout_option
 @click.pass_context
 def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -> None:
-    """Say what changed from the model OLD to the model NEW.
+    """Show what changed from the model OLD to the model NEW.
 
-    Either may be `-` for standard input. Compared are opsets, inputs and outputs, metadata, caches,
-    operators, nodes with their attributes, weights, functions and bodies. Nodes are matched by what
-    they compute and by name, not by their order, so that a model that was sorted or saved again is
-    the same. What is only called otherwise is told as renamed, and what repeats from layer to layer
-    is told once.
+    Either may be `-` for standard input. kvtool compares opsets, inputs and outputs, metadata,
+    caches, operators, nodes with their attributes, weights, functions and bodies. It matches nodes
+    by what they compute and by name. Their order does not matter, so a model that was sorted or
+    saved again is the same. Values with a new name are shown as renamed. Changes that repeat in
+    every layer appear once.
 
-    Weights are compared by digest, those that differ once more for how much they do, some megabytes
-    at a time. As the external diff driver of git (`git config diff.onnx.command "kvtool diff"`), it
-    takes git's arguments, tells a version that is no model, and exits with 0.
+    kvtool compares weights by digest, and then measures how much the changed ones differ. It reads
+    a few megabytes at a time. To use kvtool as the external diff driver of git, run
+    `git config diff.onnx.command "kvtool diff"`. kvtool then takes git's arguments, reports a
+    version that is not a model, and exits with 0.
     """
     names = context.meta.get(_GIT)
     for model in () if names else (options["old"], options["new"]):

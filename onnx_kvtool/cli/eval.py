@@ -1,4 +1,4 @@
-"""`kvtool eval`: run a model, a part of it, or one operator, and show what comes out."""
+"""`kvtool eval`: run a model, a part of it, or one operator, and show the results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["evaluate"]
 
 _EPILOG = """\b
 Exit codes:
-  0  it ran; with --compare, the outputs agree
-  1  it failed, reached a limit, a step had no room, or the outputs differ
+  0  the run succeeded; with --compare: the outputs agree
+  1  the run failed, reached a limit, a cache was full, or the outputs differ
   2  wrong usage, or the output cannot be written
-  3  the model, data of it, or the file of a SPEC cannot be read
+  3  the model, its data, or the file of a SPEC cannot be read
   4  a bug in kvtool
 
 \b
@@ -39,8 +39,8 @@ Examples:
 
 \b
 See also:
-  verify  the same for two models
-  ops     the inputs and attributes of an operator
+  verify  compare two models
+  ops     show the inputs and attributes of an operator
 """
 
 _RUNTIMES = Word(words(RuntimeName))
@@ -74,19 +74,19 @@ def _pairs(
     callback=_pairs,
     metavar="NAME=SPEC",
     shell_complete=offers("inputs"),
-    help="Give a value: a .npy file, file.npz:KEY, a .pb file with a TensorProto, or JSON such as"
-    " `[[1, 2], [3, 4]]`; an element type may stand in front, as in `float16:[1, 2]`;"
-    " `null` leaves an optional input out; repeatable.",
+    help="Set the value NAME to a .npy file, file.npz:KEY, a .pb file with a TensorProto, or JSON"
+    " such as `[[1, 2], [3, 4]]`, with an element type as in `float16:[1, 2]` if you like."
+    " `null` omits an optional input. Repeatable.",
     section="Input",
 )
 @option(
     "--random",
     is_flag=True,
-    help="Draw the inputs that are not given, so that they respect the cache protocol: write"
-    " positions lie in range.",
+    help="Use random values for all other inputs. They respect the cache protocol: write positions"
+    " are in range.",
     section="Input",
 )
-@seed_option("Seed of what is drawn.")
+@seed_option("Seed of the random values.")
 @dim_option
 @option(
     "--node",
@@ -106,7 +106,7 @@ def _pairs(
 @option(
     "--trace",
     is_flag=True,
-    help="Show each node that runs: its outputs, its time.",
+    help="Show the outputs and the time of each node.",
     section="Output",
 )
 @number_option(
@@ -121,40 +121,40 @@ def _pairs(
     type=_RUNTIMES,
     default="reference",
     show_default=True,
-    help="What runs the model.",
+    help="Runtime that runs the model.",
     section="Runtime",
 )
 @option(
     "--compare",
     type=_RUNTIMES,
-    help="Run it there as well, on the same inputs, and compare; exit code 1 if they differ.",
+    help="Run this runtime on the same inputs, too, and compare. Exit with 1 if they differ.",
     section="Runtime",
 )
 @option(
     "--time-limit",
     type=Seconds(),
     metavar="SECONDS",
-    help="End the runs after this time; needs Linux.  [default: 600]",
+    help="Stop after this time; needs Linux.  [default: 600]",
     section="Runtime",
 )
 @option(
     "--memory-limit",
     type=Size(),
     metavar="SIZE",
-    help="End runs that take more memory than this, such as `2GiB`; needs Linux.  [default: three"
-    " quarters of the free memory]",
+    help="Stop a run that takes more memory than this, such as `2GiB`; needs Linux.  [default:"
+    " three quarters of the free memory]",
     section="Runtime",
 )
 @option(
     "--op",
     metavar="OP",
     shell_complete=offers("operators"),
-    help="Run this operator of the default domain, not a model.",
+    help="Run this operator of the default domain instead of a model.",
     section="A single operator",
 )
 @number_option(
     "--opset",
-    "Opset of the operator.  [default: the one that brought its newest version]",
+    "Opset of the operator.  [default: the opset of its newest version]",
     "A single operator",
 )
 @option(
@@ -163,14 +163,14 @@ def _pairs(
     multiple=True,
     callback=_pairs,
     metavar="NAME=VALUE",
-    help="Give the operator an attribute; repeatable.",
+    help="Set an attribute of the operator; repeatable.",
     section="A single operator",
 )
 @option(
     "--save",
     metavar="FILE.npz",
     type=ReportFile(),
-    help="Write the values fetched to this file, or into this directory as `<stem>.npz`.",
+    help="Write the fetched values to this file, or to a directory as `<stem>.npz`.",
     section="Output",
 )
 @data_format_option
@@ -181,15 +181,16 @@ def evaluate(
     output_format: ReportFormat,
     **options: Any,
 ) -> None:
-    """Run MODEL, a part of it, or one operator, and show what comes out.
+    """Run MODEL, a part of it, or one operator, and show the results.
 
-    MODEL is a path, or `-` for standard input; or name an operator with --op. Inputs are given by
-    name, and so may be any other value of the main graph, which then is not computed. Without
-    --fetch and --node, the outputs of the graph are shown: their type, shape, least and greatest
-    element, and the elements of small ones.
+    MODEL is a path, or `-` for standard input. With --op, kvtool runs an operator instead. --input
+    sets an input by name. It may also set another value of the main graph, and kvtool then does not
+    compute that value. Without --fetch and --node, kvtool shows the outputs of the graph: type,
+    shape, minimum and maximum, and the elements of small outputs.
 
-    The reference runtime is strict: what the specification calls an error, or leaves undefined,
-    fails with the node and the place in its inputs. It is made to be right, not to be fast.
+    The reference runtime is strict. It fails where the specification names an error or leaves the
+    result undefined, and reports the node and the place in its inputs. It is made to be right, not
+    to be fast.
     """
     if options["model"] is not None and options["op"] is None:
         check_source(options["model"])

@@ -32,8 +32,8 @@ Examples:
 
 \b
 See also:
-  eval --op  runs one operator
-  rule       explains a rule that looks at it
+  eval --op  run one operator
+  rule       explain a rule of `kvtool check`
 """
 
 
@@ -42,12 +42,12 @@ See also:
 @data_format_option
 @click.pass_context
 def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) -> None:
-    """Show what kvtool knows of the operator OP of the default domain.
+    """Show what kvtool knows about the operator OP of the default domain.
 
-    Its versions with their inputs, outputs and attributes; the kernels of the reference runtime;
-    the rules that lower, upgrade and raise it; the rules of `kvtool check` that look at it; and the
-    limits that releases of runtimes have with it. Without OP, a line for each operator of which
-    kvtool has something of its own. A `-` stands for nothing. No model is read.
+    kvtool shows its versions with their inputs, outputs and attributes; the kernels of the
+    reference runtime; the rules that lower, upgrade and raise it; the rules of `kvtool check` for
+    it; and the limits of runtimes. If OP is omitted, kvtool prints a line for each operator that
+    it has a rule or kernel for. A `-` means none. kvtool reads no model.
     """
     from onnx_kvtool.commands.ops import OpsRequest, run
 
@@ -79,7 +79,7 @@ Examples:
 
 \b
 See also:
-  check  looks for what the rules describe
+  check  find what the rules describe
 """
 
 
@@ -92,15 +92,15 @@ See also:
     type=Word(["text", "json", "markdown"]),
     default="text",
     show_default=True,
-    help="Print text, JSON, or the page in Markdown; all on standard output.",
+    help="Print text, JSON, or the page in Markdown to standard output.",
 )
 def rule(
     code: str | None, all_rules: bool, output_format: Literal["text", "json", "markdown"]
 ) -> None:
     """Explain the rule CODE of `kvtool check`: what it finds, and why that is bad.
 
-    CODE is the code of a rule in any case, such as KV001, or its name, such as axis-is-batch. As
-    text, --all gives a line for each rule: code, name, severity and summary.
+    CODE is the code of a rule, such as KV001 or kv001, or its name, such as axis-is-batch. --all
+    prints one line for each rule as text: code, name, severity and summary.
     """
     from onnx_kvtool.commands.rule import RuleRequest, run
     from onnx_kvtool.lint.rule import markdown, plain
@@ -130,14 +130,14 @@ Exit codes:
 \b
 Examples:
   kvtool targets                    a line for each release
-  kvtool targets tensorrt           those of a runtime, with limits in words
+  kvtool targets tensorrt           releases of a runtime, with their limits
   kvtool targets onnxruntime@1.17   one release
   kvtool targets --format json      with notes and sources
 
 \b
 See also:
-  lower --target  lowers a model for a release
-  check --target  finds what a release does not load
+  lower --target  lower a model for a release
+  check --target  find what a release does not load
 """
 
 
@@ -151,15 +151,15 @@ See also:
     type=Word(words(ReportFormat)),
     default="text",
     show_default=True,
-    help="Print a table, or JSON; both on standard output.",
+    help="Print a table or JSON to standard output.",
 )
 @click.pass_context
 def targets(context: click.Context, /, name: str | None, output_format: ReportFormat) -> None:
     """List the releases of runtimes that `kvtool lower --target` knows.
 
-    Each with the highest opset and IR version that it loads, and the number of its limits: what it
-    lacks, refuses or computes wrongly within them. With RUNTIME, or one of its releases, the limits
-    are told in words. A `-` stands for what is not known.
+    The list shows the highest opset and IR version that each release loads, and how many limits it
+    has. A limit is an operator or form that the release does not support, refuses or computes
+    wrongly. With RUNTIME or a release, kvtool describes the limits. A `-` means unknown.
     """
     from onnx_kvtool.commands.targets import TargetsRequest, run
 

@@ -15,23 +15,23 @@ __all__ = ["infer"]
 _EPILOG = """\b
 Exit codes:
   0  done, without a conflict
-  1  a conflict or, with --strict, an unknown value; nothing was written
+  1  a conflict, or with --strict an unknown value; nothing was written
   2  wrong usage, or the output cannot be written
   3  MODEL cannot be read
   4  a bug in kvtool
 
 \b
 Examples:
-  kvtool infer decoder.onnx                     what is not known, and why
-  kvtool infer decoder.onnx -o annotated.onnx   with the shape of every value
+  kvtool infer decoder.onnx                     shows unknown values, and why
+  kvtool infer decoder.onnx -o annotated.onnx   writes the shape of every value
   kvtool infer decoder.onnx --dim batch=2 --dim sequence_len=8 -o fixed.onnx
   kvtool infer decoder.onnx --strict --format json
   kvtool infer - -o - < decoder.onnx > annotated.onnx
 
 \b
 See also:
-  inspect  what the model keeps, instead of every value
-  eval     the values themselves, by running the model
+  inspect  show the caches instead of every value
+  eval     run the model, and show the values
 """
 
 
@@ -42,8 +42,8 @@ See also:
     "--output",
     type=click.Path(allow_dash=True, readable=False),
     metavar="OUT",
-    help="Write the model with the type and shape of every value, to a directory as"
-    " `<stem>.inferred.onnx`; `-` is standard output.",
+    help="Write the model with the type and shape of every value to this file, to a directory as"
+    " `<stem>.inferred.onnx`, or to standard output with `-`.",
 )
 @dim_option
 @timeout_option
@@ -60,13 +60,13 @@ def infer(
     timeout: float | None,
     output_format: ReportFormat,
 ) -> None:
-    """Infer the type and shape of every value of MODEL, and say why the rest is unknown.
+    """Infer the type and shape of every value of MODEL, and explain unknown ones.
 
-    MODEL is a path, or `-` for standard input. Weights are not read, and nothing is run. A size is
-    known when it is a number or an expression over the names that inputs of the model declare. For
-    a value that is not known, the node that lost it first is named, and why. Where the file
-    declares what cannot be, both shapes and the way to the inferred one are shown, and nothing is
-    written.
+    MODEL is a path, or `-` for standard input. kvtool reads no weights and runs nothing. A size is
+    known if it is fixed, or an expression of symbolic dimensions that the inputs declare. For an
+    unknown value, kvtool names the first node that made it unknown, and the reason. If the file
+    declares another shape than kvtool infers, kvtool shows both, with the nodes that lead to the
+    inferred one, and writes nothing.
     """
     to_stdout = output == "-"
     if to_stdout:

@@ -38,47 +38,47 @@ Exit codes:
 \b
 Examples:
   kvtool inspect decoder.onnx                 summary and cache table
-  kvtool inspect decoder.onnx --dim batch=4   with the bytes of four sequences
+  kvtool inspect decoder.onnx --dim batch=4   bytes of four sequences
   kvtool inspect decoder.onnx --capacity 32768 --memory 24GiB
-  kvtool inspect decoder.onnx --nodes         with every cache and every node
+  kvtool inspect decoder.onnx --nodes         every cache and every node
   kvtool inspect decoder.onnx --format html -o decoder.html
   kvtool inspect decoder.onnx --format mermaid
   kvtool inspect - --format json < decoder.onnx
 
 \b
 See also:
-  infer  the shape of every value
-  check  what is wrong with the caches
-  raise  TensorScatter for caches that are updated in another way
+  infer  infer the shape of every value
+  check  find mistakes in models
+  raise  turn cache updates into TensorScatter
 """
 
 
 @command(epilog=_EPILOG)
 @model_argument
-@option("--nodes", is_flag=True, help="List every cache by itself, and every node.")
+@option("--nodes", is_flag=True, help="List every cache separately, and every node.")
 @option(
     "--capacity",
     metavar="N|NAME=N",
-    help="What if each cache had N rows, or those whose capacity is the dimension NAME.",
+    help="Show the cost of N rows for each cache, or for caches whose capacity is NAME.",
     section="What if",
 )
 @option(
     "--cache-dtype",
     metavar="TYPE",
     shell_complete=offers("cache_dtypes"),
-    help="What if the caches had this element type, such as float16 or float8e4m3fn.",
+    help="Show the cost with this element type, such as float16 or float8e4m3fn.",
     section="What if",
 )
 @option(
     "--memory",
     metavar="SIZE",
-    help="How many sequences fit into so much beside the weights, such as 24GiB.",
+    help="Show how many sequences fit beside the weights in this memory, such as 24GiB.",
     section="What if",
 )
 @option(
     "--bandwidth",
     metavar="SIZE",
-    help="How many tokens memory allows that gives so much in a second, such as 100GB.",
+    help="Show how many tokens a second this memory bandwidth allows, such as 100GB.",
     section="What if",
 )
 @dim_option
@@ -89,15 +89,15 @@ See also:
     type=Word(words(InspectFormat)),
     default="text",
     show_default=True,
-    help="Print text, JSON, one self-contained page, or a drawing of the graph around the caches.",
+    help="Print text, JSON, one self-contained HTML page, or a graph of the caches.",
 )
 @option(
     "-o",
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report, in a directory as `<stem>.inspect.html` and such; standard"
-    " output unless given.",
+    help="Write the report to this file, or to a directory under a name such as"
+    " `<stem>.inspect.html`.  [default: standard output]",
 )
 @click.pass_context
 def inspect(
@@ -107,18 +107,18 @@ def inspect(
     output_format: InspectFormat,
     **options: Any,
 ) -> None:
-    """Show what MODEL keeps from step to step, and what it costs.
+    """Show the caches of MODEL and what they cost.
 
-    MODEL is a path, or `-` for standard input. Shown are the opsets, inputs, outputs and operators,
-    and each cache: what updates it, its layout, the bytes that a token takes, and whether a runtime
-    can write it in place. Sizes in bytes are of 1024: KiB, MiB, GiB.
+    MODEL is a path, or `-` for standard input. kvtool shows the opsets, inputs, outputs and
+    operators, and each cache: what updates it, its layout, the bytes for each token, and whether a
+    runtime can write it in place. One KiB is 1024 bytes.
 
-    Weights are not read, and the files that hold them need not be there; nothing is run. Models
-    that onnx's checker rejects are shown all the same. A `-` in a table stands for what is not
-    known; --dim gives sizes to symbolic dimensions, and the totals with them.
+    kvtool reads no weights, and their files may be missing. It runs nothing. It also shows models
+    that onnx's checker rejects. A `-` in a table means unknown. --dim sets symbolic dimensions, so
+    that kvtool can compute totals.
 
-    --capacity and --cache-dtype ask what the caches would cost otherwise, --memory how many
-    sequences fit, and --bandwidth how many tokens a second reading and writing allows.
+    --capacity and --cache-dtype show what other caches would cost. --memory shows how many
+    sequences fit. --bandwidth shows how many tokens a second the memory allows.
     """
     if options["nodes"] and output_format in ("dot", "mermaid"):
         raise UsageError(

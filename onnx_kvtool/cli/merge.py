@@ -1,4 +1,4 @@
-"""`kvtool merge`: the reports of the parts of one check, as one."""
+"""`kvtool merge`: merge the reports of the parts of one check."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["merge"]
 
 _EPILOG = """\b
 Exit codes:
-  0  nothing at or above --fail-on stands in the reports
-  1  something does
+  0  no finding at or above --fail-on
+  1  findings at or above --fail-on
   2  wrong usage, a part is missing, or the output cannot be written
   3  a report cannot be read
   4  a bug in kvtool
@@ -31,7 +31,7 @@ Examples:
 
 \b
 See also:
-  check  looks for what is wrong with models
+  check  find mistakes in models
 """
 
 
@@ -47,30 +47,31 @@ See also:
     "--format",
     "output_format",
     type=Word(words(CheckFormat)),
-    help="Form of the result.  [default: that of the reports]",
+    help="Format of the result.  [default: the format of the reports]",
 )
 @option(
     "-o",
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the result, in a directory as `kvtool-check.sarif` and such; standard"
-    " output unless given.",
+    help="Write the result to this file, or to a directory under a name such as"
+    " `kvtool-check.sarif`.  [default: standard output]",
 )
 @option(
     "--fail-on",
     type=Word(words(Severity)),
-    help="Least severity of a finding for which the exit code is 1.  [default: error]",
+    help="Exit with 1 if a finding has at least this severity.  [default: error]",
 )
 @click.pass_context
 def merge(context: click.Context, /, **options: Any) -> None:
     """Merge the reports of the parts of one check into one.
 
-    REPORT is a file that `kvtool check -o FILE` has written as JSON, JSON lines, SARIF or JUnit,
-    all in one format. JSON holds all that is known, and becomes any format; the others stay what
-    they are. With the result come one summary and one exit code, as from one check of all files.
+    REPORT is a file that `kvtool check -o FILE` wrote as JSON, JSON lines, SARIF or JUnit. All
+    reports have one format. kvtool can convert JSON to any format; it keeps the other formats. The
+    summary and the exit code are those of one check of all files.
 
-    JSON reports of `--shard I/N` have to be there for each part: a job that was lost is no success.
+    If the reports are JSON and come from `--shard I/N`, kvtool needs one for each of the N parts.
+    A missing part is an error, because its job may have failed.
     """
     for report in options["reports"]:
         check_source(report, suffix="", what="report")

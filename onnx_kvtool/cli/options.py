@@ -48,20 +48,20 @@ def _dims(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
 def contrib_option(
     section: str, more: str = "", default: ContribChoice | None = None
 ) -> Callable[[F], F]:
-    """Return what adds `--contrib`.
+    """Return a decorator that adds `--contrib`.
 
     Args:
-        section: Where `--help` has it.
-        more: What this command says of it beside, from the comma or semicolon on.
-        default: What holds without it; None where the command decides.
+        section: The section of `--help`.
+        more: A second sentence for this command, with a leading space.
+        default: The choice if the option is omitted; None if the command decides.
     """
-    text = "Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or"
+    text = "Replace operators of onnxruntime (com.microsoft) by operators of ONNX, or keep them."
     return option(
         "--contrib",
         type=Word(words(ContribChoice)),
         default=default,
         show_default=default is not None,
-        help=f"{text} stay{more}.",
+        help=f"{text}{more}",
         section=section,
     )
 
@@ -79,14 +79,14 @@ def model_argument(command: F) -> F:
 def number_option(
     name: str, help: str, section: str, *, least: int = 1, default: int | None = None
 ) -> Callable[[F], F]:
-    """Return what adds an option whose value is a number, `N` in the help.
+    """Return a decorator that adds an option with a number, `N` in the help.
 
     Args:
-        name: What it is called.
-        help: What it means; it tells the default itself where that is no number.
-        section: Where `--help` has it.
-        least: The least number that it takes.
-        default: What holds without it; None where the command decides.
+        name: The flag.
+        help: The help text; it names the default itself if that is no number.
+        section: The section of `--help`.
+        least: The smallest valid number.
+        default: The number if the option is omitted; None if the command decides.
     """
     return option(
         name,
@@ -100,19 +100,21 @@ def number_option(
 
 
 def seed_option(help: str, section: str = "Input") -> Callable[[F], F]:
-    """Return what adds `--seed`, 0 unless it is given."""
+    """Return a decorator that adds `--seed`, default 0."""
     return number_option("--seed", help, section, least=0, default=0)
 
 
 def output_options(command: F) -> F:
     """Add `-o`, `--in-place`, `--external-data` and `--dry-run`."""
     for decorate in (
-        option("--dry-run", is_flag=True, help="Do everything but write.", section="Output"),
+        option(
+            "--dry-run", is_flag=True, help="Run everything, but write no file.", section="Output"
+        ),
         option(
             "--external-data",
             type=Word(words(ExternalData)),
-            help="What becomes of weights in other files.  [default: refer to them from the same"
-            " directory, copy them elsewhere]",
+            help="How the result gets weights that are stored in other files.  [default: reference"
+            " in the same directory, copy in another]",
             section="Output",
         ),
         option("--in-place", is_flag=True, help="Replace the input.", section="Output"),
@@ -121,8 +123,8 @@ def output_options(command: F) -> F:
             "--output",
             type=click.Path(allow_dash=True, readable=False),
             metavar="OUT",
-            help="Where to write: a file, a directory for a file named as it would be beside MODEL,"
-            " or `-` for standard output.",
+            help="Write to this file; to a directory under the default name; or to standard output"
+            " with `-`.",
             section="Output",
         ),
     ):
@@ -131,7 +133,7 @@ def output_options(command: F) -> F:
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return a budget of verification that can be meant."""
+    """Return a valid budget of verification."""
     from onnx_kvtool.core.machine import Budget
 
     try:
@@ -147,17 +149,17 @@ def budget_option(command: F) -> F:
         "--verify-budget",
         metavar="SIZE[,TIME]",
         callback=_budget,
-        help="Memory and time that verification may take, about: `1GiB`, `30s` or `1GiB,30s`;"
-        " models that need more are compared by smaller copies.  [default: 256MiB,5s]",
+        help="Approximate memory and time for verification: `1GiB`, `30s` or `1GiB,30s`. kvtool"
+        " compares models that need more by reduced copies.  [default: 256MiB,5s]",
         section="Verification",
     )(command)
 
 
 def proof_options(fails: str) -> Callable[[F], F]:
-    """Return what adds `--thorough`, `--strict` and `--verify-budget`.
+    """Return a decorator that adds `--thorough`, `--strict` and `--verify-budget`.
 
     Args:
-        fails: What `--strict` does where something was not covered.
+        fails: What `--strict` does if the proof did not cover something.
     """
 
     def add(command: F) -> F:
@@ -166,13 +168,13 @@ def proof_options(fails: str) -> Callable[[F], F]:
             option(
                 "--strict",
                 is_flag=True,
-                help=f"{fails} where the proof did not cover something.",
+                help=f"{fails} if the proof did not cover something.",
                 section="Verification",
             ),
             option(
                 "--thorough",
                 is_flag=True,
-                help="Test the proof at every rewritten place and in all cases, not at a sample.",
+                help="Test the proof at every rewritten place and in all cases, not a sample.",
                 section="Verification",
             ),
         ):
@@ -188,14 +190,14 @@ def verify_options(command: F) -> F:
         proof_options("Exit with 1 and write nothing"),
         number_option(
             "--verify-steps",
-            "Decode steps of each verification run, the caches fed back.  [default: 2]",
+            "Decode steps of each verification run, with caches fed back.  [default: 2]",
             "Verification",
         ),
         option(
             "--verify/--no-verify",
             default=None,
-            help="Whether to run both models and compare; --verify does not do without, and runs"
-            " them as they are if they fit into memory.  [default: compare within the budget]",
+            help="Run both models and compare them, or not. --verify makes this mandatory and runs"
+            " the full models if they fit in memory.  [default: compare within the budget]",
             section="Verification",
         ),
     ):
@@ -223,7 +225,7 @@ def timeout_option(command: F) -> F:
         "--timeout",
         type=Seconds(),
         metavar="SECONDS",
-        help="What each request to a URL may take.  [default: 300]",
+        help="Time limit for each request to a URL.  [default: 300]",
         section="Input",
     )(command)
 
@@ -233,8 +235,8 @@ def static_option(command: F) -> F:
     return option(
         "--static",
         is_flag=True,
-        help="Fold what follows from sizes, and refuse a result in which one is no number or is"
-        " read by a node.",
+        help="Fold constants that follow from sizes. Refuse a result with a symbolic dimension or a"
+        " Shape node.",
         section="How",
     )(command)
 
@@ -246,7 +248,7 @@ def format_option(command: F) -> F:
 
 def data_format_option(command: F) -> F:
     """Add `--format` as `output_format`, for a command whose text is data as well."""
-    return _format("Print text, or JSON; both on standard output.")(command)
+    return _format("Print text or JSON to standard output.")(command)
 
 
 def _format(help: str) -> Callable[[F], F]:

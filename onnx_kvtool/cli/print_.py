@@ -1,4 +1,4 @@
-"""`kvtool print`: a model as text in onnx's own syntax."""
+"""`kvtool print`: print a model as text in onnx's own syntax."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Examples:
 
 \b
 See also:
-  diff     what changed between two models, matched by structure and names
-  inspect  a summary, and the caches
+  diff     show what changed between two models
+  inspect  show a summary and the caches
 """
 
 
@@ -43,33 +43,34 @@ See also:
     type=Word(words(PrintedWeights)),
     default="digest",
     show_default=True,
-    help="Show a digest of every weight, of those in the file itself, or of none.",
+    help="Show a digest of every weight, only of weights in the file itself, or of none.",
 )
 @option(
     "-o",
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the text, in a directory as `<stem>.txt`; standard output unless given.",
+    help="Write the text to this file, or to a directory as `<stem>.txt`.  [default: standard"
+    " output]",
 )
 @option(
     "--textconv",
     is_flag=True,
-    help="For git: say in a comment why a file is no model, and exit with 0.",
+    help="For git: if the file is not a model, print the reason as a comment and exit with 0.",
 )
 @timeout_option
 @click.pass_context
 def print_(context: click.Context, /, **options: Any) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
 
-    MODEL is a path, or `-` for standard input. Equal models give equal text: it does not matter in
-    which field or file weights are stored, nor how imports, metadata, initializers and attributes
-    are ordered. Nodes stay in the order of the file. Large weights are shown by a digest, and are
-    read some megabytes at a time; one whose data file is missing is shown by the place of its data.
+    MODEL is a path, or `-` for standard input. Equal models give equal text. The field or file that
+    stores the weights does not matter, nor does the order of imports, metadata, initializers and
+    attributes. Nodes keep the order of the file. kvtool shows large weights as digests and reads a
+    few megabytes at a time. If a data file is missing, kvtool shows the location of the data.
 
-    With `*.onnx diff=onnx` in .gitattributes and `kvtool print --textconv` as the value of
-    `diff.onnx.textconv` in git's configuration, git shows what changed in a model, and goes on
-    where one is damaged.
+    To see changes of models in `git diff`, write `*.onnx diff=onnx` to .gitattributes, and set
+    `diff.onnx.textconv` to `kvtool print --textconv` in git's configuration. A damaged file does
+    not stop git.
     """
     model = options["model"]
     if not options["textconv"]:

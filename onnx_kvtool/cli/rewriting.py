@@ -41,7 +41,7 @@ __all__ = ["lower", "raise_", "refuse_nonsense"]
 
 
 def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
-    """Refuse options that contradict each other, and paths that cannot be meant.
+    """Refuse options that contradict each other, and invalid paths.
 
     Raises:
         KvtoolError: Before anything is read, and before the libraries that reading needs.
@@ -83,10 +83,10 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
 
 _LOWER_EPILOG = """\b
 Exit codes:
-  0  lowered; with --dry-run, it could be
+  0  lowered, or with --dry-run: it can be lowered
   1  refused, different, or with --strict not covered; nothing was written
   2  wrong usage, or the output cannot be written
-  3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
+  3  MODEL or its data cannot be read; with --verify: the models cannot be run
   4  a bug in kvtool
 
 \b
@@ -102,9 +102,9 @@ Examples:
 
 \b
 See also:
-  targets  the releases that --target knows
-  verify   the comparison by itself, for any two models
-  raise    the way back
+  targets  list the releases for --target
+  verify   compare any two models
+  raise    turn cache updates into TensorScatter again
 """
 
 
@@ -136,8 +136,8 @@ def _operators(
     "--target",
     metavar="RUNTIME[@VERSION]",
     shell_complete=offers("targets"),
-    help="Release that must load the result, which chooses its opset, IR version and operators;"
-    " without a version the newest that is known. `kvtool targets` lists them.",
+    help="Write the opset, IR version and operators that this release can load. If VERSION is"
+    " omitted, the newest one. `kvtool targets` lists all releases.",
     section="What to lower",
 )
 @option(
@@ -146,7 +146,7 @@ def _operators(
     callback=_operators,
     shell_complete=offers("replaceable"),
     metavar="OP[,OP...]",
-    help="Replace these operators alone and keep the opset of the model; repeatable.",
+    help="Replace only these operators and keep the opset of the model; repeatable.",
     section="What to lower",
 )
 @option(
@@ -154,13 +154,13 @@ def _operators(
     type=Word(words(Via)),
     default="auto",
     show_default=True,
-    help="Operator that a TensorScatter becomes; `auto` chooses by the width of a row.",
+    help="Operator that replaces TensorScatter; `auto` chooses by the width of a row.",
     section="How",
 )
 @option(
     "--index-dtype",
     type=Word(words(IndexDtype)),
-    help="Element type of scatter indices; int32 goes with ScatterElements only.",
+    help="Element type of scatter indices; int32 requires ScatterElements.",
     section="How",
 )
 @option(
@@ -168,18 +168,19 @@ def _operators(
     type=Word(words(Bounds)),
     default="checked",
     show_default=True,
-    help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
+    help="Make a negative start fail at run time, as TensorScatter does, or let it wrap.",
     section="How",
 )
 @contrib_option(
     "How",
-    "; with --target, those that the release does not import are written so, else they stay",
+    " With --target, kvtool replaces those that the release does not support; otherwise, it"
+    " keeps them.",
 )
 @option(
     "--element-type",
     type=Word(words(ElementType)),
-    help="Put this type in the place of bfloat16, which opsets 11 and 12 and many runtimes lack: in"
-    " weights, inputs, outputs and caches. A constant that float16 does not hold is refused.",
+    help="Replace bfloat16, which opsets 11 and 12 and many runtimes do not support, by this type"
+    " in weights, inputs, outputs and caches. A constant that float16 cannot represent is refused.",
     section="How",
 )
 @dim_option
@@ -195,19 +196,19 @@ def lower(
 ) -> None:
     """Rewrite MODEL for an older opset and verify the result.
 
-    MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset<N>.onnx` beside the
-    input, with --target to `<stem>.<runtime>-<version>.onnx`, unless -o or --in-place says
-    otherwise; standard input is answered on standard output.
+    MODEL is a path, or `-` for standard input. kvtool writes `<stem>.opset<N>.onnx` beside the
+    input, or `<stem>.<runtime>-<version>.onnx` with --target. -o and --in-place choose another
+    place. If MODEL is `-`, the default is standard output.
 
-    Every operator that the opset lacks is written with operators that it has, in the main graph, in
-    bodies and in functions: TensorScatter as ScatterND or ScatterElements, Attention,
-    RMSNormalization and RotaryEmbedding as what they are made of. The other nodes, and the names
-    and types of inputs and outputs, stay as they are. Nothing is optimised, but with --dim sizes
-    are fixed: inputs and outputs declare the numbers, and what follows from them is folded.
+    kvtool replaces every operator that the opset does not have, in the main graph, in bodies and in
+    functions. TensorScatter becomes ScatterND or ScatterElements. Attention, RMSNormalization and
+    RotaryEmbedding become simpler operators. Other nodes, and the names and types of inputs and
+    outputs, stay unchanged. kvtool does not optimise the model. With --dim, inputs and outputs
+    declare fixed sizes, and kvtool folds the constants that follow.
 
-    All or nothing: if any node cannot be lowered, nothing is written and every refusal is reported
-    with its reason. Before it is written, the result runs on the same inputs as MODEL, step by
-    step; one that differs is not written either.
+    All or nothing: if a node cannot be lowered, kvtool writes nothing and reports every refusal
+    with its reason. Before it writes, kvtool runs the result and MODEL on the same inputs, step by
+    step. It does not write a result that differs.
     """
     refuse_nonsense(options, output_format)
 
@@ -234,7 +235,7 @@ Exit codes:
   0  raised, or nothing to raise
   1  refused, different, not run, or not covered (--strict); nothing written
   2  wrong usage, or the output cannot be written
-  3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
+  3  MODEL or its data cannot be read; with --verify: the models cannot be run
   4  a bug in kvtool
 
 \b
@@ -251,9 +252,9 @@ Examples:
 
 \b
 See also:
-  inspect  the caches of a model, and how each is updated
-  verify   the comparison by itself, for any two models
-  lower    the way back, for runtimes without TensorScatter
+  inspect  show the caches of a model, and how each is updated
+  verify   compare any two models
+  lower    rewrite the model for runtimes without TensorScatter
 """
 
 
@@ -270,15 +271,15 @@ See also:
     default=NATIVE_OPSET,
     show_default=True,
     metavar="N",
-    help="Lowest opset of the result; a model that is at a later one stays there.",
+    help="Lowest opset of the result; a model with a later opset keeps it.",
     section="What to raise",
 )
 @option(
     "--capacity",
     type=Rows(),
     metavar="N|NAME",
-    help="Rows for caches that grow with every step, which then have a fixed capacity: a number, or"
-    " the name of a symbolic dimension.  [default: leave them as they are]",
+    help="Give growing caches a fixed capacity of N rows, or of the symbolic dimension NAME."
+    "  [default: leave them unchanged]",
     section="What to raise",
 )
 @contrib_option("What to raise", default="standard")
@@ -287,10 +288,10 @@ See also:
     multiple=True,
     metavar="WHAT",
     shell_complete=offers("assumptions"),
-    help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
+    help="Assume a fact that the graph does not state: `contiguous[:VALUE]`, `same-dim:A=B`,"
     " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]`, `unpadded[:VALUE]` or"
-    " `covers-past:VALUE`; a refusal names what it lacks. Without a value, for every input."
-    " Repeatable.",
+    " `covers-past:VALUE`. A refusal names the missing fact. If VALUE is omitted, the fact holds"
+    " for every input. Repeatable.",
     section="What to raise",
 )
 @option(
@@ -298,14 +299,15 @@ See also:
     type=Word(words(AttentionChoice)),
     default="auto",
     show_default=True,
-    help="What becomes of attention in many nodes: `keep` leaves it as it is, `sliced` makes it one"
-    " over the rows in use, `full` over the whole capacity, `auto` whichever is proven.",
+    help="How to fuse attention in many nodes: `keep` leaves it unchanged, `sliced` makes one"
+    " Attention over the rows in use, `full` one over the whole capacity, `auto` chooses for each"
+    " layer.",
     section="What to raise",
 )
 @option(
     "--require-all",
     is_flag=True,
-    help="Fail and write nothing if any candidate cannot be raised.",
+    help="Exit with 1 and write nothing if a candidate cannot be raised.",
     section="What to raise",
 )
 @option(
@@ -327,25 +329,25 @@ def raise_(
 ) -> None:
     """Turn the cache updates of MODEL into TensorScatter and verify the result.
 
-    MODEL is a path, or `-` for standard input. The result goes to `<stem>.raised.onnx` beside the
-    input unless -o or --in-place says otherwise; standard input is answered on standard output. If
-    there is nothing to raise, nothing is written.
+    MODEL is a path, or `-` for standard input. kvtool writes `<stem>.raised.onnx` beside the input.
+    -o and --in-place choose another place. If MODEL is `-`, the default is standard output. If
+    there is nothing to raise, kvtool writes nothing.
 
-    Updates written as ScatterND, ScatterElements, Where, sums of masked products or Concat of
-    slices are raised where it is proven that they write row s of the update to `start + s` along
-    one axis. What cannot be proven stays as it is, and the missing fact is named, so that it can be
-    granted with --assume. A model below --opset is brought to it. Nothing else is changed.
+    An update may be ScatterND, ScatterElements, Where, a sum of masked products, or a Concat of
+    slices. kvtool raises it if it can prove that row s of the update goes to `start + s` along one
+    axis. Otherwise the update stays unchanged, and kvtool names the missing fact: you can grant it
+    with --assume. kvtool converts a model below --opset. It changes nothing else.
 
-    With --capacity, caches that grow by Concat become caches of so many rows. Inputs and outputs
-    keep their names; only the axis that grew has the capacity as its size. Where a step begins
-    follows from the length of a mask, or from a new input `past_length`, int64 of shape (1). If no
-    cache gets the capacity, nothing is written unless --partial is given.
+    With --capacity, caches that grow by Concat or in Attention get a fixed number of rows. Inputs
+    and outputs keep their names; only the axis that grew gets the capacity as its size. The start
+    of a step follows from the length of a mask, or from a new input `past_length`, int64 of shape
+    (1). If no cache gets the capacity, kvtool writes nothing unless you give --partial.
 
-    Attention in many nodes (products, Softmax, masks, repeated heads) becomes one Attention where
-    it is proven to compute the same.
+    Attention in many nodes (products, Softmax, masks, repeated heads) becomes one Attention if
+    kvtool can prove that it computes the same.
 
-    Before it is written, the result runs on the same inputs as MODEL, step by step; one that
-    differs is not written.
+    Before it writes, kvtool runs the result and MODEL on the same inputs, step by step. It does not
+    write a result that differs.
     """
     refuse_nonsense(options, output_format)
 

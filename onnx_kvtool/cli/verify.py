@@ -26,7 +26,7 @@ Exit codes:
   0  the models are equal
   1  they differ; with --strict, or something was not covered
   2  wrong usage
-  3  they cannot be read, or cannot be run
+  3  a model cannot be read or run
   4  a bug in kvtool
 
 \b
@@ -38,8 +38,8 @@ Examples:
 
 \b
 See also:
-  lower, raise  verify what they write by themselves
-  eval          one model, and two runtimes side by side
+  lower, raise  rewrite a model, and verify the result
+  eval          run one model in two runtimes and compare
 """
 
 _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
@@ -58,10 +58,10 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
     metavar="B",
     shell_complete=offers("models"),
 )
-@number_option("--cases", "Sets of inputs, of different shapes.  [default: 4]", "Input")
+@number_option("--cases", "Number of sets of inputs, with different shapes.  [default: 4]", "Input")
 @number_option(
     "--steps",
-    "Decode steps after the first run of each case, the caches fed back.  [default: 2]",
+    "Decode steps after the first run of each case, with caches fed back.  [default: 2]",
     "Input",
     least=0,
 )
@@ -73,21 +73,21 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
     type=Word(words(RuntimeChoice)),
     default="auto",
     show_default=True,
-    help="What runs both; `auto` takes onnxruntime where it runs both, else the reference.",
+    help="Runtime for both models; `auto` is onnxruntime if it runs both, otherwise the reference.",
     section="Comparison",
 )
 @option(
     "--rtol",
     type=Tolerance(),
     metavar="X",
-    help="Relative tolerance for what is computed.  [default: that of the element types]",
+    help="Relative tolerance for computed values.  [default: from types and operators]",
     section="Comparison",
 )
 @option(
     "--atol",
     type=Tolerance(),
     metavar="X",
-    help="Absolute tolerance for what is computed.  [default: that of the element types]",
+    help="Absolute tolerance for computed values.  [default: from types and operators]",
     section="Comparison",
 )
 @data_format_option
@@ -100,13 +100,13 @@ def verify(
 ) -> None:
     """Run the models A and B on the same inputs and compare every output.
 
-    A is the model that is right, B the one that is judged; either may be `-` for standard input.
-    Both need the same inputs and outputs, by name.
+    A is the reference, B the model to verify; either may be `-` for standard input. Both need
+    inputs and outputs of the same names.
 
-    Inputs are drawn from a seed in several shapes: a prefill, then decode steps with each present
-    fed back to its past. What only moves data has to agree bit for bit, what is computed within a
-    tolerance for its type. Of models that differ, the first value that does is named. Equal on
-    these inputs is no proof for all inputs; more cases and steps look further.
+    kvtool draws random inputs in several shapes: a prefill, then decode steps with each present fed
+    back to its past. Outputs that only move data must be bit-identical. Computed outputs must agree
+    within a tolerance. If the models differ, kvtool names the first value that differs. Equal
+    outputs on these inputs do not prove equality for all inputs; --cases and --steps test more.
     """
     check_source(options["a"])
     check_source(options["b"])
