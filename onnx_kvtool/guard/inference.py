@@ -16,6 +16,7 @@ from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
 from onnx_kvtool.guard.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.guard.past_scores import infer_past_scores
+from onnx_kvtool.guard.rounded_sizes import infer_past_rounded_sizes
 from onnx_kvtool.guard.small_constants import op_types
 from onnx_kvtool.guard.untyped_inputs import infer_past_untyped_inputs
 
@@ -68,8 +69,11 @@ def infer_with_data(
     def past_windows(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_last_windows(given, operators, past_scores)
 
+    def past_rounded(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_rounded_sizes(given, operators, past_windows)
+
     def past_equations(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_endless_equations(given, operators, past_windows)
+        return infer_past_endless_equations(given, operators, past_rounded)
 
     return infer_with_distinct_names(message, operators, past_equations)
 

@@ -17,6 +17,7 @@ from onnx_kvtool.guard import (
     negative_sizes,
     nested_calls,
     past_scores,
+    rounded_sizes,
     untyped_inputs,
 )
 from onnx_kvtool.guard.fault import Fault
@@ -60,6 +61,7 @@ FAULTS: Table[str, Fault] = Table(
             (names_for_zero, names_for_zero.FAULT),
             (past_scores, past_scores.FAULT),
             (last_windows, last_windows.FAULT),
+            (rounded_sizes, rounded_sizes.FAULT),
             (known_wrong, known_wrong.FAULT),
             (message, _WRITER),
             (early_sympy, _SYMPY),

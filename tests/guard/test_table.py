@@ -82,6 +82,7 @@ ELSEWHERE = {
     "left_out_inputs": "onnxruntime has it: tests/guard/test_left_out_inputs.py",
     "past_scores": "gives a wrong size: tests/guard/test_past_scores.py",
     "last_windows": "gives a wrong size: tests/guard/test_last_windows.py",
+    "rounded_sizes": "gives a wrong size: tests/guard/test_rounded_sizes.py",
     "known_wrong": "needs other releases: tests/compat",
     "early_sympy": "fails nothing: tests/guard/test_early_sympy.py",
     "message": "tests/core holds what onnx_ir writes against what was read",

@@ -14,6 +14,7 @@ from onnx_kvtool.core.storage import held
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, where
 from onnx_kvtool.emit.sampling import Numbers
+from onnx_kvtool.guard.rounded_sizes import scaled
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -234,9 +235,9 @@ def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axi
             continue
         if not isinstance(before, int) or before < 1:
             return None
-        after = math.floor(before * scale)
-        if after != int(np.float32(before) * np.float32(scale)):
-            return None  # runtimes multiply in float32, the text in numbers
+        after = scaled(before, scale)
+        if after is None:
+            return None
         found.append(_Axis(axis, before, after, scale))
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +9,7 @@ from fractions import Fraction
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import held
+from onnx_kvtool.guard.rounded_sizes import scaled
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
@@ -251,14 +251,16 @@ def _scaled(
 def _times(
     site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
 ) -> Sequence[Expr]:
-    """Return sizes times scales, rounded down."""
+    """Return sizes times scales, rounded down; one that runtimes round apart is not known."""
     if len(scales) != len(axes):
         raise Unknown("malformed", f"`{name}` has {len(scales)} elements for {len(axes)} axes")
     found = []
     for axis, scale in zip(axes, scales, strict=True):
         size = shape[axis].number
         if size is not None:
-            found.append(integer(math.floor(size * scale)))
+            product = scaled(size, scale)
+            why = f"{size} times {scale} depends on how a runtime rounds"
+            found.append(site.lost(axis, why) if product is None else integer(product))
             continue
         plain = Fraction(scale).limit_denominator(_PLAINEST)
         if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
