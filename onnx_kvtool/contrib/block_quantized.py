@@ -399,8 +399,11 @@ class _Table:
             return rows
         rows = apart(em, rows, self.bits, dtype)
         rank = len(dims_of(codes) or ()) + len(dims_of(indices) or ()) - 1
-        # The elements of a byte are a dimension of their own, which joins the one before it.
-        shape = em.constant([0] * (rank - 1) + [-1], "shape")
+        # The elements of a byte are a dimension of their own, which joins the one before it. It is
+        # named where it is known, since -1 can be told of no array without elements.
+        size = (dims_of(packed) or (None,))[-1]
+        joined = size * (8 // self.bits) if isinstance(size, int) else -1
+        shape = em.constant([0] * (rank - 1) + [joined], "shape")
         rows = em.op("Reshape", rows, shape, dtype=dtype)
         count = wanted[-1] if wanted else None
         if wanted is None:

@@ -342,6 +342,20 @@ def test_gather_block_quantized(
     )
 
 
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_slices_that_are_none(shape: tuple[int, ...], bits: int) -> None:
+    inputs = {
+        "data": codes(5, 32 * bits // 8),
+        "indices": np.zeros(shape, np.int64),
+        "scales": normal(5, 2),
+        "zero_points": codes(5, -(-2 * bits // 8)),
+    }
+    demand_same("GatherBlockQuantized", inputs, at=21, bits=bits, block_size=16)
+    inputs |= {"data": codes(5, 32, dtype=np.uint8).astype(ml_dtypes.uint4), "zero_points": None}
+    demand_same("GatherBlockQuantized", inputs, at=21, constants=["data"], block_size=16)
+
+
 @some
 @given(opset=OPSETS, dtype=CODES, columns=st.booleans())
 def test_the_codes_of_com_microsoft(opset: int, dtype: Any, columns: bool) -> None:
