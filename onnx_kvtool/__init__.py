@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from onnx_kvtool import core as _core
+
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.inspection import InspectReport
     from onnx_kvtool.commands.bench import bench
@@ -117,6 +119,9 @@ _HOMES = {
     "save": "commands.output:save",
     "verify": "commands.verify:verify",
 }
+
+
+_core.load_shown = lambda: import_module(f"{__name__}.report.shown")
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
-from onnx_kvtool.model_io.source import patient
+from onnx_kvtool.model_io.atomic import patient
 
 __all__ = ["MergeRequest", "Part", "merge", "parts", "resolve_format"]
 

@@ -1,1 +1,11 @@
-"""What every layer needs: places, diagnostics, errors, tables, reading and writing models."""
+"""What every layer needs: places, diagnostics, errors, records, walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["load_shown"]
+
+load_shown: Callable[[], Any] | None = None
+"""Loads what shows reports. The package sets it, since nothing here imports from above."""

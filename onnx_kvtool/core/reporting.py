@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Literal, cast
 
+from onnx_kvtool import core
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.words import counted, enumerated
@@ -48,7 +48,8 @@ class Shown(Record):
 
 
 def _shown() -> Any:
-    return import_module("onnx_kvtool.report.shown")
+    assert core.load_shown is not None  # set where the package begins
+    return core.load_shown()
 
 
 # What the copies that are run in place of models have less of.

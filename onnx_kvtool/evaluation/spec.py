@@ -24,8 +24,9 @@ from onnx_kvtool.core.words import (
     unknown_name,
 )
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype, parse_json
+from onnx_kvtool.model_io.atomic import is_pipe, patient
 from onnx_kvtool.model_io.protobuf import DecodeError
-from onnx_kvtool.model_io.source import is_pipe, patient, read_bytes
+from onnx_kvtool.model_io.source import read_bytes
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.traits import DTYPE_NAMES, ELEMENT_TYPE_ATTRIBUTES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.borrowed import element_type

@@ -1,4 +1,4 @@
-"""Files that appear as a whole or not at all, and what killed processes have left."""
+"""Files that appear as a whole or not at all, and files that may be pipes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import secrets
+import select
 import stat
 import sys
 import time
@@ -18,6 +19,8 @@ from onnx_kvtool.core.errors import UnwritableOutput
 __all__ = [
     "Stamp",
     "check_writable",
+    "is_pipe",
+    "patient",
     "remove_stale",
     "replacing",
     "stamp",
@@ -354,3 +357,40 @@ def _remedy(error: OSError) -> str | None:
     if isinstance(error, IsADirectoryError):
         return "name a file, not a directory"
     return None
+
+
+# Opening files that may be pipes, without waiting for ever.
+
+
+_PATIENCE = 10.0
+"""Seconds that a pipe with a name may take until something is in it."""
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is a pipe with a name, which may have no writer."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode) and not _is_of_a_process(path)
+    except (OSError, ValueError):
+        return False
+
+
+def patient(path: str, flags: int) -> int:
+    """Open a file: the `opener` of `open`.
+
+    A pipe of a shell, as in `<(command)`, has a writer, and is waited for.
+
+    Raises:
+        OSError: If nothing is written to a pipe with a name in time.
+    """
+    if not is_pipe(path):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not select.select([descriptor], [], [], _PATIENCE)[0]:
+        os.close(descriptor)
+        raise OSError(errno.EAGAIN, f"it is a pipe, and nothing is in it after {_PATIENCE:g} s")
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _is_of_a_process(path: str) -> bool:
+    return os.path.abspath(path).startswith(("/dev/", "/proc/"))

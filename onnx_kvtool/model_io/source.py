@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import stat
 import sys
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import onnx
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.model_io.atomic import patient
 from onnx_kvtool.model_io.places import check_source, reading, spoken_name
 from onnx_kvtool.model_io.protobuf import DecodeError
 
@@ -27,9 +26,7 @@ __all__ = [
     "Flaw",
     "explain",
     "fields",
-    "is_pipe",
     "parse",
-    "patient",
     "read_bytes",
     "recognise",
     "varint",
@@ -111,43 +108,6 @@ def _is_safetensors(data: bytes) -> bool:
 
 def _is_text(head: bytes) -> bool:
     return bool(head.strip()) and all(byte >= 0x20 or byte in b"\t\n\r\f" for byte in head)
-
-
-# Opening files that may be pipes, without waiting for ever.
-
-
-_PATIENCE = 10.0
-"""Seconds that a pipe with a name may take until something is in it."""
-
-
-def is_pipe(path: str) -> bool:
-    """Return whether a path is a pipe with a name, which may have no writer."""
-    try:
-        return stat.S_ISFIFO(os.stat(path).st_mode) and not _is_of_a_process(path)
-    except (OSError, ValueError):
-        return False
-
-
-def patient(path: str, flags: int) -> int:
-    """Open a file: the `opener` of `open`.
-
-    A pipe of a shell, as in `<(command)`, has a writer, and is waited for.
-
-    Raises:
-        OSError: If nothing is written to a pipe with a name in time.
-    """
-    if not is_pipe(path):
-        return os.open(path, flags)
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not select.select([descriptor], [], [], _PATIENCE)[0]:
-        os.close(descriptor)
-        raise OSError(errno.EAGAIN, f"it is a pipe, and nothing is in it after {_PATIENCE:g} s")
-    os.set_blocking(descriptor, True)
-    return descriptor
-
-
-def _is_of_a_process(path: str) -> bool:
-    return os.path.abspath(path).startswith(("/dev/", "/proc/"))
 
 
 # Why bytes do not parse as a protobuf message, found by walking the wire format.

@@ -8,14 +8,14 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.lint.settings.files import find_models
-from onnx_kvtool.model_io import source
+from onnx_kvtool.model_io import atomic
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such pipes")
 
 
 @pytest.fixture
 def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(source, "_PATIENCE", 0.2)
+    monkeypatch.setattr(atomic, "_PATIENCE", 0.2)
     os.mkfifo(tmp_path / "pipe.onnx")
     return tmp_path / "pipe.onnx"
 
@@ -35,7 +35,7 @@ def test_an_empty_pipe_ends_in_an_error(pipe: Path, what: str) -> None:
 def test_a_pipe_that_is_written_to_is_read(pipe: Path) -> None:
     writer = threading.Thread(target=pipe.write_bytes, args=(b"7",))
     writer.start()
-    with open(pipe, "rb", opener=source.patient) as file:
+    with open(pipe, "rb", opener=atomic.patient) as file:
         assert file.read() == b"7"
     writer.join()
 

@@ -19,10 +19,9 @@ from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known
-from onnx_kvtool.model_io.atomic import write_bytes
+from onnx_kvtool.model_io.atomic import patient, write_bytes
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.model_io.sorting import natural
-from onnx_kvtool.model_io.source import patient
 from onnx_kvtool.model_io.stored import file_digest
 
 __all__ = [

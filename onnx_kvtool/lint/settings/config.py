@@ -17,7 +17,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import closest, did_you_mean, missing_file_help
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.model_io.source import patient
+from onnx_kvtool.model_io.atomic import patient
 
 __all__ = [
     "ALL",

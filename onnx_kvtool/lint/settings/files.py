@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.lint.settings.config import PathPatterns, is_pattern
+from onnx_kvtool.model_io.atomic import is_pipe, patient
 from onnx_kvtool.model_io.remote import find, is_remote
-from onnx_kvtool.model_io.source import is_pipe, patient
 
 __all__ = ["find_models", "parse_shard", "take_shard", "tracked_models"]
 
