@@ -160,7 +160,7 @@ def test_a_full_cache_fails_and_gives_the_caches_up() -> None:
     with pytest.raises(kv.KvtoolError, match="TensorScatter"):
         made.run_step(None, {"update": rows(1, 5), "start": start(5, 5)})
     feeds = {"update": rows(1), "start": start(5, 5)}
-    with pytest.raises(kv.UsageError, match="the step before failed, and what `past` holds"):
+    with pytest.raises(kv.UsageError, match="the step before failed, and the contents of `past`"):
         made.run_step(None, feeds)
     assert made.run_step(["sum"], {**feeds, "past": rows(0, 7)}) == [30]
     assert made.run_step(["sum"], {"update": rows(1), "start": start(6, 6)}) == [60]
@@ -191,7 +191,7 @@ def test_pairs_can_be_named() -> None:
 def test_a_cache_of_unknown_capacity_is_fed_first() -> None:
     made = session(FIXED.replace("3, 7, 5]", "3, capacity, 5]"))
     feeds = {"update": rows(1), "start": start(0, 0)}
-    with pytest.raises(kv.UsageError, match="an empty `past` cannot be made: its dimension 2"):
+    with pytest.raises(kv.UsageError, match=r"an empty `past` cannot be made: .*dimension 2"):
         made.run_step(None, feeds)
     made.run_step(None, {**feeds, "past": rows(0, 4)})
     assert made.run_step(None, {**feeds, "start": start(1, 1)})[0].shape == (2, 3, 4, 5)

@@ -358,18 +358,18 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
         )
     if request.write_baseline is not None and settings.fix != "none":
         raise UsageError(
-            "a baseline is written of the models as they are, not of fixed ones",
+            "a baseline records the models before any fix",
             help="fix first, then write the baseline",
         )
     if request.prune_baseline and (settings.fix != "none" or request.shard is not None):
         raise UsageError(
-            "a baseline is pruned of what all models no longer have, as they are",
+            "a baseline is pruned by the findings of all models before any fix",
             help="leave out `--fix`, `--diff` and `--shard`",
         )
     if request.prune_baseline and request.write_baseline is not None:
         raise UsageError(
             "`--write-baseline` and `--prune-baseline` exclude each other",
-            help="a new baseline holds nothing that is no longer there",
+            help="a new baseline has no stale findings",
         )
     if settings.dask is not None and settings.fix == "apply":
         raise UsageError(

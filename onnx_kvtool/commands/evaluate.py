@@ -288,7 +288,7 @@ def _check_request(request: EvalRequest) -> None:
         )
     if request.trace and request.runtime == "onnxruntime":
         raise UsageError(
-            "`--trace` needs the reference runtime, onnxruntime does not tell what its nodes do",
+            "`--trace` needs the reference runtime, onnxruntime does not report its nodes",
             help="use `--runtime reference`",
         )
     if request.save is not None:
@@ -382,7 +382,7 @@ def _evaluate(
 ) -> EvalReport:
     path = request.model or origin(model).path
     check_data(model, path)
-    notes = sort_nodes(model, "ran in an order in which they can")
+    notes = sort_nodes(model, "were run in a valid order")
     check_dims(model, request.dims)
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)

@@ -237,7 +237,7 @@ def check_request(request: LowerRequest) -> None:
         )
     if request.only and request.element_type is not None:
         raise UsageError(
-            "`--only` leaves all other operators as they are, so that `--element-type` cannot "
+            "`--only` leaves all other operators unchanged, so that `--element-type` cannot "
             "change the type of them all",
             help="leave one of them out",
         )

@@ -179,7 +179,7 @@ class ReferenceEvaluator:
         absent = [past for past in caches if past not in fed and past not in self._held]
         if self._is_lost and absent:
             raise UsageError(
-                f"the step before failed, and what `{absent[0]}` holds is not known",
+                f"the step before failed, and the contents of `{absent[0]}` are unknown",
                 help="feed every past, or begin anew with `reset()`",
             )
         feeds = {**given, **self._held, **fed, **self._empty(absent, given)}
@@ -269,8 +269,8 @@ class ReferenceEvaluator:
                 shape.append(evaluate(dim, sizes))
             except (KeyError, ZeroDivisionError) as error:
                 raise UsageError(
-                    f"an empty `{spec.name}` cannot be made: its dimension {axis}, `{dim}`, has no "
-                    "size that the other inputs tell",
+                    f"an empty `{spec.name}` cannot be made: the other inputs do not determine its "
+                    f"dimension {axis}, `{dim}`",
                     help=f"feed `{spec.name}` in the first step",
                 ) from error
         if spec.dtype == ir.DataType.STRING:

@@ -236,7 +236,9 @@ def quantized(
         dtype: int8 or uint8.
     """
     if dtype not in (_D.INT8, _D.UINT8):
-        raise Refusal("unknown-type", "the type of the codes is unknown", help="declare it")
+        raise Refusal(
+            "unknown-type", "the type of the quantized values is unknown", help="declare it"
+        )
     if zero is None and dtype == _D.INT8:
         zero = em.constant(np.zeros((), np.int8), "zero_point")
     return em.op("QuantizeLinear", x, scale, zero, dtype=dtype)

@@ -12,11 +12,11 @@ __all__ = ["WITHOUT_A_RULE"]
 _FUSED = "is a fusion for GPUs, which onnxruntime makes of operators that have rules"
 _GPU = "runs on GPUs alone, and nothing that runs on a CPU is exported with it"
 _TRAINING = "is written for training"
-_PAGED = "keeps its cache in pages that its host hands out, or selects what it attends to"
+_PAGED = "keeps its cache in pages that its host allocates, or selects the keys that it attends to"
 _PACKED = "takes tokens without padding, of sequences that a list of lengths tells apart"
-_ORDERED = "computes on codes in an order of memory that GPUs want, of which ONNX has no tensor"
+_ORDERED = "computes on quantized values in a memory order for GPUs, which no tensor of ONNX has"
 _LAYOUT = "reads weights that were packed for one kernel"
-_FLOATS = "computes on blocks of floats of 8 bits or fewer, of which ONNX has no product"
+_FLOATS = "multiplies blocks of floats of 8 bits or fewer, and ONNX has no such product"
 _GENERATES = "is a loop that generates tokens with decoders inside: convert these"
 _TEXT = "computes on tokens or text, in front of or behind a decoder"
 _RECURRENT = (
@@ -28,7 +28,7 @@ _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
 _UNWRITTEN = "is written by no exporter, optimiser or builder that is known"
 _EXPERIMENTAL = (
-    "was an experimental operator of ONNX before version 1.5, of which onnxruntime has no kernel"
+    "was an experimental operator of ONNX before version 1.5, and onnxruntime has no kernel for it"
 )
 _PLUGIN = "is a plugin of TensorRT"
 
@@ -36,7 +36,7 @@ _GROUPS = {
     DOMAIN: {
         _FUSED: "GemmFloat8 MatMulNBitsQLoRA NhwcFusedConv",
         _GPU: "DecoderAttention DecoderMaskedSelfAttention LongformerAttention MoEPacked",
-        "is a transform of which text and kernel give different numbers of elements": "Irfft",
+        "is a transform whose documentation and kernel differ in the number of elements": "Irfft",
         _TRAINING: "BitmaskBiasDropout BitmaskDropout",
         _PAGED: "DynamicSparseAttention PackedSparseAttentionIndexer "
         "PackedSparseAttentionIndexerMerge PagedAttention SparseAttentionIndexer "

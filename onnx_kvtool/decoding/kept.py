@@ -100,8 +100,8 @@ class Feeder:
         elif values is None:
             if spec.name.lower().endswith("mask"):
                 raise UsageError(
-                    f"input `{spec.name}` is a mask of {spec.dtype.name}, and nothing says"
-                    " which of its numbers hide a row",
+                    f"input `{spec.name}` is a mask of {spec.dtype.name}, and it is"
+                    " unknown which elements hide a row",
                     help="bench a model whose mask has integers or booleans, or none",
                 )
             number = self._plan.inputs.index(spec)

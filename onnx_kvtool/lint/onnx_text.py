@@ -169,7 +169,7 @@ def _repaired(model: ir.Model) -> Iterator[str]:
     """Yield what the file had and the model no longer has; writing is all that is left to do."""
     for defect in origin(model).defects:
         if defect.code == "duplicate-opset-import":
-            yield f"# {defect.location}: {defect.message}, of which the last counts"
+            yield f"# {defect.location}: {defect.message}; the last one counts"
 
 
 def _metadata(model: ir.Model) -> Iterator[str]:

@@ -348,7 +348,7 @@ def _imports(imports: Iterable[onnx.OperatorSetIdProto], found: Judgement, place
                 "duplicate-opset-import",
                 place,
                 f"imports domain `{domain or 'ai.onnx'}` at versions {known} and {entry.version}",
-                help="keep the version for which the nodes were written",
+                help="keep the version that the nodes were written for",
             )
         versions[domain] = entry.version
 

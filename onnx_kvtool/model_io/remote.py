@@ -302,7 +302,7 @@ def _filesystem(source: str, name: str) -> tuple[Any, str]:
     except ValueError as error:
         if "rotocol" not in str(error):
             raise
-        raise UsageError(f"{name} is a URL that fsspec does not know") from error
+        raise UsageError(f"{name} is a URL of a kind that fsspec does not support") from error
     return fs, path
 
 

@@ -51,7 +51,7 @@ _MAGIC: tuple[tuple[int, bytes, str, str | None], ...] = (
     (
         0,
         b"version https://git-lfs.github.com/spec/",
-        "is a Git LFS pointer, not the model it stands for",
+        "is a Git LFS pointer, not the model itself",
         "run `git lfs pull` in its repository",
     ),
     (0, b"PK\x03\x04", "looks like a zip archive (a PyTorch checkpoint, or .npz)", _EXPORT),

@@ -296,7 +296,7 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
         return _NOTHING
     result = Fit()
     if new.deprecated:
-        text = f"`{node.op_type}` is gone since opset {new.since_version}"
+        text = f"`{node.op_type}` was removed in opset {new.since_version}"
         result.problems.append(Problem("deprecated-operator", text))
         return result
     is_upgrade = new.since_version > old.since_version

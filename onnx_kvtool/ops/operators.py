@@ -325,7 +325,7 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
         output = (*dots, *sorted(n for n, c in count.items() if c == 1 and n[0] != "."))
     if not set(dots) <= set(output):
         raise MalformedNode(
-            "bad-equation", f"the output of the equation `{_short(equation)}` lacks the ellipsis"
+            "bad-equation", f"the output of the equation `{_short(equation)}` has no ellipsis"
         )
     return operands, output
 

@@ -228,5 +228,5 @@ def _check_variadic(node: ir.Node, facts: OpFacts) -> None:
     if None in node.inputs[len(facts.inputs) - 1 :]:
         raise MalformedNode(
             "missing-input",
-            f"`{node.op_type}` takes several values as `{last.name}`, one of which is absent",
+            f"`{node.op_type}` takes several values as `{last.name}`, and one is absent",
         )

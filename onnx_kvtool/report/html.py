@@ -84,7 +84,7 @@ def _caches(report: InspectReport, cost: Footprint) -> Iterator[str]:
         yield f"<p><b>{text(line.label)}:</b> {text(line.text)}</p>"
     if cost.total_bytes is None:
         yield (
-            '<p class="soft">A dash stands for what is not known. <code>--dim NAME=INT</code> gives'
+            '<p class="soft">A dash means unknown. <code>--dim NAME=INT</code> gives'
             " a dimension a value.</p>"
         )
 

@@ -34,7 +34,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 _NOTHING = float(np.finfo(np.float16).smallest_subnormal) / 2
 """Numbers up to this one are rounded to 0 in float16."""
 
-_HELP = f"`--element-type float32` puts float32 in the place of {dtype_name(REPLACED)}"
+_HELP = f"`--element-type float32` replaces {dtype_name(REPLACED)}"
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ class Verifier:
             nothing = found.detail if found.status == "skipped" else missing(found.covered)
             return replace(found, insufficient=nothing)
         if self._rejects(report):
-            help = "`--dim` gives sizes at which it runs, `--no-verify` writes the result unproven"
+            help = "fix the sizes with `--dim`, or write the result unproven with `--no-verify`"
             return replace(found, detail=f"{found.detail}; {help}", insufficient=report.detail)
         return found
 

@@ -232,7 +232,7 @@ class Session:
         self._is_extended = not EXTENDED.keys().isdisjoint(types)
         if self._is_extended and "tensor(string)" in self._inputs.values():
             raise RuntimeUnavailable(
-                f"{_named()} takes no strings beside types that numpy lacks: {sorted(types)}"
+                f"{_named()} takes no strings beside types that numpy has not: {sorted(types)}"
             )
 
     @property

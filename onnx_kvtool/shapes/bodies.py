@@ -149,7 +149,7 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
             return Outcome(type_, Unknown("unknown-input", "", value))
         shapes.append(shape)
     if not shapes:
-        return Outcome(type_, Unknown("malformed", "a branch lacks this output"))
+        return Outcome(type_, Unknown("malformed", "a branch does not have this output"))
     if len({len(shape) for shape in shapes}) > 1:
         text = " and ".join(_text(shape) for shape in shapes)
         return Outcome(type_, Unknown("branches-differ", f"the branches give {text}"))

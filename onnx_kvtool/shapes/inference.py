@@ -248,7 +248,7 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
         return None
     shape = knowledge.shapes.get(value)
     if shape is None:
-        return knowledge.lost.get(value) or Lost(place, "no-rule", "nothing says what it is")
+        return knowledge.lost.get(value) or Lost(place, "no-rule", "its type and shape are unknown")
     for found in () if run.is_complete(shape) else shape:
         size = knowledge.equalities.resolved(found, unnamed_only=True)
         if not run.is_known(size):

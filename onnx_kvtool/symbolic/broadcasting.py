@@ -74,7 +74,7 @@ class SizeEqualities:
         for a, b in granted:
             one, other = self.of_dim(a), self.of_dim(b)
             if one is None or other is None:
-                raise ValueError(f"a dimension of which nothing is known cannot be {a or b}")
+                raise ValueError(f"an unknown dimension cannot be {a or b}")
             if not self._unite(one, other):
                 raise ValueError(f"`{a}` and `{b}` would make {one} equal to {other}")
 

@@ -162,7 +162,7 @@ class NarrowPair:
             notes.append(f"{elements} of {self._a.name} overflow in {name} and not in float32")
         if account.failure is not None:
             notes.append(
-                f"held to the tolerance of {name} alone, without float32 twins: {account.failure}"
+                f"compared by the tolerance of {name}, without float32 twins: {account.failure}"
             )
         return notes
 
@@ -211,7 +211,7 @@ def rounding_note(
     try:
         ours, theirs = (_as_it_is(subject, inputs) for subject in (a, b))
     except (RunFailed, RuntimeUnavailable) as error:
-        return f"{said}; as they are, the models do not run: {error.message}"
+        return f"{said}; the unchanged models do not run: {error.message}"
     apart = {
         name: seen.max_abs_diff
         for name, value in ours.items()
@@ -220,9 +220,9 @@ def rounding_note(
     name = max(apart, key=lambda one: apart[one] or 0.0, default=None)
     most = 0.0 if name is None else apart[name] or 0.0
     if name is None or most <= found:
-        return f"{said}; as they are, the models differ by no more" if changed else None
+        return f"{said}; the unchanged models differ by no more" if changed else None
     return (
-        f"{said}; as they are, the models differ by up to {most:.2g} in `{name}`, whose largest "
+        f"{said}; the unchanged models differ by up to {most:.2g} in `{name}`, whose largest "
         f"value is {largest(ours[name]):.2g}"
     )
 

@@ -323,7 +323,7 @@ def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, RuntimeUnavaila
     # Most models are told from the bytes alone, without a message that is made of them.
     if b"Slice" in data and (op_type := slices_negative_size(weightless(model))) is not None:
         reason = f"the model slices behind a `{op_type}` of negative size"
-        return {"onnxruntime": RuntimeUnavailable(f"{reason}, on which onnxruntime aborts")}
+        return {"onnxruntime": RuntimeUnavailable(f"{reason}, and onnxruntime aborts")}
     return {}
 
 

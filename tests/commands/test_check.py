@@ -163,7 +163,7 @@ class TestConfiguration:
             ({"config": "none.toml"}, "`--config` and `--isolated` exclude each other"),
             ({"config": "none.toml", "isolated": False}, "`none.toml` does not exist"),
             ({"dims": {"bach": 2}}, "no input has a dimension called `bach`"),
-            ({"write_baseline": "b.json", "fix": True}, "a baseline is written of the models as"),
+            ({"write_baseline": "b.json", "fix": True}, "a baseline records the models before"),
             ({"write_baseline": "clean.onnx"}, "is one of the models, which would be overwritten"),
             ({"output": "deep/bad.onnx"}, "is one of the models, which would be overwritten"),
         ],

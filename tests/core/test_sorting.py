@@ -160,7 +160,7 @@ def test_eval_and_verify_run_them_in_order(runtime: str, tmp_path: Path) -> None
     (warning,) = report.warnings
     assert (warning.code, warning.location.graph) == ("unsorted-nodes", "g")
     assert warning.message == (
-        "1 node stood before what it reads: the nodes ran in an order in which they can"
+        "1 node stood before what it reads: the nodes were run in a valid order"
     )
     found = kv.evaluate(proto, {"x": np.zeros(3, np.float32)}, runtime=runtime)
     np.testing.assert_array_equal(found["y"], np.full(3, -1, np.float32))

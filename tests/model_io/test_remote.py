@@ -261,7 +261,7 @@ def test_urls_that_differ_by_what_is_not_shown_are_two(server: Server) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nothing://a/b.onnx", "is a URL that fsspec does not know"),
+        ("nothing://a/b.onnx", "is a URL of a kind that fsspec does not support"),
         ("gs://a/b.onnx", "needs the package of its filesystem"),
     ],
 )

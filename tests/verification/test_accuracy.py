@@ -47,7 +47,7 @@ def test_a_lowered_level_is_said_with_what_the_models_differ_by_as_they_are() ->
     said = note(report.verification.detail)
     assert said.startswith(
         "products with quantized weights were computed in float32: `accuracy_level` of 1 node of "
-        "the source is 1 in place of 4; as they are, the models differ by up to "
+        "the source is 1 in place of 4; the unchanged models differ by up to "
     )
     told = float(re.findall(r"up to (\S+) in `y`", said)[0])
     assert report.verification.status == "equal"
@@ -71,4 +71,4 @@ def test_models_that_round_alike_differ_by_no_more() -> None:
     report = kv.verify(product(4), product(4))
     assert report.status == "equal"
     (said,) = filter(None, map(note, report.notes))
-    assert said.endswith("as they are, the models differ by no more")
+    assert said.endswith("the unchanged models differ by no more")

@@ -273,7 +273,7 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
         return Misuse(
             "deprecated-operator",
             site.location(),
-            f"`{op}` is gone since opset {facts.since_version} and {owner}",
+            f"`{op}` was removed in opset {facts.since_version} and {owner}",
             "write it with the operators that replaced it, or lower the opset import",
         )
     newest = newest_of(domain)

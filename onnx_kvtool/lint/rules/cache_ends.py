@@ -226,7 +226,7 @@ def raisable_pattern(rule: Rule, context: Context) -> Iterator[Finding]:
             f"writes rows that count up from {start} along axis {cache.axis} of `{cache.past}` "
             f"({cache.mode} mode), as TensorScatter does",
             help="run `kvtool raise`: it proves that both are equal and replaces the scatter, "
-            "or names the assumption that it lacks",
+            "or names the missing assumption",
         )
 
 

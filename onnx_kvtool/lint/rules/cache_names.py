@@ -155,8 +155,8 @@ def layers_disagree_shape(rule: Rule, context: Context) -> Iterator[Finding]:
             f"the cache `{caches[odd].past or caches[odd].present}` has shape "
             f"{shape_words(caches[odd].shape)}, and {count} other layers have "
             f"{shape_words(other.shape)}",
-            help="give it the shape of the others, or ignore this finding for a layer that is "
-            "meant to differ",
+            help="give it the shape of the others, or ignore this finding for a layer that "
+            "differs on purpose",
         )
 
 

@@ -76,7 +76,7 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]
         yield rule.found(
             Location(graph_path(graph.name), value=unused[0].name),
             f"nothing reads the input {name}",
-            help="remove it, or connect what it was meant for",
+            help="remove it, or connect its outputs",
             fix=Fix("unsafe", f"remove the input {name}", _removing_inputs(graph, unused)),
         )
     dead: dict[str, list[_DeadEnd]] = {}

@@ -172,7 +172,7 @@ def _look(
     if text is None:
         return
     severity: Severity | None = None
-    what, help = "initializer", "declare what it holds, or correct the data"
+    what, help = "initializer", "correct the declaration, or the data"
     if not value.is_graph_input() and not value.is_graph_output():
         severity, help = "warning", "correct the entry of `value_info`, or leave it out"
     if place.op is not None:

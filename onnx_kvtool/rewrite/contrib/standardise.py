@@ -147,7 +147,7 @@ class _Run:
         if len(node.inputs) > facts.max_inputs and any(node.inputs[facts.max_inputs :]):
             raise Refusal(
                 "contrib-form",
-                f"`{node.op_type}` has {len(node.inputs)} inputs, of which kvtool knows "
+                f"`{node.op_type}` has {len(node.inputs)} inputs, and kvtool knows only "
                 f"{facts.max_inputs}",
             )
         replacement = rule.apply(NodeView(node, 1, facts), em)

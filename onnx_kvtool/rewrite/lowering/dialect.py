@@ -77,7 +77,9 @@ def keep_to_dialect(
     standing = _count_standing(own)
     remove_dead([node for _, _, node in nodes(model)], stays)
     number = standing - _count_standing(own)
-    return [f"{counted(number, 'node')} left out: nobody reads what they compute"] if number else []
+    return (
+        [f"{counted(number, 'node')} removed: no node or output uses the results"] if number else []
+    )
 
 
 def asks_for_sizes(node: ir.Node) -> bool:

@@ -298,9 +298,9 @@ def _error(
     name, more = values[0].name, len(values) - 1
     if more:
         others = counted(more, "other input or output", "other inputs and outputs")
-        text = f"`{name}` and {others} are of type {dtype.name}, which opset {target} lacks"
+        text = f"`{name}` and {others} are {dtype.name}, which opset {target} does not support"
     else:
-        text = f"`{name}` is of type {dtype.name}, which opset {target} lacks"
+        text = f"`{name}` is {dtype.name}, which opset {target} does not support"
     return Diagnostic(
         "element-type",
         "error",

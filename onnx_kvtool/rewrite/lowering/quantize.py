@@ -338,7 +338,7 @@ def _take(op: str, dtype: ir.DataType | None, types: set[ir.DataType], opset: in
         raise Refusal("element-type", text)
     assert dtype is not None
     if not takes("Cast", 0, dtype, opset):
-        text = f"`{op}` with {dtype.name} cannot be written at opset {opset}, which lacks the type"
+        text = f"`{op}` takes {dtype.name}, which opset {opset} does not support"
         raise Refusal("element-type", text)
 
 

@@ -381,7 +381,7 @@ def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     has_one = len(node.attributes) == 1
     tensor = const_tensor(node.outputs[0]) if has_one else None
     if tensor is None:
-        text = "the Constant holds none of the forms that can be a tensor"
+        text = "the Constant has no attribute that can be a tensor"
         raise MalformedNode("constant-form", text)
     output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)
     return Replacement((output,))

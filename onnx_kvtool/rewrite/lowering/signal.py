@@ -469,7 +469,7 @@ def lower_mel_weight_matrix_17(context: LoweringContext, node: ir.Node, em: Emit
         raise MalformedNode("bad-length", "bins, length and rate must be at least 1")
     rows, other = (_bins(bins, length, rate, edges, d) for d in (np.float64, np.float32))
     if not np.array_equal(rows, other):
-        text = "rounding decides to which bin a frequency of MelWeightMatrix belongs"
+        text = "rounding decides the bin of a frequency of MelWeightMatrix"
         raise Refusal("dynamic-input", text, lowest_opset=17)
     size = length // 2 + 1
     if rows.min() < 0 or rows.max() >= size:
@@ -489,7 +489,7 @@ def _one(view: NodeView, name: str) -> float:
     if tensor is None or tensor.size != 1:
         raise Refusal(
             "dynamic-input",
-            f"`{name}` is not constant, and rounding decides to which bin a frequency belongs",
+            f"`{name}` is not constant, and rounding decides the bin of a frequency",
             help="make the inputs constant",
             lowest_opset=17,
         )

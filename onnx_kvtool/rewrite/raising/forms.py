@@ -79,7 +79,7 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     cache_of(proof, view.data, axis)
     given = maps.shape(view.updates)
     if described.element is None:
-        raise Unproven("unknown-positions", f"what `{name}` holds is unknown")
+        raise Unproven("unknown-positions", f"the value of `{name}` is unknown")
     index = legal_index(proof, described.element, sizes[axis], grid)
     row = None if grid[axis].number == 1 else axis
     if row is not None and (index - coordinate(row)).depends_on(row):
@@ -141,7 +141,7 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         if c is not None and c.element is not None
     ]
     if len(tuples) < depth:
-        raise Unproven("unknown-positions", f"what `{view.indices.name}` holds is unknown")
+        raise Unproven("unknown-positions", f"the value of `{view.indices.name}` is unknown")
     refusals: list[Unproven] = []
     # Behind the sequence are no components in most exports: the last is the likeliest.
     for component in reversed(_row_components(proof, view, tuples)):
@@ -327,8 +327,8 @@ def prove_one_hot(
     if axis >= lacking and given[axis - lacking].number != 1:
         raise Unproven(
             "several-rows",
-            f"`{update.name}` has size `{text(given[axis - lacking])}` along axis {axis}, of which "
-            "one row is taken",
+            f"`{update.name}` has size `{text(given[axis - lacking])}` along axis {axis}, and "
+            "only one row is taken",
         )
     proof.whole(axis, sizes[axis], [grid[mask.axis]])
     known: list[tuple[Expr, ...]] = []

@@ -299,7 +299,7 @@ def windowed(
     ):
         raise Unproven(
             "window-not-returned",
-            f"the window made of `{base.name}` does not go out of the model as it came in",
+            f"the window made of `{base.name}` does not leave the model unchanged",
         )
     if not _is_said(proof.carriers, window.rows):
         raise Unproven(

@@ -141,7 +141,7 @@ class Proof:
         if size.number is not None and known.number is not None:
             raise Unproven(
                 "part-of-axis",
-                f"axis {axis} has size {size.number}, of which {known.number} are written",
+                f"axis {axis} has size {size.number}, and only {known.number} are written",
             )
         raise Unproven(
             "sizes-unrelated",

@@ -160,7 +160,7 @@ def upgrade_dropout_10_12(context: LoweringContext, node: ir.Node, em: Emitter) 
     if any(o.name and (o.uses() or o.is_graph_output()) for o in node.outputs[1:]):
         raise Refusal(
             "changed-meaning",
-            "the mask is read, and what it holds in inference is not defined before opset 12",
+            "the mask is read, and its value in inference is undefined before opset 12",
             help="export the model for inference",
         )
     if em.opset < 12:

@@ -370,7 +370,7 @@ def _missing(where: str, value: ir.Value | None) -> KvtoolError:
     name = "" if value is None else value.name
     if value is not None and value.is_graph_input():
         return RunFailed(f"{where}the graph input `{name}` is missing")
-    help = "export the model again, or put its nodes into an order in which they can run"
+    help = "export the model again, or sort its nodes"
     return _Placed(f"{where}nothing before produces the value `{name}`", help=help)
 
 

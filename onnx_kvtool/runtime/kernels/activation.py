@@ -89,7 +89,7 @@ def celu_12(X: Array, *, alpha: float) -> tuple[Array]:
         KernelError: If `alpha` is 0, by which the formula divides.
     """
     if alpha == 0:
-        raise KernelError("`alpha` is 0, by which x is divided")
+        raise KernelError("`alpha` is 0, and x is divided by it")
     return apply(lambda x: np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0), X)
 
 

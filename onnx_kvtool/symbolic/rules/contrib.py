@@ -57,7 +57,7 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     shape = site.shape(0)
     inner, columns = site.integer("K"), site.integer("N")
     if not shape or inner < 1 or columns < 1:
-        raise Unknown("malformed", "`MatMulNBits` lacks its input, `K` or `N`")
+        raise Unknown("malformed", "`MatMulNBits` has no input, `K` or `N`")
     site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
     return ((*shape[:-1], integer(columns)),)
 
@@ -216,7 +216,7 @@ def _scalar(site: ShapeSite, value: ir.Value | None) -> Expr | None:
 def _heads(site: ShapeSite, name: str) -> int:
     count = site.integer(name)
     if count < 1:
-        raise Unknown("malformed", f"`{site.node.op_type}` lacks `{name}`")
+        raise Unknown("malformed", f"`{site.node.op_type}` has no `{name}`")
     return count
 
 

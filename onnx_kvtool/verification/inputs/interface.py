@@ -124,7 +124,7 @@ def _names_differ(kind: str, expected: list[str], actual: list[str]) -> str:
     if max(len(expected), len(actual)) > _FEW:
         missing = [name for name in expected if name not in set(actual)]
         surplus = [name for name in actual if name not in set(expected)]
-        parts = [f"lacks the {kind}s {enumerated(missing)}"] if missing else []
+        parts = [f"does not have the {kind}s {enumerated(missing)}"] if missing else []
         parts += [f"has {enumerated(surplus)} beside those expected"] if surplus else []
         if parts:
             return f"the model {' and '.join(parts)}"

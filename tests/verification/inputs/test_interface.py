@@ -67,11 +67,13 @@ MANY = tuple(Port(f"past.{i}", None, None) for i in range(60))
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param(MANY[:-1], "the model lacks the inputs `past.59`", id="one is missing"),
+        pytest.param(
+            MANY[:-1], "the model does not have the inputs `past.59`", id="one is missing"
+        ),
         pytest.param(
             (Port("x", None, None), *MANY[7:]),
-            "the model lacks the inputs `past.0`, `past.1`, `past.2`, `past.3` and 3 more and has"
-            " `x` beside those expected",
+            "the model does not have the inputs `past.0`, `past.1`, `past.2`, `past.3` and 3"
+            " more and has `x` beside those expected",
             id="some are missing, one is new",
         ),
         pytest.param(

@@ -143,7 +143,7 @@ def _product(
 
 def _per_row(em: Emitter, value: ir.Value) -> ir.Value:
     """Return scales or zero points of a left operand such that each stands before its row."""
-    dims = known_rank(value, "a product of quantised numbers", 10)
+    dims = known_rank(value, "a product of quantized values", 10)
     if len(dims) != 1 or dims[0] == 1:
         return value
     return em.op("Unsqueeze", value, attributes={"axes": [1]}, dtype=value.dtype or _D.UNDEFINED)
@@ -235,7 +235,7 @@ def _requantized(
         if any(dim != 1 for dim in known_rank(value, view.node.op_type, 10)):
             raise Refusal(
                 "not-one-number",
-                f"`{value.name}` may be several numbers, and what each belongs to is not said",
+                f"`{value.name}` may have several elements, and it is unknown what each applies to",
                 lowest_opset=10,
             )
     dtype = element_type(zero_point, view.node.op_type, 10)

@@ -342,7 +342,7 @@ def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter
     if len(dims) != 4 or not isinstance(dims[1], int):
         raise Refusal(
             "unknown-dimension",
-            "the number of channels is unknown, on which `mode=CRD` depends before opset 11",
+            "`mode=CRD` before opset 11 depends on the number of channels, which is unknown",
             lowest_opset=11,
         )
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()

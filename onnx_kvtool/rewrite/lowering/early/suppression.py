@@ -383,7 +383,7 @@ def _known(dim: Dim, value: ir.Value) -> int:
         return dim
     raise Refusal(
         "unknown-dimension",
-        f"the sizes of `{value.name}` are unknown, on which the pads depend",
+        f"the pads depend on the sizes of `{value.name}`, which are unknown",
         help="fix the sizes of the input with `--dim`",
         lowest_opset=11,
     )

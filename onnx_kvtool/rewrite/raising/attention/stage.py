@@ -363,7 +363,7 @@ def _fix_columns(model: ir.Model, outcome: RaiseOutcome) -> None:
             continue
         if all(n.metadata_props.get(FIXED) or not _is_read(n) for n, _ in value.uses()):
             value.shape = ir.Shape([value.shape[0], count])
-            what = "what it says of rows that are not in use is nothing"
+            what = "it says nothing about rows that are not in use"
             outcome.notes.append(f"`{value.name}` is {count} long: {what}")
     for _, _, node in nodes(model):
         node.metadata_props.pop(FIXED, None)

@@ -52,7 +52,7 @@ def check_attention(
     view = Attention(node, opset if node.version is None else node.version)
     name = node.name or node.op_type
     if {growth.past for growth in growths} != {view.past_key, view.past_value}:
-        text = f"`{name}` has a past of keys and one of values, of which one cannot be raised"
+        text = f"`{name}` has a past of keys and one of values, and one of them cannot be raised"
         raise Unproven("half-attention", text)
     if view.nonpad_kv_seqlen is not None or "qk_matmul_output" in view.outputs:
         raise Unproven("inside-attention", f"`{name}` counts keys, or hands out its scores")

@@ -219,8 +219,8 @@ def mask_24(
         )
     if length == 1:
         warn(
-            f"`attn_mask` with shape {attn_mask.shape} is padded to {total} keys, of which only "
-            "the first is seen; its last dimension is not broadcast"
+            f"`attn_mask` with shape {attn_mask.shape} is padded to {total} keys, and only "
+            "the first is visible; its last dimension is not broadcast"
         )
     hidden = False if attn_mask.dtype == np.bool_ else -np.inf
     padded = np.full((*attn_mask.shape[:-1], total), hidden, _mask_type(attn_mask))

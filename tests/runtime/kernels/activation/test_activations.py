@@ -213,7 +213,7 @@ def test_swi_glu_is_swish_times_the_other() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: celu_12(x, alpha=0.0), "`alpha` is 0, by which x is divided"),
+        (lambda x: celu_12(x, alpha=0.0), "`alpha` is 0, and x is divided by it"),
         (
             lambda x: gelu_20(x, approximate="erf"),
             "`approximate` is `erf`, expected `none` or `tanh`",

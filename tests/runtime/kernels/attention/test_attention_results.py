@@ -212,7 +212,7 @@ def test_a_last_dimension_of_one_is_broadcast_in_23_and_padded_in_24_with_a_warn
     np.testing.assert_allclose(y_24, np.broadcast_to(first, y_24.shape), rtol=1e-6)
     (warning,) = said
     assert warning == (
-        "`attn_mask` with shape (4, 1) is padded to 5 keys, of which only the first is seen; its "
+        "`attn_mask` with shape (4, 1) is padded to 5 keys, and only the first is visible; its "
         "last dimension is not broadcast"
     )
 
