@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PATCHES: Mapping[str, tuple[str, ...]] = {
+    "command": ("tests/cli/test_infer.py", "tests/cli/test_requests.py"),
     "contrib": (
         "tests/ops/test_contrib_schemas.py",
         "tests/ops/test_traits.py",
@@ -19,7 +20,14 @@ PATCHES: Mapping[str, tuple[str, ...]] = {
         "tests/rewrite/contrib/test_table.py",
         "tests/runtime/kernels/contrib/test_schemas.py",
     ),
+    "kernel": (
+        "tests/runtime/kernels/sequence",
+        "tests/runtime/kernels/test_borrowing.py",
+        "tests/runtime/kernels/test_signatures.py",
+    ),
+    "lowering": ("tests/rewrite/lowering/test_swish.py", "tests/test_tables.py"),
     "rule": ("tests/lint/test_rules.py", "tests/lint/rules/test_kv0xx_shapes.py"),
+    "target": ("tests/targets/test_target.py", "tests/targets/test_limits.py"),
 }
 """The tests that run the case of a patch, by the name of the patch and of its page."""
 MOST_FILES = 6
