@@ -132,7 +132,7 @@ def is_standard(node: ir.Node) -> bool:
     """Return whether ONNX defines the operator of a node, at any opset that onnx knows.
 
     Optimisers put operators of their own into the default domain (onnxruntime's
-    SimplifiedLayerNormalization); such a node is a stranger like one of a custom domain.
+    SimplifiedLayerNormalization); such a node is unknown, like one of a custom domain.
     """
     return node.domain == "" and op_facts(node.op_type, NEWEST) is not None
 

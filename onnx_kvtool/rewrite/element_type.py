@@ -148,9 +148,9 @@ class _Change:
                 text = f"BitCast reads the bits of {dtype_name(REPLACED)}, or makes them"
                 self._refuse("element-type", place, text)
         elif not is_standard(node) and (node.domain, node.op_type) not in self._local:
-            self._stranger(node, place, is_touched)
+            self._unknown_operator(node, place, is_touched)
 
-    def _stranger(self, node: ir.Node, place: Location, is_touched: bool) -> None:
+    def _unknown_operator(self, node: ir.Node, place: Location, is_touched: bool) -> None:
         """Refuse an operator of another domain that may not take the type."""
         opset = self._model.opset_imports.get(node.domain, 1)
         for problem in examine(node, opset, contrib_facts(node.domain, node.op_type)):

@@ -146,7 +146,7 @@ def _legalise(
         for (op, reason), number in engine.avoided.items()
     ]
     if limits is not None:
-        outcome.refused += limits.strangers(model)
+        outcome.refused += limits.unknown_operators(model)
     if not outcome.refused:
         outcome.notes += _foreign(model)
         outcome.notes += keep_to_dialect(model, target, names, own, spares=bool(only))

@@ -360,7 +360,7 @@ class Forward:
         if facts is None or facts.deprecated:
             fitting = report_wrong_opset(site)
             if fitting is None:
-                return self._stranger(node)
+                return self._unknown_operator(node)
             opset, site = fitting, replace(site, opset=fitting)
         types = output_types(node, opset, knowledge.types.get)
         rule = shape_rule(node.op_type)
@@ -394,14 +394,14 @@ class Forward:
         node = site.node
         opset = node.version or context.imports.get(node.domain, 1)
         if op_facts(node.op_type, opset, node.domain) is None:
-            return self._stranger(node)
+            return self._unknown_operator(node)
         types = output_types(node, opset, self.knowledge.types.get)
         rule = OTHER_RULES.get(f"{node.domain}::{node.op_type}")
         if rule is not None:
             return _paired(types, _guarded(site, rule, node.outputs))
         return _by_onnx(replace(site, opset=opset), types)
 
-    def _stranger(self, node: ir.Node) -> Sequence[Outcome]:
+    def _unknown_operator(self, node: ir.Node) -> Sequence[Outcome]:
         """Return what is known of the outputs of an operator nobody knows: nothing."""
         name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         why = Unknown("unknown-operator", f"`{name}` is not known")

@@ -211,7 +211,7 @@ def _by_onnx(message: onnx.ModelProto) -> tuple[onnx.GraphProto | None, bool, st
         try:
             inferred = infer_with_data(message, strict=True)
         except onnx.shape_inference.InferenceError:
-            # The other mode passes over what contradicts, and what only strangers are to blame for.
+            # The other mode passes over what contradicts, and what only unknown operators cause.
             agrees = False
             inferred = infer_with_data(message)
     except (

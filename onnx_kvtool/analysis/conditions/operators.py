@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "stranger"]
+__all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "unknown_operator"]
 
 
 # Operators that ONNX does not define, as releases of runtimes know them or do not.
@@ -31,7 +31,7 @@ __all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "stranger"]
 LocalName = tuple[str, str]
 
 
-def stranger(
+def unknown_operator(
     node: ir.Node, opset: int, release: Release, local: Container[LocalName]
 ) -> str | None:
     """Return how a release lacks the operator of a node, which ONNX does not define.
@@ -40,7 +40,7 @@ def stranger(
         node: The node.
         opset: Version of the default domain that it was written for.
         release: The release.
-        local: Domains and names of the functions of its model, of which a call is no stranger.
+        local: Domains and names of the functions of its model; a call of one is known.
 
     Returns:
         A clause that follows the name of the release; None where it imports the operator as the

@@ -300,11 +300,11 @@ def unknown_operators(context: Context, target: Target) -> Iterator[tuple[Locati
 
     Calls of the model's own functions do not count.
     """
-    from onnx_kvtool.analysis.conditions.operators import stranger
+    from onnx_kvtool.analysis.conditions.operators import unknown_operator
 
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:
-        why = stranger(site.node, site.opset or 0, target.release, local)
+        why = unknown_operator(site.node, site.opset or 0, target.release, local)
         if why is not None:
             yield site.location(), why
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions.operators import stranger
+from onnx_kvtool.analysis.conditions.operators import unknown_operator
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
@@ -42,7 +42,9 @@ def standardise_for(
     source, reasons = model.opset_imports.get("", 0), dict[str, str]()
 
     def is_lacking(node: ir.Node) -> bool:
-        why = None if release is None else stranger(node, node.version or source, release, ())
+        why = (
+            None if release is None else unknown_operator(node, node.version or source, release, ())
+        )
         if why is not None:
             reasons[node.name or node.op_type] = why
         return why is not None

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions.operators import codes_of, foreign_types, stranger
+from onnx_kvtool.analysis.conditions.operators import codes_of, foreign_types, unknown_operator
 from onnx_kvtool.analysis.conditions.table import CONDITIONS, OF_CONSTANTS, OF_SHAPES, OF_SOURCE
 from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
@@ -220,7 +220,7 @@ class ReleaseLimits:
             for place, why in foreign_types(model, self.release)
         ]
 
-    def strangers(self, model: ir.Model) -> list[Diagnostic]:
+    def unknown_operators(self, model: ir.Model) -> list[Diagnostic]:
         """Return every node of an operator that ONNX does not define and the release cannot load.
 
         Calls of the model's own functions are none.
@@ -237,7 +237,8 @@ class ReleaseLimits:
                 help,
             )
             for path, index, node in nodes(model)
-            if (why := stranger(node, node.version or source, self.release, local)) is not None
+            if (why := unknown_operator(node, node.version or source, self.release, local))
+            is not None
         ]
 
 
