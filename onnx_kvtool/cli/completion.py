@@ -19,7 +19,7 @@ from click.shell_completion import (
 )
 
 if TYPE_CHECKING:
-    from onnx_kvtool.model_io.skeleton import Outline
+    from onnx_kvtool.model_io.wire import Outline
 
 __all__ = [
     "assumptions",
@@ -172,7 +172,7 @@ def values(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
 
 def _outlines(ctx: click.Context) -> Iterator[Outline]:
     """Yield the names in each model that the command line has so far, at least in one."""
-    from onnx_kvtool.model_io.skeleton import Outline, outline
+    from onnx_kvtool.model_io.wire import Outline, outline
 
     named = [ctx.params.get(name) for name in ("model", "a", "b")]
     # Where the last option still lacks its value, click leaves the arguments as they are.

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnx_kvtool.model_io.skeleton import Outline, outline
+from onnx_kvtool.model_io.wire import Outline, outline
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 
