@@ -64,7 +64,7 @@ ENDED = {
     "a product of two vectors": (_PRODUCTS, "M"),
 }
 
-FLAG = {"s": "`--verify-budget 1.2s` allows more", "M": "`--verify-budget 1GiB` allows more"}
+FLAG = {"s": "`--verify-budget 1.2s` allows more", "M": "`--verify-budget 768MiB` allows more"}
 
 
 def _model(text: str):
