@@ -67,6 +67,14 @@ def test_start_up_does_not_import(code: str) -> None:
     assert not HEAVY & modules
 
 
+def test_a_table_on_a_terminal_needs_rich_alone() -> None:
+    """The line that says what is under way is imported when a second has passed."""
+    modules = modules_after(
+        "import onnx_kvtool.report.text\nfrom onnx_kvtool.cli import app\napp(['targets'])"
+    )
+    assert HEAVY & modules == {"rich"}
+
+
 MISPLACED = """
 import sys
 from onnx_kvtool.cli import app

@@ -6,10 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core.words import counted
+
+if TYPE_CHECKING:
+    from onnx_kvtool.analysis.caches import Cache
 
 __all__ = [
     "VERDICT_STYLES",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
-from onnx_kvtool.shapes.inference import InferReport, UnknownValue
-from onnx_kvtool.symbolic.knowledge import Conflict
 from onnx_kvtool.targets.releases import releases
 
 if TYPE_CHECKING:
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
         ParameterEntry,
         VersionEntry,
     )
+    from onnx_kvtool.shapes.inference import InferReport, UnknownValue
+    from onnx_kvtool.symbolic.knowledge import Conflict
     from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["infer_blocks", "ops_blocks", "targets_blocks"]
