@@ -140,7 +140,7 @@ def _release(
         limits=(*own, *lacks, *errs, *constants),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
         contrib=frozenset(line["contrib"]) if "contrib" in line else None,
-        notes=line["notes"],
+        notes=line.get("notes", ""),
         unsupported=line.get("unsupported"),
         bare=line.get("bare", False),
         static=line.get("static"),
