@@ -16,7 +16,7 @@ from tests.pages.table import documents
 
 def test_the_navigation_has_every_page_once(root: Path) -> None:
     settings = (root / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r"([\w/-]+\.md)$", settings.partition("\nnav:\n")[2], re.MULTILINE)
+    listed = re.findall(r"([\w/.-]+\.md)$", settings.partition("\nnav:\n")[2], re.MULTILINE)
     pages = {path.relative_to(root / "docs").as_posix() for path in root.glob("docs/**/*.md")}
     assert sorted(listed) == sorted(pages)
 

@@ -67,6 +67,22 @@ def limits(*, struck: bool) -> list:
     ]
 
 
+def readable(source: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model as onnx.reference can run it.
+
+    The body of MeanVarianceNormalization has constants of float, which it adds to no float16: the
+    operator is computed in float between the same Casts.
+    """
+    if all(node.op_type != "MeanVarianceNormalization" for node in source.graph.node):
+        return source
+    wide = onnx.ModelProto()
+    wide.CopyFrom(source)
+    for node in wide.graph.node:
+        if node.op_type == "Cast":
+            node.attribute[0].i = onnx.TensorProto.FLOAT
+    return wide
+
+
 def equals_reference(
     source: onnx.ModelProto, model: bytes, release: tuple[str, str | None], directory: Path
 ) -> bool:
@@ -74,7 +90,7 @@ def equals_reference(
     path = directory / "model.onnx"
     path.write_bytes(model)
     feeds = feeds_of(source)
-    expected = ReferenceEvaluator(source).run(None, feeds)
+    expected = ReferenceEvaluator(readable(source)).run(None, feeds)
     actual = run_in(*release, path, feeds)
     return all(
         a.shape == e.shape and np.allclose(a, e, rtol=0, atol=tolerance(source))
