@@ -246,10 +246,10 @@ class _Matcher:
                 if _operator(one) == _operator(other) and a.index() == b.index():  # type: ignore[union-attr]
                     self._add(one, other)
             for a, b in zip(old.outputs, new.outputs, strict=False):
-                olds = _matching_readers(a, lambda n: n in self._inside_old and n not in pairs.new)
+                olds = _readers_by_place(a, lambda n: n in self._inside_old and n not in pairs.new)
                 if not olds:
                     continue
-                news = _matching_readers(b, lambda n: n in self._inside_new and n not in pairs.old)
+                news = _readers_by_place(b, lambda n: n in self._inside_new and n not in pairs.old)
                 for key, group in olds.items():
                     others = news.get(key, ())
                     if len(group) == len(others) == 1 and self._is_free(group[0], others[0]):
@@ -290,7 +290,7 @@ def _groups(nodes: Iterable[ir.Node], key: _Key) -> dict[Hashable, list[ir.Node]
     return found
 
 
-def _matching_readers(
+def _readers_by_place(
     value: ir.Value, wanted: Callable[[ir.Node], bool]
 ) -> dict[Hashable, list[ir.Node]]:
     found: defaultdict[Hashable, list[ir.Node]] = defaultdict(list)
@@ -337,7 +337,7 @@ def pair_initializers(
     """
     olds = {v.name or "": v for v in graphs[0].initializers.values() if not v.is_graph_input()}
     news = {v.name or "": v for v in graphs[1].initializers.values() if not v.is_graph_input()}
-    readers = _weights_readers(olds, news, nodes)
+    readers = _read_alike(olds, news, nodes)
     found = _Found()
     for name, value in olds.items():  # untouched, as nearly all are
         other = news.get(name)
@@ -375,7 +375,7 @@ class _Found:
         return [v for v in values if v not in self.new and v not in self._taken]
 
 
-def _weights_readers(
+def _read_alike(
     olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return old and new initializers that one node reads at one place."""

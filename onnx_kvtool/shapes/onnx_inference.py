@@ -100,9 +100,7 @@ def complaints(
         new = [found for found in _said(message, check_types) if found not in seen]
         # What follows from a result is judged without its declaration, if that alone is wrong.
         first = [
-            (key, text)
-            for key, text in new
-            if DECLARED in text and _complaints_undeclare(nodes, key)
+            (key, text) for key, text in new if DECLARED in text and _undeclare_inner(nodes, key)
         ]
         new = first or new
         seen.update(new)
@@ -131,7 +129,7 @@ def unknown_nodes(model: ir.Model) -> set[ir.Node]:
     }
 
 
-def _complaints_undeclare(nodes: _Nodes, key: str) -> bool:
+def _undeclare_inner(nodes: _Nodes, key: str) -> bool:
     """Leave out what the file declares of the inner results of a node; return whether it did."""
     if key not in nodes:
         return False
@@ -243,7 +241,7 @@ def of_model(model: ir.Model) -> Told:
     if _is_too_large(model):
         return Told({}, f"its functions expand to more than {MOST_NODES} nodes")
     message = importing_all(weightless(model))
-    _onnx_inference_undeclare(message.graph)
+    _undeclare_all(message.graph)
     agrees = True
     try:
         try:
@@ -288,13 +286,13 @@ def _is_too_large(model: ir.Model) -> bool:
     return bool(model.functions) and expanded_nodes(model) > MOST_NODES
 
 
-def _onnx_inference_undeclare(graph: onnx.GraphProto) -> None:
+def _undeclare_all(graph: onnx.GraphProto) -> None:
     del graph.value_info[:]
     for value in graph.output:
         value.ClearField("type")
     for node in graph.node:
         for body in bodies(node):
-            _onnx_inference_undeclare(body)
+            _undeclare_all(body)
 
 
 def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:

@@ -39,7 +39,7 @@ _DEEPEST = 16
 _MOST_ELEMENTS = 16
 """Elements of a constant that is read; a longer one holds weights or a table."""
 
-_FLOW_MOST = 10_000
+_MOST_PLACES = 10_000
 """Places that are visited for one value, so that a hostile graph cannot stall the search."""
 
 
@@ -114,7 +114,7 @@ class Flow:
         """Yield `start` and every place its elements reach unchanged but for shape and offset."""
         seen = {start}
         queue = deque([start])
-        while queue and len(seen) < _FLOW_MOST:
+        while queue and len(seen) < _MOST_PLACES:
             place = queue.popleft()
             yield place
             for following in self._steps(place):
@@ -245,7 +245,7 @@ def small_numbers(value: ir.Value) -> Iterator[float]:
 # Starts that a model takes modulo the size of a cache before it scatters there.
 
 
-_WRAPS_MOST = 2000
+_MOST_VALUES = 2000
 """Values that are looked at."""
 
 _LINEAR = frozenset({"Add", "Mul", "Sub"})
@@ -272,7 +272,7 @@ def _wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
     # Values with the modulus that was met on the way, None before one was, and with the cast.
     seen: set[tuple[int, int | None, bool]] = {(id(start), None, False)}
     queue: deque[tuple[ir.Value, int | None, bool]] = deque([(start, None, False)])
-    while queue and len(seen) < _WRAPS_MOST:
+    while queue and len(seen) < _MOST_VALUES:
         value, modulus, narrow = queue.popleft()
         for node, index in value.uses():
             if not is_default(node) or not node.outputs:

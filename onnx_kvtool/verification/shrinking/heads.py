@@ -133,7 +133,7 @@ def _scaled_heads(call: Call) -> list[Shape | None] | None:
     call.link_attribute("kv_num_heads", key_heads)
     if not any(attribute.name == "scale" and attribute.f for attribute in call.node.attribute):
         call.links.scales[call.index] = size
-    _attending_name(key_heads, heads, size, size)
+    _name_heads(key_heads, heads, size, size)
     present: Shape = [query[0], key_heads, bind(None), size]
     outputs: list[Shape | None] = [[*query], present, [*present]]
     return outputs if len(call.node.output) <= len(outputs) else None
@@ -164,7 +164,7 @@ def _heads(query: Shape, key: Shape, value: Shape) -> _Found | None:
     query[3].join(key[3])
     group = bind(query[1].number // key[1].number, is_pinned=False)
     factor([query[1]], [key[1], group])
-    _attending_name(key[1], query[1], query[3], value[3])
+    _name_heads(key[1], query[1], query[3], value[3])
     return query[1], key[1], query[3], value[3]
 
 
@@ -187,11 +187,11 @@ def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Found
     factor([value[2]], [key_heads, value_size])
     call.link_attribute("q_num_heads", heads)
     call.link_attribute("kv_num_heads", key_heads)
-    _attending_name(key_heads, heads, size, value_size)
+    _name_heads(key_heads, heads, size, value_size)
     return heads, key_heads, size, value_size
 
 
-def _attending_name(key_heads: Size, heads: Size, size: Size, value_size: Size) -> None:
+def _name_heads(key_heads: Size, heads: Size, size: Size, value_size: Size) -> None:
     for what, sizes in (("heads", (key_heads, heads)), ("elements of a head", (size, value_size))):
         for one in sizes:
             for atom in one.atoms():
@@ -328,7 +328,7 @@ def _blocked(shape: Shape, scale: Shape, axis: int, block: int) -> bool:
     whole, count = shape[axis].number, scale[axis].number
     if whole is None or count is None or whole != count * block:
         return False
-    _quantised_name(scale[axis])
+    _name_blocks(scale[axis])
     factor([shape[axis]], [scale[axis], bind(block)])
     return True
 
@@ -345,7 +345,7 @@ def mat_mul_n_bits(call: Call) -> list[Shape | None] | None:
     n, blocks = b[0], b[1]
     if n.number != rows:
         return None
-    _quantised_name(blocks)
+    _name_blocks(blocks)
     pin(b[2:])
     factor([a[-1]], [blocks, bind(size)])
     for place, values in ((2, scales), (3, call.shape(3) if call.has(3) else None)):
@@ -408,7 +408,7 @@ def blocks_of(width: Size, count: Size, block: int, zero: Shape | None, bits: in
     """Tie a width to its blocks and their zero points; return whether they fit."""
     if count.number is None or count.number * block != width.number:
         return False
-    _quantised_name(count)
+    _name_blocks(count)
     factor([width], [count, bind(block)])
     if zero and not codes(zero[-1], count, bits):
         pin([count, zero[-1]])  # the last byte is not filled
@@ -438,7 +438,7 @@ def _of_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bo
     return True
 
 
-def _quantised_name(blocks: Size) -> None:
+def _name_blocks(blocks: Size) -> None:
     for atom in blocks.atoms():
         atom.what = "blocks of weights"
 
