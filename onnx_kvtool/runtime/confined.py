@@ -26,7 +26,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import OutOfMemory
-from onnx_kvtool.runtime.memory import private_memory
+from onnx_kvtool.runtime.memory import bound_data, private_memory
 
 __all__ = ["Exceeded", "Limits", "confined", "is_confining"]
 
@@ -43,10 +43,14 @@ class Limits:
     Attributes:
         seconds: Wall time.
         memory: Bytes beyond what this process has; file mappings do not count.
+        is_strict: Whether an allocation fails that goes an eighth beyond `memory`. Without it the
+            process may take more between two looks at its memory. Private file mappings, as
+            onnxruntime makes of weights, count here.
     """
 
     seconds: float
     memory: int
+    is_strict: bool = False
 
 
 class Exceeded(KvtoolError):
@@ -86,7 +90,7 @@ def confined(work: Callable[[Progress], _Result], limits: Limits, progress: Prog
     with _quiet_fork():
         child = os.fork()
     if child == 0:
-        _be_the_child(work, theirs)
+        _be_the_child(work, theirs, limits)
     theirs.close()
     try:
         result: _Result = _await(child, ours, limits, progress)
@@ -158,7 +162,9 @@ def _quiet_fork() -> Iterator[None]:
         yield
 
 
-def _be_the_child(work: Callable[[Progress], object], answers: Connection) -> NoReturn:
+def _be_the_child(
+    work: Callable[[Progress], object], answers: Connection, limits: Limits
+) -> NoReturn:
     """Do the work, answer, and end without what the parent would do at its end."""
     code = 1
     try:
@@ -167,6 +173,8 @@ def _be_the_child(work: Callable[[Progress], object], answers: Connection) -> No
             signal.signal(number, signal.SIG_DFL)
         _die_with_parent()
         gc.freeze()  # a collection would copy every page of the parent
+        if limits.is_strict:
+            bound_data(limits.memory + limits.memory // 8)
 
         def report(what: str, part: int = 0, parts: int = 0) -> None:
             answers.send(("progress", what, part, parts))

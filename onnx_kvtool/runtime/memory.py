@@ -9,7 +9,14 @@ from functools import lru_cache
 
 from onnx_kvtool.runtime import windows
 
-__all__ = ["available_memory", "give_back", "peak_memory", "private_memory", "used_memory"]
+__all__ = [
+    "available_memory",
+    "bound_data",
+    "give_back",
+    "peak_memory",
+    "private_memory",
+    "used_memory",
+]
 
 
 def give_back() -> None:
@@ -64,6 +71,16 @@ def private_memory(process: int) -> int | None:
     except (OSError, ValueError):  # not Linux, or the process has ended
         return None
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def bound_data(spare: int) -> None:
+    """Have allocations of this process fail once its data has grown by `spare` bytes (Linux)."""
+    import resource  # Windows has none
+
+    size = _own("VmData:")
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if size is not None and (hard == resource.RLIM_INFINITY or size + spare < hard):
+        resource.setrlimit(resource.RLIMIT_DATA, (size + spare, hard))
 
 
 def _own(field: str) -> int | None:

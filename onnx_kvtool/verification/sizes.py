@@ -286,7 +286,7 @@ def _limits(a: Candidate, b: Candidate, settings: Settings) -> Limits:
     longest = min(_TIMES * budget.seconds, budget.seconds + _MORE_SECONDS)
     seconds = max(_LEAST_SECONDS, longest, _CASE_SECONDS * (settings.cases or 0))
     memory = max(budget.memory, *(side.needed for side in (a, b) if side.whole is not None), 0)
-    return Limits(seconds, _LENIENCE * memory)
+    return Limits(seconds, _LENIENCE * memory, is_strict=True)
 
 
 def _compared(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:

@@ -97,6 +97,12 @@ def test_work_that(what):
         os.waitpid(-1, os.WNOHANG)
 
 
+def test_a_strict_limit_holds_between_two_looks_at_the_memory(monkeypatch):
+    monkeypatch.setattr("onnx_kvtool.runtime.confined._LOOK", 60)
+    with pytest.raises(Exceeded, match="more than 64 MiB of memory"):
+        confined(_fill, Limits(60, 64 << 20, is_strict=True), silent)
+
+
 def test_memory_of_the_parent_does_not_count():
     held = np.ones(1 << 25)  # 256 MiB
     assert confined(lambda _: held[7], Limits(60, 64 << 20), silent) == 1
