@@ -74,7 +74,7 @@ class Kept:
                 Path(ignore).write_text("*\n", encoding="utf-8")
         except OSError as error:
             raise UsageError(
-                f"`{directory}` cannot hold results: {error.strerror or error}",
+                f"`{directory}` cannot store results: {error.strerror or error}",
                 help="name another directory with `--cache-dir`",
             ) from error
         self._damaged = 0

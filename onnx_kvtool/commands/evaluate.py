@@ -358,7 +358,7 @@ def _keep_data(target: str, model: ir.Model) -> None:
     """Refuse to save into a file that holds weights of the model."""
     for file in external_files(model):
         if is_same(file.path, target):
-            raise UsageError(f"`{target}` holds weights, and would be overwritten", help=_OTHER)
+            raise UsageError(f"`{target}` contains weights, and would be overwritten", help=_OTHER)
 
 
 def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> EvalReport:

@@ -150,7 +150,7 @@ def _keep_other_file(output: str, data: bytes) -> None:
     if not os.path.exists(output) or _holds(output, data):
         return
     raise UsageError(
-        f"`{output}` exists and holds something else",
+        f"`{output}` exists and contains something else",
         help=f"name the output with `-o {output}` to replace it",
     )
 

@@ -155,7 +155,7 @@ def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
     _check_request(request)
     if request.a == request.b == "-":
         raise UsageError(
-            "standard input holds one model, and both are to be read from it",
+            "standard input contains one model, and both are to be read from it",
             help="name a file for one of them",
         )
     progress("reading both models")

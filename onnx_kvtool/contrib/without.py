@@ -24,7 +24,7 @@ _RECURRENT = (
     "kernel for CPUs"
 )
 _OLD = "is for internal use by its documentation, which says nothing of its mask"
-_DEVICE = "holds a program for one device"
+_DEVICE = "contains a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
 _UNWRITTEN = "is written by no exporter, optimiser or builder that is known"
 _EXPERIMENTAL = (

@@ -68,7 +68,7 @@ def _plain(name: str, array: Array) -> Array:
         texts = [str(text) for text in array.ravel().tolist()]
         if any(text.endswith("\0") for text in texts):
             raise UnwritableOutput(
-                f"a string of `{name}` ends in a null character, which no .npz file can hold"
+                f"a string of `{name}` ends in a null character, which no .npz file can store"
             )
         return np.array(texts, np.str_).reshape(array.shape)
     if array.dtype.isbuiltin != 2:
@@ -123,7 +123,7 @@ def natural_dtype(data: Any) -> ir.DataType:
         raise UsageError(f"the literal mixes {' and '.join(sorted(kinds))}s")
     (kind,) = kinds
     if kind not in ("boolean", "string"):
-        raise UsageError(f"the literal holds {kind}, expected numbers, booleans or strings")
+        raise UsageError(f"the literal has {kind}, expected numbers, booleans or strings")
     return ir.DataType.BOOL if kind == "boolean" else ir.DataType.STRING
 
 
@@ -265,7 +265,7 @@ def _whole(leaf: Any, least: int, highest: int, dtype: ir.DataType) -> int:
     if not least <= number <= highest:
         raise _out_of_range(leaf, dtype, f", expected {least} to {highest}")
     if number != int(number):
-        raise UsageError(f"the literal holds {leaf}, which is no integer, for {dtype_name(dtype)}")
+        raise UsageError(f"the literal has {leaf}, which is no integer, for {dtype_name(dtype)}")
     return int(number)
 
 
@@ -293,12 +293,14 @@ def _complex(leaf: Any) -> complex:
 
 
 def _unfit(leaf: Any, dtype: ir.DataType) -> UsageError:
-    return UsageError(f"the literal holds {_spoken(leaf)}, which {dtype_name(dtype)} cannot hold")
+    return UsageError(
+        f"the literal has {_spoken(leaf)}, which {dtype_name(dtype)} cannot represent"
+    )
 
 
 def _out_of_range(leaf: Any, dtype: ir.DataType, expected: str = "") -> UsageError:
     return UsageError(
-        f"the literal holds {_spoken(leaf)}, which is out of the range of {dtype_name(dtype)}"
+        f"the literal has {_spoken(leaf)}, which is out of the range of {dtype_name(dtype)}"
         f"{expected}"
     )
 

@@ -204,7 +204,7 @@ def single_operator(
             if ir.AttributeType(declared.type) is ir.AttributeType.GRAPH:
                 raise UsageError(
                     f"{op} has a body, which cannot be given on the command line",
-                    help="evaluate a model that holds the node, with `--node NAME`",
+                    help="evaluate a model that contains the node, with `--node NAME`",
                 )
             raise UsageError(f"the attribute `{name}` of {op} is required and not given")
     values = operand_values(facts, inputs)
@@ -238,9 +238,7 @@ def single_operator(
 def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
     """Return the version of the operator that is meant, and the opset of the model."""
     if "::" in op:
-        raise UsageError(
-            f"`{op}` is of a domain of its own, expected an operator of the default domain"
-        )
+        raise UsageError(f"`{op}` is of another domain, expected an operator of the default domain")
     if opset is not None:
         if not 1 <= opset <= NEWEST:
             raise UsageError(f"`--opset` is {opset}, expected 1 to {NEWEST}")

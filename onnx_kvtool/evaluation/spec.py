@@ -76,7 +76,7 @@ class Given:
             return natural_dtype(self.literal)
         found = element_type(self.array.dtype)
         if found is None:
-            raise UsageError(f"`{self.text}` holds {_content(self.array)}", help=_HELP_RAW)
+            raise UsageError(f"`{self.text}` contains {_content(self.array)}", help=_HELP_RAW)
         return found
 
     def value(self, declared: ir.DataType | None) -> Array:
@@ -105,16 +105,16 @@ class Given:
         if _holds_bits(self.array.dtype, self.dtype):
             return self.array.view(self.dtype.numpy())
         raise UsageError(
-            f"`{self.text}` holds {_content(self.array)}, expected {dtype_name(self.dtype)}"
+            f"`{self.text}` contains {_content(self.array)}, expected {dtype_name(self.dtype)}"
         )
 
     def _of_bytes(self, array: Array, target: ir.DataType | None) -> Array:
         if target is None or array.dtype.names is not None:
-            raise UsageError(f"`{self.text}` holds {_content(array)}", help=_HELP_RAW)
+            raise UsageError(f"`{self.text}` contains {_content(array)}", help=_HELP_RAW)
         wanted = target.numpy()
         if wanted.hasobject or wanted.itemsize != array.dtype.itemsize:
             raise UsageError(
-                f"`{self.text}` holds {_content(array)}, expected {dtype_name(target)}"
+                f"`{self.text}` contains {_content(array)}, expected {dtype_name(target)}"
             )
         return array.view(wanted)
 
@@ -204,9 +204,9 @@ def _from_npz(path: str, key: str) -> Array:
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     near = closest(key, names)
-    known = f"it holds {enumerated(names, 8)}" if names else "it is empty"
+    known = f"it contains {enumerated(names, 8)}" if names else "it is empty"
     raise UsageError(
-        f"`{path}` holds no array `{key}`",
+        f"`{path}` contains no array `{key}`",
         help=f"did you mean `{path}:{near}`?" if near else known,
     )
 
@@ -261,7 +261,7 @@ def _held(array: Any, where: str) -> Array:
                 v.decode() if isinstance(v, bytes) else str(v) for v in held.ravel().tolist()
             ]
         except UnicodeDecodeError as error:
-            raise UnreadableModel(f"`{where}` holds text that is not UTF-8") from error
+            raise UnreadableModel(f"`{where}`contains text that is not UTF-8") from error
         return flat.reshape(held.shape)
     return held if held.dtype.isnative else held.astype(held.dtype.newbyteorder("="))
 
@@ -334,7 +334,7 @@ def _value(name: str, kind: ir.AttributeType, text: str) -> Any:
     if element is None:
         raise UsageError(
             f"a {kind.name.lower().replace('_', ' ')} cannot be given on the command line",
-            help="evaluate a model that holds the node",
+            help="evaluate a model that contains the node",
         )
     if (
         kind is _TYPES.INT

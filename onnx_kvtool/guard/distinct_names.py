@@ -18,7 +18,7 @@ FAULT = Fault(
     seen="1.23.2",
     what="keeps the elements of integer values by name alone while it infers, so that those of one"
     " branch are taken for those of another, or the second is said to exist already",
-    instead="gives each value in a body a name of its own while inference runs",
+    instead="gives each value in a body its own name while inference runs",
 )
 
 

@@ -20,8 +20,7 @@ FAULT = Fault(
     seen="1.23.2",
     what="may leave a message half made where an allocation fails in its inference, and ends the"
     " process when it takes that down (seen in one of 600 models that ran against the bound)",
-    instead="bounds what inference may take, and asks in a process of its own where it may take"
-    " much",
+    instead="bounds what inference may take, and asks in a separate process where it may take much",
 )
 
 _CONTRADICTION = 10

@@ -266,7 +266,7 @@ def _writing(name: str) -> Iterator[None]:
     except ValueError as error:
         if "\0" not in name:
             raise
-        raise UnwritableOutput(f"cannot write `{name}`: the name holds a null character") from error
+        raise UnwritableOutput(f"cannot write `{name}`: the name has a null character") from error
 
 
 def _status(place: str) -> os.stat_result | None:

@@ -116,7 +116,7 @@ class Judgement:
             self.add(
                 "unknown-field",
                 location,
-                f"holds a field that onnx {onnx.__version__} does not know (number {numbers}) "
+                f"contains a field that onnx {onnx.__version__} does not know (number {numbers}) "
                 "and that would be lost",
                 help="install a newer onnx, or write the model with a released one",
             )

@@ -100,7 +100,7 @@ class GraphJudge:
                 if name in names:
                     raise MalformedModel(
                         f"{scope.place(index)} produces `{name}`, which the graph has already",
-                        help="give each value of a graph a name of its own",
+                        help="give each value of a graph its own name",
                     )
                 if outer is not None:
                     self._define(name, scope, scope.place(index, name))

@@ -115,7 +115,7 @@ def _location_problem(location: str) -> Problem | None:
     if not location:
         return Problem("external-escape", "its external data names no file", _SHARED_REMEDY)
     if "\0" in location:
-        return Problem("external-escape", f"its data location `{location}` holds a null character")
+        return Problem("external-escape", f"its data location `{location}` has a null character")
     if location[0] in "/\\" or _DRIVE.match(location):
         return Problem(
             "external-escape",

@@ -191,7 +191,7 @@ def from_message(message: onnx.ModelProto, path: str, name: str, directory: str)
     except UnreadableModel as error:
         raise type(error)(f"{name}: {error.message}", help=error.help) from error
     except UnicodeDecodeError as error:
-        raise MalformedModel(f"{name} holds text that is not UTF-8") from error
+        raise MalformedModel(f"{name}contains text that is not UTF-8") from error
     _set_base_dir(model, directory, everywhere=found.hidden_external)
     known = Origin(
         path,
@@ -307,7 +307,7 @@ def _from_message(message: onnx.ModelProto) -> ir.Model:
             return ir.serde.deserialize_model(message)
     except ir.serde.SerdeError as error:
         raise UnreadableModel(
-            f"onnx_ir cannot hold the model: {reason(error)}",
+            f"onnx_ir cannot represent the model: {reason(error)}",
             help="report this model; other tools may be able to repair it",
         ) from error
 
@@ -353,7 +353,7 @@ def _spare_data_files(model: ir.Model, target: str) -> None:
     for file in external_files(model):
         if is_same(file.path, target):
             raise UsageError(
-                f"`{target}` holds the weights of the model, which would be overwritten",
+                f"`{target}` contains the weights of the model, which would be overwritten",
                 help="name another file for the output",
             )
 

@@ -192,7 +192,7 @@ def check_holds_no_data(output: str) -> None:
         for model in directory.glob("*.onnx"):
             if _has(model, entry):
                 raise UsageError(
-                    f"the output `{output}` belongs to the model `{model}`: it holds its data",
+                    f"the output `{output}` belongs to the model `{model}`: it stores its data",
                     help="name another file",
                 )
 

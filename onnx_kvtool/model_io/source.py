@@ -108,6 +108,6 @@ def _no_model(data: bytes, name: str, missing: str) -> UnreadableModel:
     if foreign := recognise(data):
         return UnreadableModel(f"{name} {foreign.what}", help=foreign.help)
     return UnreadableModel(
-        f"{name} is no ONNX model: it holds no {missing.removeprefix('a ').removeprefix('an ')}",
+        f"{name} is no ONNX model: it has no {missing.removeprefix('a ').removeprefix('an ')}",
         help="check that this is a model and not, for example, a saved tensor",
     )

@@ -398,7 +398,7 @@ def contradiction(value: ir.Value) -> str | None:
     if tensor is None or not is_misdeclared(value):
         return None
     declared = "no tensor" if value.dtype is None and value.type else _shaped(value)
-    return f"is declared as {declared}, and holds {_shaped(tensor)}"
+    return f"is declared as {declared}, and contains {_shaped(tensor)}"
 
 
 def _shaped(given: ir.Value | ir.TensorProtocol) -> str:

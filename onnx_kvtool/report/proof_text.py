@@ -336,7 +336,7 @@ def _raise_head(report: RaiseReport, failed: bool) -> Line:
     text += f", IR version {report.ir_version}; {_done(report)}"
     if report.refused:
         text += f", {counted(len(report.refused), 'candidate')} left as before"
-    return Line("raised", f"{text}, {counted(report.removed, 'node')} less needed")
+    return Line("raised", f"{text}, {counted(report.removed, 'fewer node')}")
 
 
 def _done(report: RaiseReport) -> str:

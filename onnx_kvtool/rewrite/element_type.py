@@ -203,7 +203,7 @@ class _Change:
                 vanished += int(np.count_nonzero((size > 0) & (size <= _NOTHING)))
         kind = dtype_name(self._to)
         if largest > _LARGEST:
-            text = f"`{name}` holds {largest:.4g}, and the largest number of {kind} is {_LARGEST:g}"
+            text = f"`{name}` has {largest:.4g}, and the largest number of {kind} is {_LARGEST:g}"
             self._refuse("float16-overflow", place, text)
             return False
         if vanished and tensor.size == 1:

@@ -256,7 +256,7 @@ def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> Non
     places, uncalled = inline_functions(model, wanted, names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
     outcome.notes += [
-        f"function `{function_path(*key)}`, which nothing calls, is left out: it cannot stand in a "
+        f"function `{function_path(*key)}`, which nothing calls, is removed: it cannot stand in a "
         f"model of opset {plan.target} and IR version {plan.ir_version}"
         for key in uncalled
     ]

@@ -115,7 +115,7 @@ def _functions(model: ir.Model, target: int, names: Names, outcome: Outcome) -> 
     places, uncalled = inline_functions(model, lambda f: any(f is s for s in stubborn), names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
     outcome.notes += [
-        f"function `{function_path(*key)}`, which nothing calls, is left out: without a call its "
+        f"function `{function_path(*key)}`, which nothing calls, is removed: without a call its "
         f"types are unknown, and it cannot be brought to opset {target}"
         for key in uncalled
     ]

@@ -266,7 +266,7 @@ def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -
         if found is None:
             found = first[atom] = Lost(place, *_reason(atom))
         return found
-    return Lost(place, "no-expression", f"`{size}` is no expression that a file could hold")
+    return Lost(place, "no-expression", f"`{size}` is no expression that a file can store")
 
 
 def _bad(run: Forward, size: Expr) -> list[Atom]:

@@ -332,7 +332,7 @@ class _Comparison:
         ]
         if account.left_out:
             left = counted(account.left_out, "case")
-            notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")
+            notes.append(f"{left} skipped after {self._settings.budget.seconds:g} s")
         detail = account.difference.reason if account.difference else None
         if detail is None and account.unsteady is not None:
             reason = (

@@ -226,7 +226,7 @@ class Probes:
         """Compare a place in one run, and see whether a mistake would have been noticed there."""
         key = _key(place)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
-            self._why[key] = "the models hold values of other shapes or types there"
+            self._why[key] = "the values there have other shapes or types"
             return
         found = self._compared(place, a, b)
         if not found.within and self._is_binding:

@@ -234,7 +234,7 @@ def test_what_nobody_asks_for_is_dropped(
 
 def test_a_directory_that_cannot_be_used_is_refused(looked: list[str]) -> None:
     Path("kept").write_text("a file", encoding="utf-8")
-    with pytest.raises(UsageError, match="`kept` cannot hold results"):
+    with pytest.raises(UsageError, match="`kept` cannot store results"):
         check()
     assert looked == []
 

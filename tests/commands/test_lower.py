@@ -199,7 +199,7 @@ def test_the_default_output_replaces_no_other_file(tmp_path: Path) -> None:
     assert run(request).output == first
     assert first is not None
     Path(first).write_bytes(b"mine")
-    with pytest.raises(UsageError, match="exists and holds something else"):
+    with pytest.raises(UsageError, match="exists and contains something else"):
         run(request)
     assert Path(first).read_bytes() == b"mine"
     named = LowerRequest(model=str(path), output=first, verify=False)

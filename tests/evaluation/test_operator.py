@@ -136,7 +136,7 @@ def test_every_operator_can_be_named(op: str) -> None:
     ("arguments", "message", "help"),
     [
         pytest.param({"op": "Adds"}, "no operator of the default", "did you mean `Add`?", id="op"),
-        pytest.param({"op": "com.x::Add"}, "domain of its own", None, id="a domain"),
+        pytest.param({"op": "com.x::Add"}, "another domain", None, id="a domain"),
         pytest.param(
             {"op": "Add", "opset": 99}, "`--opset` is 99, expected 1 to", None, id="opset"
         ),
@@ -167,7 +167,7 @@ def test_every_operator_can_be_named(op: str) -> None:
                 "op": "TensorScatter",
                 "inputs": "past_cache=[[0]]; update=[[1]]; write_indices=[0.5]",
             },
-            "`write_indices`: the literal holds 0.5",
+            "`write_indices`: the literal has 0.5",
             None,
             id="a fraction where the schema takes int64 alone",
         ),

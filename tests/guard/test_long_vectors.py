@@ -134,7 +134,7 @@ def test_the_operators_that_inference_computes_the_elements_of_are_those_of_onnx
 @pytest.mark.parametrize(
     ("executable", "size"),
     [
-        pytest.param(sys.executable, 70000, id="in a process of its own"),
+        pytest.param(sys.executable, 70000, id="in a separate process"),
         pytest.param("/no/such/python", None, id="without data where no process can be started"),
     ],
 )

@@ -82,8 +82,8 @@ CONTENTS: dict[str, tuple[bytes, str]] = {
         helper.make_tensor("t", TensorProto.INT64, [2], [3, 5]).SerializeToString(),
         "no ONNX model",
     ),
-    "a model without a graph": (b"\x08\x08\x42\x02\x10\x12", "it holds no graph"),
-    "a graph without versions": (b"\x3a\x00", "it holds no IR version or an opset import"),
+    "a model without a graph": (b"\x08\x08\x42\x02\x10\x12", "it has no graph"),
+    "a graph without versions": (b"\x3a\x00", "it has no IR version or an opset import"),
 }
 
 

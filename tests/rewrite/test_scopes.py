@@ -253,7 +253,7 @@ def test_functions_that_the_target_can_keep_are_kept() -> None:
     assert [done.rule for done in report.lowered] == ["inline", "tensor_scatter"]
     result, report = lower(ir.from_proto(source), verify=False, opset=13)
     assert not result.functions  # IR version 7 has none
-    assert any("`local::Twice`, which nothing calls, is left out" in n for n in report.notes)
+    assert any("`local::Twice`, which nothing calls, is removed" in n for n in report.notes)
 
 
 def test_calls_are_inlined_however_deep_they_lie() -> None:

@@ -244,7 +244,7 @@ def test_a_function_that_nobody_calls_and_nobody_can_upgrade_is_left_out_with_a_
     source.graph.node[0].CopyFrom(helper.make_node("Relu", ["x"], ["y"]))
     result, outcome = _raised(source)
     assert not result.functions
-    assert "function `my::f`, which nothing calls, is left out" in outcome.notes[0]
+    assert "function `my::f`, which nothing calls, is removed" in outcome.notes[0]
 
 
 def test_equal_axes_are_one_constant() -> None:

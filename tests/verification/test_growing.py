@@ -57,8 +57,8 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: 
     assert (found.status, found.detail, found.cases, found.steps) == ("equal", None, 7, runs)
     assert all(output.bit_equal for output in found.outputs)
     grows, padding, end = found.notes
-    assert grows.endswith(f"those of B hold {rows} rows: the rows in use were compared")
-    assert padding.endswith("rows of padding, as `attention_mask` says, left out")
+    assert grows.endswith(f"those of B have {rows} rows: the rows in use were compared")
+    assert padding.endswith("rows of padding, as `attention_mask` says, skipped")
     assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
 
 

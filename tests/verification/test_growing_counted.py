@@ -65,7 +65,7 @@ def test_all_rows_in_use_are_equal_up_to_the_capacity(name: str) -> None:
     assert all(output.bit_equal for output in found.outputs)
     assert found.cases == 6
     says = "attention_mask" if is_whole else "seqlens_k"
-    assert any(f"rows of padding, as `{says}` says, left out" in note for note in found.notes)
+    assert any(f"rows of padding, as `{says}` says, skipped" in note for note in found.notes)
 
 
 def test_a_capacity_of_as_many_rows_as_the_rotary_tables_have_is_proven() -> None:

@@ -157,7 +157,7 @@ def _prove(
     if not 0 < scale < math.inf:
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
     if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
-        raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
+        raise Unproven("types-differ", "an attribute of Attention cannot represent the softcap")
     guarded = _is_guarded(scores, weighted)
     found = masking(scores, dtype, frame, (keys, values), sight, guarded=guarded)
     form = _form(keys, values, choice, found.causal)
@@ -233,7 +233,7 @@ def _operands(
 
 
 def _unreadable(seen: Seen, what: str) -> Unproven:
-    text_ = f"`{seen.value.name}` is not known to hold {what} as (B, heads, rows, width)"
+    text_ = f"`{seen.value.name}` is not known to contain {what} as (B, heads, rows, width)"
     return Unproven("other-layout", text_)
 
 

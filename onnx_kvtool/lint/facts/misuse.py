@@ -260,7 +260,7 @@ def _worded(site: Site, problem: Problem, facts: OpFacts) -> Misuse:
             if position < given
             else f"absent: the node has {counted(given, 'input')}"
         )
-        help = "connect the value; only optional inputs may be left out"
+        help = "connect the value; only optional inputs may be omitted"
     elif problem.kind == "element-type":
         help = "insert a Cast to a type that the operator takes"
     return Misuse(problem.kind, site.location(value), text, help)
@@ -291,7 +291,7 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
         site.location(),
         f"{f'domain `{domain}`' if domain else 'the default domain'} has no operator `{op}` at any "
         f"opset up to {newest}",
-        did_you_mean(op, sorted(operators(domain)), "put it into a domain of its own"),
+        did_you_mean(op, sorted(operators(domain)), "put it into its own domain"),
     )
 
 

@@ -90,7 +90,7 @@ def past_scattered_twice(rule: Rule, context: Context) -> Iterator[Finding]:
                 other.location,
                 f"`{past.name}` is the `past_cache` of {count}, of {node_words(first.node)} "
                 "as well, and one of them at most can be done in place",
-                help="give each update a past of its own, or scatter into the first present",
+                help="give each update its own past, or scatter into the first present",
             )
 
 

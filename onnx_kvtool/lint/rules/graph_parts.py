@@ -132,7 +132,7 @@ def duplicate_node_name(rule: Rule, context: Context) -> Iterator[Finding]:
             yield rule.found(
                 site.location(),
                 f"nodes {earlier} and {site.index} of the graph are both called `{name}`",
-                help="give each node a name of its own, or none",
+                help="give each node its own name, or none",
                 fix=Fix("safe", "rename the later node", _renaming(site.node, names)),
             )
 

@@ -152,7 +152,7 @@ def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Itera
         if twice is not None:
             yield rule.found(
                 site.location(view.indices),
-                f"`{view.indices.name}` holds {twice}, without a reduction",
+                f"`{view.indices.name}` has {twice}, without a reduction",
                 help="write each place once, or say with `reduction` how the values combine",
             )
         return
@@ -160,7 +160,7 @@ def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Itera
     if axis is not None:
         yield rule.found(
             site.location(view.indices),
-            f"`{view.indices.name}` holds the same index at every coordinate along its "
+            f"`{view.indices.name}` has the same index at every coordinate along its "
             f"dimension {axis}, without a reduction",
             help="write each place once; which of the values stays is not defined",
             severity="info",
@@ -251,7 +251,7 @@ def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Ite
     if outside is not None:
         yield rule.found(
             site.location(view.indices),
-            f"`{view.indices.name}` holds {outside}",
+            f"`{view.indices.name}` has {outside}",
             help="keep the indices within the data, or make the data larger",
         )
 

@@ -193,7 +193,7 @@ def _read(path: str, data: Any) -> Baseline:
         contents = {str(name): str(held) for name, held in data.get("contents", {}).items()}
     except (AttributeError, KeyError, TypeError) as error:
         raise UsageError(
-            f"`{path}` is no baseline: it holds no list of findings for each file",
+            f"`{path}` is no baseline: it has no list of findings for each file",
             help="make it with `--write-baseline`",
         ) from error
     return Baseline(path, files, contents, os.path.dirname(os.path.abspath(path)))

@@ -160,7 +160,7 @@ def find_models(paths: Sequence[str]) -> list[str]:
         UsageError: If `-` is given twice.
     """
     if list(paths).count("-") > 1:
-        raise UsageError("standard input holds one model, and `-` is given twice")
+        raise UsageError("standard input contains one model, and `-` is given twice")
     found: dict[str, None] = {}
     for path in paths or (os.curdir,):
         found.update(dict.fromkeys(_expand(path)))

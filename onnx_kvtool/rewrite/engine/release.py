@@ -164,7 +164,7 @@ class ReleaseLimits:
                     del node.attributes[name]
                     removed[f"`{name}` of `{node.op_type}`"] += 1
         return [
-            f"{what}, at its default, left out of {counted(number, 'node')}: "
+            f"{what}, at its default, removed from {counted(number, 'node')}: "
             f"{self.release} refuses it"
             for what, number in removed.items()
         ]

@@ -161,11 +161,11 @@ def strip(model: ir.Model) -> list[str]:
     notes: list[str] = []
     if model.ir_version < 10 and _clear(_metadata(model)):
         notes.append(
-            f"metadata of graphs, nodes and values left out: IR version {model.ir_version} "
+            f"metadata of graphs, nodes and values removed: IR version {model.ir_version} "
             "has it on the model only"
         )
     if model.ir_version < 11 and _strip_devices(model):
-        notes.append(f"device configurations left out: IR version {model.ir_version} has none")
+        notes.append(f"device configurations removed: IR version {model.ir_version} has none")
     return notes
 
 

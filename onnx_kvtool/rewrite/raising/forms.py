@@ -85,7 +85,7 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     if row is not None and (index - coordinate(row)).depends_on(row):
         unrelated(proof, view.indices, f"`{name}`")
     if row is not None and not index.depends_on(row):
-        raise Unproven("duplicate-rows", f"`{name}` holds `{text(index)}` for every row")
+        raise Unproven("duplicate-rows", f"`{name}` is `{text(index)}` for every row")
     found = read_positions(proof, index, sizes[axis], grid, row, f"`{name}`")
     check_start(found.start, grid)
     if found.mode == "circular":
@@ -165,7 +165,7 @@ def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> li
     others = [k for k, e in enumerate(tuples) if _own_axis(e) is None and e.number != 0]
     taken = [a for e in tuples if (a := _own_axis(e)) is not None]
     if len(set(taken)) < len(taken):
-        raise Unproven("diagonal", f"`{view.indices.name}` holds one coordinate twice")
+        raise Unproven("diagonal", f"`{view.indices.name}` uses one coordinate twice")
     if not others:
         return list(range(len(tuples)))
     if len(others) > 1:
@@ -173,7 +173,7 @@ def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> li
         shown = ", ".join(text(e) for e in tuples)
         raise Unproven(
             "several-axes",
-            f"`{view.indices.name}` holds ({shown}), expected one component that is no coordinate",
+            f"`{view.indices.name}` is ({shown}), expected one component that is no coordinate",
         )
     return others
 
@@ -221,7 +221,7 @@ def _prove_rows(
         proof.say("the axes behind the components of the index are written whole, by definition")
     what = f"component {component} of `{name}`" if len(tuples) > 1 else f"`{name}`"
     if row is not None and not tuples[component].depends_on(row):
-        raise Unproven("duplicate-rows", f"{what} holds `{text(tuples[component])}` for every row")
+        raise Unproven("duplicate-rows", f"{what} is `{text(tuples[component])}` for every row")
     if _is_opaque(tuples[component], row):
         unrelated(proof, view.indices, f"`{name}`")
     found = read_positions(proof, tuples[component], sizes[component], grid, row, what)
@@ -231,7 +231,7 @@ def _prove_rows(
     back = {m: k for k, m in owners.items() if m is not None}
     foreign = found.start.axes - set(back)
     if foreign:
-        raise Unproven("start-per-row", f"{what} holds `{text(tuples[component])}`")
+        raise Unproven("start-per-row", f"{what} is `{text(tuples[component])}`")
     start = substitute(found.start, {m: at(k) for m, k in back.items()}, Facts(tuple(sizes)))
     return ProvenUpdate(
         view.data,

@@ -72,4 +72,4 @@ def inline_tagged(
     before = dict(model.functions)
     inline_functions(model, lambda f: f.identifier() in chosen, Names(model))
     gone = [function_path(*key) for key in before if key not in model.functions]
-    return [f"function `{name}` is inlined, because it holds {held}" for name in gone]
+    return [f"function `{name}` is inlined, because it contains {held}" for name in gone]

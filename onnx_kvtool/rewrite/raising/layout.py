@@ -315,7 +315,7 @@ def windowed(
     )
     proof.say(
         f"the rows of `{base.name}` move up by `{text(roll.shift)}`, and the new ones are the last "
-        f"of {size.number}: a circular cache holds the row of position p as row p mod {size.number}"
+        f"of {size.number}: a circular cache stores the row of position p as row p % {size.number}"
     )
     return window
 

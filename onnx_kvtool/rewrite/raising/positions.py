@@ -216,15 +216,15 @@ def _counted(proof: Proof, found: Expr, row: int, what: str) -> Expr:
             "contiguous",
             atom.value,
             "free-positions",
-            f"{what} holds the elements of `{atom.value.name}`, and nothing says that they count "
+            f"{what} has the elements of `{atom.value.name}`, and nothing says that they count "
             "up by one",
         )
         index = tuple(ZERO if i == along[0] else part for i, part in enumerate(atom.index))
         return rest + variable(Element(atom.value, index))
     shown = text(found, {row: "s"})
     if any(isinstance(atom, Element) and _depends(atom, row) for atom in found.atoms()):
-        raise Unproven("data-dependent-positions", f"{what} holds `{shown}` for row s")
-    raise Unproven("not-counting", f"{what} holds `{shown}` for row s, expected a start plus s")
+        raise Unproven("data-dependent-positions", f"{what} is `{shown}` for row s")
+    raise Unproven("not-counting", f"{what} is `{shown}` for row s, expected a start plus s")
 
 
 def _depends(atom: Element, axis: int) -> bool:

@@ -61,11 +61,11 @@ KINDS: dict[Kind, str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
     "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
     "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
-    "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
+    "finite": "finite[:VALUE]: a tensor contains neither NaN, infinities nor negative zeros",
     "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
     "rotated-rows": "rotated-rows[:VALUE]: nobody outside depends on the order of the rows of a"
     " cache that keeps a window, and steps go on where the one before ended",
-    "unpadded": "unpadded[:VALUE]: an input that says which rows hold tokens is 1 throughout",
+    "unpadded": "unpadded[:VALUE]: an input that marks the rows with tokens is 1 throughout",
 }
 """Every assumption, with what it says."""
 

@@ -123,7 +123,7 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Arra
     depth = indices.shape[-1]
     if not 1 <= depth <= data.ndim - batch_dims:
         raise KernelError(
-            f"`indices` holds tuples of {depth}, expected 1 to {data.ndim - batch_dims}: {shapes}"
+            f"`indices` has tuples of {depth}, expected 1 to {data.ndim - batch_dims}: {shapes}"
         )
     places = slice_places(indices, data.shape, batch_dims=batch_dims)
     count = math.prod(data.shape[: batch_dims + depth])

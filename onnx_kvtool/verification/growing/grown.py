@@ -376,7 +376,7 @@ class Grown:
 
     def _sizes(self) -> Iterator[str]:
         for is_circular, what in (
-            (False, "caches of {} grow, those of {} hold {} rows: the rows in use were compared"),
+            (False, "caches of {} grow, those of {} have {} rows: the rows in use were compared"),
             (True, "caches of {} roll, those of {} are circular of {} rows: compared by position"),
         ):
             rows = {c.capacity for c in self.pair.caches if c.is_circular == is_circular}
@@ -412,7 +412,7 @@ def dead_count(plan: InputPlan, inputs: Arrays) -> int:
 def padding_note(plan: InputPlan, account: Account) -> str:
     """Return how many rows were not compared, and what says that they are padding."""
     rows_left = counted(account.dead, "row")
-    return f"{rows_left} of padding, as `{padding_input(plan)}` says, left out"
+    return f"{rows_left} of padding, as `{padding_input(plan)}` says, skipped"
 
 
 def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:

@@ -242,7 +242,7 @@ def skeleton(model: ir.Model, name: str) -> Skeleton:
             continue
         for value in graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
-                raise KvtoolError(f"`{path}` holds a weight of its own, `{value.name}`")
+                raise KvtoolError(f"`{path}` has its own weight, `{value.name}`")
     if message.functions:
         try:
             message = onnx.inliner.inline_local_functions(message)

@@ -104,7 +104,7 @@ def large(repeat: bool) -> Callable[[], onnx.ModelProto]:
             "one row twice",
             nd("3, 3"),
             at=["cache"],
-            says="`index` holds the index [3] twice, at tuples 0 and 1, without a reduction",
+            says="`index` has the index [3] twice, at tuples 0 and 1, without a reduction",
         ),
         Case(
             "from the front and from the end", nd("6, -1"), at=["cache"], says="the index [6] twice"
@@ -138,7 +138,7 @@ def large(repeat: bool) -> Callable[[], onnx.ModelProto]:
             "one computed row for all",
             computed(SAME_ROW),
             at=["cache"],
-            says="holds the same index at every coordinate along its dimension 0",
+            says="same index at every coordinate along its dimension 0",
             severity="info",
         ),
         Case("different rows", nd("3, 4")),
@@ -171,7 +171,7 @@ def test_scatter_duplicate_indices(case: Case) -> None:
             "one row too far",
             nd("6, 7"),
             at=["cache"],
-            says="`index` holds the index 7 along axis 0 of `past` (size 7), expected -7 to 6",
+            says="`index` has the index 7 along axis 0 of `past` (size 7), expected -7 to 6",
         ),
         Case("below the first", nd("-8, 0"), at=["cache"], says="the index -8"),
         Case(

@@ -524,9 +524,9 @@ CASES = {
     "MD456": [
         Case("a default of another shape", constants("float[4, 3] w", "", "float[3, 4] w"),
              at=["w"],
-             says="initializer `w` is declared as float32[4, 3], and holds float32[3, 4]"),
+             says="initializer `w` is declared as float32[4, 3], and contains float32[3, 4]"),
         Case("a default of another type", constants("float[3, 4] w", "", "int64[3, 4] w"),
-             at=["w"], says="declared as float32[3, 4], and holds int64[3, 4]"),
+             at=["w"], says="declared as float32[3, 4], and contains int64[3, 4]"),
         Case("a default of another rank", constants("float[12] w", "", "float[3, 4] w"), at=["w"]),
         Case("value_info of another shape", constants("", "float[4, 3] w", "float[3, 4] w"),
              at=["w"], severity="warning"),
@@ -534,7 +534,7 @@ CASES = {
              at=["w"], severity="warning"),
         Case("value_info of a Constant", constants("", "float[7] c, int64[5] d", "", """
              c = Constant <value = int64[2] {2, 3}> () d = Reshape (x, c)"""), at=["#1"],
-             says="Constant `c` is declared as float32[7], and holds int64[2]", severity="info"),
+             says="Constant `c` is declared as float32[7], and contains int64[2]", severity="info"),
         Case("names and sizes that are not known agree",
              constants("float[S, ?] w", "", "float[3, 4] w")),
         Case("no shape", constants("float w", "", "float w")),

@@ -30,7 +30,7 @@ def test_metadata_is_stripped_below_10_on_every_level() -> None:
     assert not result.graph.metadata_props
     assert not any(v.metadata_props for v in (*result.graph.inputs, *result.graph.outputs))
     assert not any(n.metadata_props for n in result.graph)
-    assert "metadata of graphs, nodes and values left out" in " ".join(report.notes)
+    assert "metadata of graphs, nodes and values removed" in " ".join(report.notes)
 
 
 def test_device_configurations_are_stripped_below_11() -> None:
@@ -42,7 +42,7 @@ def test_device_configurations_are_stripped_below_11() -> None:
     assert not any("device" in note for note in report.notes)
     stripped, report = lower(source, opset=22, verify=False)
     assert not stripped.device_configurations
-    assert "device configurations left out: IR version 10 has none" in report.notes
+    assert "device configurations removed: IR version 10 has none" in report.notes
 
 
 _LACKING = {

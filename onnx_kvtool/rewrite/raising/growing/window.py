@@ -125,7 +125,7 @@ def rolling_of(
     if assumed is None:
         raise Unproven(
             "rolling-window",
-            f"`{past.name}` keeps its last {rows} rows in their order, and a circular cache holds "
+            f"`{past.name}` keeps its last {rows} rows in their order, and a circular cache stores "
             "them rotated",
             assumption=f"rotated-rows:{past.name}",
         )

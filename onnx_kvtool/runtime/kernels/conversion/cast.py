@@ -110,7 +110,7 @@ def from_strings(
         stripped = text.strip()
         if stripped.lower() in _SPECIAL:
             if is_integer(dtype):
-                raise KernelError(f"{where}, which {dtype} cannot hold")
+                raise KernelError(f"{where}, which {dtype} cannot represent")
             result[index] = np.asarray(_SPECIAL[stripped.lower()]).astype(dtype)
         elif _NUMBER.fullmatch(stripped) is None:
             raise KernelError(f"{where}, expected a decimal number, INF, -INF or NaN")
@@ -153,7 +153,7 @@ def _whole(exact: Fraction, dtype: np.dtype[np.generic], where: str) -> int:
     number = int(exact)
     least, highest = INTEGER_RANGES[dtype]
     if not least <= number <= highest:
-        raise KernelError(f"{where}, which {dtype} cannot hold: expected {least} to {highest}")
+        raise KernelError(f"{where}, which {dtype} cannot represent: expected {least} to {highest}")
     return number
 
 

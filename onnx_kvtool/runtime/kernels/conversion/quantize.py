@@ -132,7 +132,7 @@ def quantize_linear_10(
         if dtype in FORMATS:
             return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
         if np.isnan(quotient).any():
-            context.warn(f"`x` has NaN, which {dtype} cannot hold: taken as its least number")
+            context.warn(f"`x` has NaN, which {dtype} cannot represent: taken as its least number")
         low, high = INTEGER_RANGES[dtype]
         moved = np.clip(np.rint(quotient) + zero, low, high)
         whole = np.where(np.isnan(moved), low, moved).astype(np.int64)

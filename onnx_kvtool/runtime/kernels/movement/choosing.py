@@ -103,7 +103,7 @@ def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
     """
     sizes = read_integers(input, "input")
     if any(size < 0 for size in sizes):
-        raise KernelError(f"`input` {sizes} holds a negative size")
+        raise KernelError(f"`input` {sizes} contains a negative size")
     require_room(sizes, np.dtype(np.float32) if value is None else value.dtype)
     if value is None:
         return (np.zeros(sizes, np.float32),)

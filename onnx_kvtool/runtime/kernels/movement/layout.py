@@ -62,9 +62,9 @@ def reshape_14(data: Array, shape: Array, *, allowzero: int) -> tuple[Array]:
     if allowzero not in (0, 1):
         raise KernelError(f"`allowzero` is {allowzero}, expected 0 or 1")
     if allowzero and 0 in given and -1 in given:
-        raise KernelError(f"`shape` {given} holds both 0 and -1, which `allowzero` forbids")
+        raise KernelError(f"`shape` {given} contains both 0 and -1, which `allowzero` forbids")
     if given.count(-1) > 1:
-        raise KernelError(f"`shape` {given} holds -1 more than once")
+        raise KernelError(f"`shape` {given} contains -1 more than once")
     sizes = [_size(data, given, dim, bool(allowzero)) for dim in range(len(given))]
     if -1 in sizes:
         known = math.prod(size for size in sizes if size != -1)
@@ -232,7 +232,7 @@ def expand(input: Array, shape: Array) -> tuple[Array]:
     """
     sizes = read_integers(shape, "shape")
     if any(size < 0 for size in sizes):
-        raise KernelError(f"`shape` {sizes} holds a negative size")
+        raise KernelError(f"`shape` {sizes} contains a negative size")
     try:
         require_axes(len(sizes))
         result = np.broadcast_shapes(input.shape, tuple(sizes))
@@ -264,7 +264,7 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
             f"shape {input.shape}"
         )
     if any(number < 0 for number in times):
-        raise KernelError(f"`repeats` {times} holds a negative number")
+        raise KernelError(f"`repeats` {times} contains a negative number")
     sizes = [size * number for size, number in zip(input.shape, times, strict=True)]
     require_room(sizes, input.dtype)
     return (np.asarray(np.tile(input, times)),)

@@ -108,7 +108,7 @@ def _slice(
         count_axes(axes, data.ndim), starts, ends, steps, strict=True
     ):
         if step == 0:
-            raise KernelError(f"`steps` {list(steps)} holds 0")
+            raise KernelError(f"`steps` {list(steps)} contains 0")
         index[axis] = _range(start, end, step, data.shape[axis])
     return (data[(*index, ...)],)  # the ellipsis makes it an array for rank 0 too
 
@@ -236,7 +236,7 @@ def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tup
             "of outputs"
         )
     if any(size < 0 for size in sizes):
-        raise KernelError(f"`split` {list(sizes)} holds a negative size")
+        raise KernelError(f"`split` {list(sizes)} contains a negative size")
     if sum(sizes) != value.shape[axis]:
         raise KernelError(
             f"`split` {list(sizes)} sums up to {sum(sizes)}, expected {value.shape[axis]}, the "
@@ -476,7 +476,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
     if input.ndim < 2:
         raise KernelError(f"`input` has shape {input.shape}, expected at least two dimensions")
     if input.dtype.kind == "O":
-        raise KernelError("`input` holds strings, which have no zero")
+        raise KernelError("`input` contains strings, which have no zero")
     diagonal = 0
     if k is not None:
         if k.dtype != np.int64 or k.size != 1 or k.ndim > 1:

@@ -455,7 +455,7 @@ def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
     shapes = f"`data` has shape {data.shape} and `indices` {indices.shape}"
     if depth > data.ndim:
         raise KernelError(
-            f"`indices` holds tuples of {depth}, expected at most {data.ndim}, the rank of `data`: "
+            f"`indices` has tuples of {depth}, expected at most {data.ndim}, the rank of `data`: "
             f"{shapes}"
         )
     rank = indices.ndim + data.ndim - depth - 1

@@ -138,7 +138,7 @@ def test_a_function_is_inlined_if_one_of_its_calls_is_proven() -> None:
     raised, report = kv.raise_(source, verify=False)
     assert len(report.attention) == 1
     assert [one.location.graph for one in report.refused] == ["own::attend"]
-    assert report.notes == ["function `own::attend` is inlined, because it holds attention"]
+    assert report.notes == ["function `own::attend` is inlined, because it contains attention"]
     assert not raised.functions
 
 

@@ -223,8 +223,8 @@ def test_fractions_to_integers_warn() -> None:
         ("1_000", np.float32, "expected a decimal number"),
         ("0x10", np.int32, "expected a decimal number"),
         ("infinity", np.float32, "expected a decimal number"),
-        ("300", np.int8, "which int8 cannot hold: expected -128 to 127"),
-        ("inf", np.int32, "which int32 cannot hold"),
+        ("300", np.int8, "which int8 cannot represent: expected -128 to 127"),
+        ("inf", np.int32, "which int32 cannot represent"),
         ("1e99999", np.int32, "expected an exponent of at most 3 digits"),
     ],
 )

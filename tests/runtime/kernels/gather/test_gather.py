@@ -154,14 +154,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "GatherND by tuples that are too long": (
         lambda: gather_nd(D, np.zeros((2, 3), np.int64), batch_dims=1),
         (
-            "`indices` holds tuples of 3, expected 1 to 2: "
+            "`indices` has tuples of 3, expected 1 to 2: "
             "`data` has shape (2, 5, 7) and `indices` (2, 3)"
         ),
     ),
     "GatherND by tuples of nothing": (
         lambda: gather_nd(D, np.zeros((3, 0), np.int64)),
         (
-            "`indices` holds tuples of 0, expected 1 to 3: "
+            "`indices` has tuples of 0, expected 1 to 3: "
             "`data` has shape (2, 5, 7) and `indices` (3, 0)"
         ),
     ),

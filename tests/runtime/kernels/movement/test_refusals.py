@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "Reshape with two sizes to find": (
         lambda: reshape_14(X, integers(-1, -1), allowzero=0),
-        "`shape` [-1, -1] holds -1 more than once",
+        "`shape` [-1, -1] contains -1 more than once",
     ),
     "Reshape to a negative size": (
         lambda: reshape_14(X, integers(3, -2), allowzero=0),
@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "Reshape to a size of 0 and one to find": (
         lambda: reshape_14(X, integers(0, -1), allowzero=1),
-        "`shape` [0, -1] holds both 0 and -1, which `allowzero` forbids",
+        "`shape` [0, -1] contains both 0 and -1, which `allowzero` forbids",
     ),
     "Flatten beyond the rank": (
         lambda: flatten_11(X, axis=4),
@@ -120,14 +120,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: expand(X, integers(2, 1, 1)[1:] * 2),
         "`input` with shape (2, 3, 5) cannot be expanded to `shape` [2, 2]",
     ),
-    "Expand to -1": (lambda: expand(X, integers(-1)), "`shape` [-1] holds a negative size"),
+    "Expand to -1": (lambda: expand(X, integers(-1)), "`shape` [-1] contains a negative size"),
     "Tile of fewer axes": (
         lambda: tile(X, integers(2)),
         "`repeats` has 1 element, expected 3: `input` has shape (2, 3, 5)",
     ),
     "Tile a negative number of times": (
         lambda: tile(X, integers(1, 1, -1)),
-        "`repeats` [1, 1, -1] holds a negative number",
+        "`repeats` [1, 1, -1] contains a negative number",
     ),
     "Squeeze of a size that is not 1": (
         lambda: squeeze_13(X, integers(-2)),
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "Split into a negative part": (
         lambda: split_13(X, integers(4, -1), axis=1, context=TWO),
-        "`split` [4, -1] holds a negative size",
+        "`split` [4, -1] contains a negative size",
     ),
     "Split into parts of which the last would be negative": (
         lambda: split_18(X, axis=2, num_outputs=4, context=FOUR),
@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "ConstantOfShape of a negative size": (
         lambda: constant_of_shape(integers(2, -1), value=None),
-        "`input` [2, -1] holds a negative size",
+        "`input` [2, -1] contains a negative size",
     ),
     "ConstantOfShape of two values": (
         lambda: constant_of_shape(integers(2), value=f32([1, 2])),
@@ -256,7 +256,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "Trilu of strings": (
         lambda: trilu(X.astype(object), upper=1),
-        "`input` holds strings, which have no zero",
+        "`input` contains strings, which have no zero",
     ),
     "Trilu of two diagonals": (
         lambda: trilu(X, integers(0, 1), upper=1),

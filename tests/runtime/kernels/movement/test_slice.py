@@ -86,7 +86,7 @@ def test_a_start_before_the_first_element_is_the_first_element_when_slicing_back
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a step of nothing": ({"steps": integers(1, 0)}, "`steps` [1, 0] holds 0"),
+    "a step of nothing": ({"steps": integers(1, 0)}, "`steps` [1, 0] contains 0"),
     "an axis named twice": (
         {"axes": integers(1, -1)},
         "`axes` [1, -1] names axis 1 twice, at positions 0 and 1",

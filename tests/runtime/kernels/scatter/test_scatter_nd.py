@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "tuples longer than the rank of the data": (
         {"indices": np.zeros((3, 4), np.int64)},
         (
-            "`indices` holds tuples of 4, expected at most 3, the rank of `data`: "
+            "`indices` has tuples of 4, expected at most 3, the rank of `data`: "
             "`data` has shape (2, 5, 7) and `indices` (3, 4)"
         ),
     ),
