@@ -374,11 +374,15 @@ class Proving:
         plans = [one for one in found.values() if isinstance(one, Planned)]
         pasts = {one.plan.output: one.plan.past for one in plans}
         # What the graph computes and then writes to one place of in every step is no cache:
-        # exporters put masks together so.
+        # exporters put masks together so, and the choices of a router of experts.
         self.plans = [
             one for one in plans if one.plan.start.number is None or _is_given(one.plan.past, pasts)
         ]
-        self.refused += [one for one in found.values() if isinstance(one, Unraised)]
+        self.refused += [
+            one
+            for k, one in found.items()
+            if isinstance(one, Unraised) and not _is_made(tried[k][2], pasts)
+        ]
 
     def _each(self, tried: Sequence[_Candidate]) -> dict[int, Planned | Unraised]:
         """Return what became of each candidate, by its number; nothing where it is no update."""
@@ -451,8 +455,8 @@ def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
     """
     seen: set[ir.Value] = set()
     while (node := value.producer()) is not None and value not in seen:
-        if node.domain != "" or any(subgraphs(node)):
-            return True  # what such a node does is not known here
+        if node.domain != "" or node.op_type == "Constant" or any(subgraphs(node)):
+            return True  # a state that is stored, or what is not known here
         seen.add(value)
         above: ir.Value | None = pasts.get(value)
         if above is None and node.inputs and _hands_on(node):
@@ -461,6 +465,12 @@ def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
             return False
         value = above
     return True
+
+
+def _is_made(node: ir.Node, pasts: Mapping[ir.Value, ir.Value]) -> bool:
+    """Return whether a node writes into what the graph computes, as a router of experts does."""
+    data = node.inputs[0]
+    return Trait.UPDATES in traits(node) and data is not None and not _is_given(data, pasts)
 
 
 def _hands_on(node: ir.Node) -> bool:

@@ -157,6 +157,18 @@ SILENT = {
     "a shape that is changed": """sizes = Shape (cache)
         changed = ScatterElements (sizes, second, second)
         present = Reshape (cache, changed)""",
+    "the choices of a router in zeros": """two = Constant <value_ints = [2]> ()
+        scores = Neg (update)
+        best, experts = TopK <axis = 2> (scores, two)
+        sizes = Shape (scores) zeros = ConstantOfShape (sizes)
+        present = ScatterElements <axis = 2> (zeros, experts, best)""",
+    "scores with the best ones left out": """scores = Neg (update)
+        best, experts = TopK <axis = 2> (scores, second) never = Neg (best)
+        present = ScatterElements <axis = 2> (scores, experts, never)""",
+    "zeros that are written twice": """sizes = Shape (update) zeros = ConstantOfShape (sizes)
+        best, experts = TopK <axis = 2> (update, second)
+        some = ScatterElements <axis = 2> (zeros, experts, best)
+        present = ScatterElements <axis = 2> (some, experts, best)""",
 }
 
 
