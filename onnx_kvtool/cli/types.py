@@ -180,7 +180,7 @@ class Whole(click.IntRange):
             raise WrongValue(text, self.spoken, ctx, param, help) from error
 
 
-class Rows(click.ParamType[int | str]):
+class Rows(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
     """A number of rows: an integer of at least 1, or the name of a symbolic dimension."""
 
     name = "rows"
@@ -239,7 +239,7 @@ class Tolerance(click.FloatRange):
         return number
 
 
-class Seconds(click.ParamType[float]):
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
     """A time in seconds, above 0."""
 
     name = "seconds"
@@ -257,7 +257,7 @@ class Seconds(click.ParamType[float]):
         return number
 
 
-class Size(click.ParamType[str]):
+class Size(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
     """A number of bytes above 0, with or without a unit."""
 
     name = "size"
