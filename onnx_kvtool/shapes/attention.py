@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -30,7 +30,7 @@ def prove_each(
     softmaxes: Sequence[ir.Node],
     choice: AttentionChoice,
     unpadded: Mapping[ir.Value, str] | None = None,
-    only: Container[ir.Node] | None = None,
+    only: Mapping[ir.Graph, Collection[ir.Node]] | None = None,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
@@ -47,8 +47,8 @@ def prove_each(
         softmaxes: Candidates.
         choice: What the user wants.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
-        only: Nodes of the main graph, with all that they need; of others nothing is known, and
-            candidates are not asked once more. None for all nodes.
+        only: Nodes with all that they need, by their graph; of others in these graphs nothing is
+            known, and candidates are not asked once more. None for all nodes.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -163,7 +163,7 @@ class Forward:
             integer values hold is read from there; nothing else is changed.
         dims: Values of symbolic dimensions.
         told: What onnx's inference said of the values of the main graph, by name.
-        only: The nodes of the main graph to go through; None for all.
+        only: The nodes to go through, by their graph; None for all, as in a graph that is left out.
 
     Attributes:
         knowledge: What was found.
@@ -181,10 +181,10 @@ class Forward:
         model: ir.Model,
         dims: Mapping[str, int],
         told: Mapping[str, onnx.TypeProto],
-        only: Container[ir.Node] | None = None,
+        only: Mapping[ir.Graph, Collection[ir.Node]] | None = None,
     ) -> None:
         self.model = model
-        self.only = only
+        self.only = only or {}
         self.knowledge = Knowledge()
         self.values: dict[ir.Value, Location] = {}
         self.told = told
@@ -290,22 +290,22 @@ class Forward:
 
     def graph(self, graph: ir.Graph, context: GraphContext) -> None:
         """Infer all values of a graph whose inputs are known."""
+        only = self.only.get(graph)
         for value in graph.initializers.values():
-            if not self._is_asked(value, graph, context):
+            if only is not None and not any(
+                use.node in only or use.node.graph is not graph for use in value.uses()
+            ):
                 continue
             if not context.in_function and is_misdeclared(value):
                 self._misdeclared(value, Location(context.path, value=value.name))
             self._initializer(value)
+        left = len(graph) if only is None else len(only)
         for index, node in enumerate(graph):
-            if self.only is None or not context.is_main or node in self.only:
+            if not left:
+                break
+            if only is None or node in only:
+                left -= 1
                 self.node(node, index, context)
-
-    def _is_asked(self, value: ir.Value, graph: ir.Graph, context: GraphContext) -> bool:
-        """Return whether one of the nodes to go through reads an initializer."""
-        only = self.only if context.is_main else None
-        return only is None or any(
-            use.node in only or use.node.graph is not graph for use in value.uses()
-        )
 
     def _misdeclared(self, value: ir.Value, place: Location) -> None:
         """Report an initializer that is declared otherwise; what follows is judged by its data."""

@@ -220,6 +220,7 @@ Monomial: TypeAlias = "frozenset[tuple[Atom, int]]"
 """A product of atoms: each with its power. The empty one is 1."""
 
 _NO_ATOMS: Monomial = frozenset()
+_NO_AXES: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,7 @@ class Expr:
     @staticmethod
     def of(terms: Mapping[Monomial, int]) -> Expr:
         """Return the sum of products of atoms with the given coefficients."""
-        axes: frozenset[int] = frozenset()
+        axes = _NO_AXES
         kept = frozenset([term for term in terms.items() if term[1]])
         weight = len(kept)
         for monomial, _ in kept:
@@ -318,6 +319,8 @@ class Expr:
         other = _expr(other)
         if not self.terms or not other.terms:  # most sums that are asked for have a 0
             return self if self.terms else other
+        if self.number is not None and other.number is not None:
+            return integer(self.number + other.number)
         return total((self, other))
 
     __radd__ = __add__
@@ -337,6 +340,8 @@ class Expr:
         other = _expr(other)
         if self.number == 1 or other.number == 1:
             return self if other.number == 1 else other
+        if self.number is not None and other.number is not None:
+            return integer(self.number * other.number)
         terms: dict[Monomial, int] = {}
         for a, j in self.terms:
             for b, k in other.terms:
@@ -362,9 +367,15 @@ ZERO, ONE = integer(0), integer(1)
 
 def variable(atom: Atom) -> Expr:
     """Return the expression that is one atom."""
-    return Expr.of({frozenset({(atom, 1)}): 1})
+    axes: frozenset[int] = frozenset((atom.axis,)) if isinstance(atom, Coordinate) else _NO_AXES
+    weight = 2
+    for part in atom.parts:
+        axes |= part.axes
+        weight += part.weight
+    return Expr(frozenset(((frozenset(((atom, 1),)), 1),)), axes, weight, None)
 
 
+@functools.cache
 def coordinate(axis: int) -> Expr:
     """Return the expression of the coordinate along `axis`."""
     return variable(Coordinate(axis))

@@ -27,6 +27,7 @@ from onnx_kvtool.symbolic.expressions import (
     Monomial,
     Quotient,
     integer,
+    total,
     variable,
 )
 
@@ -503,15 +504,15 @@ class _Rebuilding:
     def expr(self, expr: Expr) -> Expr:
         if expr.number is not None:
             return expr
-        result = integer(0)
+        terms = []
         for monomial, coefficient in expr.terms:
             term = integer(coefficient)
             for atom, power in monomial:
                 one = self.atom(atom)
                 for _ in range(power):
-                    term = term * one
-            result = result + term
-        return result
+                    term = one * term
+            terms.append(term)
+        return terms[0] if len(terms) == 1 else total(terms)
 
     def atom(self, atom: Atom) -> Expr:
         if isinstance(atom, Coordinate):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import onnx_ir as ir
 
@@ -133,6 +134,8 @@ def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
         )
 
 
+_Nodes: TypeAlias = dict[ir.Graph, set[ir.Node]]
+
 _MOST_ASKED = 2
 """Candidates that are asked: an encoder may have one of another kind before its layers."""
 
@@ -158,7 +161,7 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     before: list[tuple[ir.Value, ir.TypeProtocol | None]] = []
     try:
         for site in sites[:_MOST_ASKED]:
-            only = _needed(site.node) if site.node.graph is model.graph else None
+            only = _needed(site.node, context)
             before += [(value, value.type) for value in _typed(model, only)]
             (found,) = prove_each(model, [site.node], "auto", only=only)
             if isinstance(found, Fusion):
@@ -171,24 +174,52 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     return None
 
 
-def _typed(model: ir.Model, only: set[ir.Node] | None) -> Iterable[ir.Value]:
+def _typed(model: ir.Model, only: _Nodes | None) -> Iterable[ir.Value]:
     """Return the values that may get a type when some nodes are gone through."""
-    if only is None or any(True for node in only for _ in subgraphs(node)):
+    if only is None or any(
+        body not in only for graph in only for node in only[graph] for _, body in subgraphs(node)
+    ):
         return values(model)
-    made = (value for node in only for value in node.outputs)
-    return itertools.chain(model.graph.initializers.values(), made)
+    kept = (value for graph in only for value in graph.initializers.values())
+    made = (value for graph in only for node in only[graph] for value in node.outputs)
+    return itertools.chain(kept, made)
 
 
-def _needed(softmax: ir.Node) -> set[ir.Node]:
-    """Return the nodes a few steps behind a Softmax, with all that they are computed from."""
+def _needed(softmax: ir.Node, context: Context) -> _Nodes | None:
+    """Return the nodes a few steps behind a Softmax, with all that they are computed from.
+
+    Of the branches of an If around it only these are needed. None in another body: what its inputs
+    are depends on all of it.
+    """
+    needed: _Nodes = {}
     stack = reached = [softmax]
     for _ in range(_FURTHEST):
         reached = [use.node for node in reached for v in node.outputs for use in v.uses()]
         stack = [*stack, *reached]
-    needed: set[ir.Node] = set()
+    main, graph = context.model.graph, softmax.graph
+    ifs = [site.node for site in context.sites_of("If")] if graph is not main else []
+    around = {body: node for node in ifs for _, body in subgraphs(node)}
+    while graph is not main:
+        if not isinstance(graph, ir.Graph) or graph not in around:
+            return None
+        owner = around[graph]
+        needed |= {body: set() for _, body in subgraphs(owner)}
+        stack.append(owner)
+        graph = owner.graph
+    needed[main] = set()
     while stack:
         node = stack.pop()
-        if node not in needed and node.graph is softmax.graph:
-            needed.add(node)
-            stack += [made for v in node.inputs if v is not None and (made := v.producer())]
+        found = needed.get(node.graph) if isinstance(node.graph, ir.Graph) else None
+        if found is None or node in found:
+            continue
+        found.add(node)
+        stack += _makers(node)
+        for _, body in subgraphs(node):
+            if body not in needed:
+                stack += [made for inner in body.all_nodes() for made in _makers(inner)]
+                stack += [made for v in body.outputs if (made := v.producer())]
     return needed
+
+
+def _makers(node: ir.Node) -> list[ir.Node]:
+    return [made for v in node.inputs if v is not None and (made := v.producer())]

@@ -7,11 +7,13 @@ from pathlib import Path
 import onnx.parser
 import onnx_ir as ir
 import pytest
+from onnx import compose, helper
 
 import onnx_kvtool as kv
 from benchmarks.growing_decoders import Size, growing_decoder
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.shapes.forward import Forward, GraphContext
 from tests.grids import rest
 from tests.lint.cases import Case, cases, check_case
 from tests.rewrite.raising.attention.decoys import DECOYS, Decoy
@@ -110,6 +112,50 @@ def test_it_is_silent_of_what_raise_has_fused(name: str) -> None:
     raised, report = kv.raise_(path, capacity=64, partial=True, verify=False)
     assert found(kv.load(path), "KV208") == 1 <= len(report.attention)
     assert found(raised, "KV208") == 0
+
+
+def _in_branch(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that runs `model` as either branch of an If, as optimum merges decoders."""
+    outer = onnx.ModelProto()
+    outer.CopyFrom(model)
+    branches = []
+    for prefix in ("yes.", "no."):
+        branch = compose.add_prefix_graph(model.graph, prefix, rename_inputs=False)
+        del branch.input[:]
+        branches.append(branch)
+    condition = helper.make_tensor_value_info("condition", onnx.TensorProto.BOOL, [])
+    outer.graph.input.append(condition)
+    outer.graph.ClearField("initializer")
+    outer.graph.ClearField("value_info")
+    results = [value.name for value in model.graph.output]
+    choice = helper.make_node(
+        "If", ["condition"], results, then_branch=branches[0], else_branch=branches[1]
+    )
+    outer.graph.ClearField("node")
+    outer.graph.node.append(choice)
+    return outer
+
+
+@pytest.mark.parametrize("place", ["the main graph", "a branch"])
+def test_one_layer_is_gone_through(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, and whatever another branch holds."""
+    passed: list[ir.Node] = []
+    node = Forward.node
+
+    def counted(run: Forward, at: ir.Node, index: int, context: GraphContext) -> None:
+        passed.append(at)
+        node(run, at, index, context)
+
+    monkeypatch.setattr(Forward, "node", counted)
+    counts = set()
+    for layers in (2, 8):
+        proto = growing_decoder(Size(layers, 32, 4, 2, 64), "optimum")
+        model = ir.from_proto(proto if place == "the main graph" else _in_branch(proto))
+        assert found(model, "KV208") == 1
+        assert len(passed) == len(set(passed))
+        counts.add(len(passed))
+        passed.clear()
+    assert len(counts) == 1
 
 
 GROWING = """
