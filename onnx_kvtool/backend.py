@@ -16,12 +16,9 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.model_io.held import ModelSource
-from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.runtime.engine.borrowed import element_type
+from onnx_kvtool.evaluation.proto import ProtoSource
 
 __all__ = [
     "KvtoolBackend",
@@ -59,7 +56,7 @@ class KvtoolBackendRep(BackendRep):
             UsageError: If there are more inputs than the model has, or as `ReferenceEvaluator.run`.
             KvtoolError: As `ReferenceEvaluator.run`.
         """
-        names = self._session.input_names
+        names = self._session.required
         if isinstance(inputs, Mapping):
             feeds = dict(inputs)
         else:
@@ -81,13 +78,13 @@ class KvtoolBackend(Backend):
         return device.split(":", maxsplit=1)[0] == "CPU"
 
     @classmethod
-    def prepare(cls, model: ModelSource, device: str = "CPU", **kwargs: Any) -> KvtoolBackendRep:
+    def prepare(cls, model: ProtoSource, device: str = "CPU", **kwargs: Any) -> KvtoolBackendRep:
         """Return a model that is ready to run.
 
         Args:
             model: As for `ReferenceEvaluator`.
             device: Where to run it.
-            kwargs: As in `KvtoolBackendRep.run`.
+            kwargs: `opsets` as for `ReferenceEvaluator`; the others as in `KvtoolBackendRep.run`.
 
         Raises:
             UsageError: If the device is none that there is.
@@ -95,11 +92,11 @@ class KvtoolBackend(Backend):
         """
         if not cls.supports_device(device):
             raise UsageError(f"the device is `{device}`, expected `CPU`")
-        return KvtoolBackendRep(ReferenceEvaluator(model))
+        return KvtoolBackendRep(ReferenceEvaluator(model, kwargs.get("opsets")))
 
     @classmethod
     def run_model(
-        cls, model: ModelSource, inputs: Any, device: str = "CPU", **kwargs: Any
+        cls, model: ProtoSource, inputs: Any, device: str = "CPU", **kwargs: Any
     ) -> tuple[Any, ...]:
         """Run a model once; see `prepare` and `KvtoolBackendRep.run`."""
         return cls.prepare(model, device, **kwargs).run(inputs)
@@ -132,28 +129,9 @@ class KvtoolBackend(Backend):
             if len(values) != len(names):
                 raise UsageError(f"got {counted(len(values), 'input')}, expected {len(names)}")
             inputs = dict(zip(names, values, strict=True))
-        graph = onnx.GraphProto(name="node")
-        graph.node.append(node)
-        for name in names:
-            graph.input.append(_declared(name, inputs.get(name)))
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
-        opset = kwargs.get("opset_version", NEWEST if node.domain in DEFAULT_DOMAINS else 1)
-        model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
-        model.opset_import.add(domain=node.domain, version=opset)
-        return cls.run_model(model, inputs, device)
-
-
-def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
-    """Return the declaration of an input; without a type for what is no array."""
-    found = onnx.ValueInfoProto(name=name)
-    if isinstance(value, np.ndarray | np.generic):
-        element = element_type(value.dtype)
-        if element is not None:
-            found.type.tensor_type.elem_type = int(element)
-            found.type.tensor_type.shape.SetInParent()
-            for size in np.shape(value):
-                found.type.tensor_type.shape.dim.add(dim_value=size)
-    return found
+        opset = kwargs.get("opset_version")
+        opsets = None if opset is None else {node.domain: opset}
+        return cls.prepare(node, device, opsets=opsets).run(inputs)
 
 
 is_compatible = KvtoolBackend.is_compatible

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,21 @@ from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import enumerated, unknown_name
 from onnx_kvtool.evaluation.loop import apart_from, bound_sizes, owned, plan_with
+from onnx_kvtool.evaluation.proto import (
+    ProtoSource,
+    model_of,
+    parameters_of,
+    trace_lines,
+    value_lines,
+)
 from onnx_kvtool.evaluation.run import feed_of, value_named
 from onnx_kvtool.evaluation.runner import main_values
 from onnx_kvtool.model_io.external_data import check_external_data
 from onnx_kvtool.model_io.forms import write_type
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
 from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from onnx_kvtool.runtime.engine.weights import constant
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import evaluate
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
@@ -29,28 +37,42 @@ __all__ = ["ReferenceEvaluator"]
 
 
 class ReferenceEvaluator:
-    """A model that runs in the reference runtime, with the interface of `onnx.reference`.
+    """A model that runs in the reference runtime, in place of `onnx.reference.ReferenceEvaluator`.
+
+    Arguments, methods and properties are those of onnx. kvtool adds `caches`, `run_step` and
+    `reset`, lets any value be fed or fetched, and is stricter: an input has to be of the element
+    type and the shape that the model declares, and every error is a `KvtoolError`.
 
     The nodes are prepared once. Every operator is computed as the text of its version defines it;
     what that calls an error, or leaves undefined, fails and names the node. Weights are read when
     a node needs them, external ones stay mapped from their files.
 
     Args:
-        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
+        proto: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, its path
+            or the bytes of its file; or an `onnx.GraphProto`, `FunctionProto` or `NodeProto`.
+        opsets: The version of each domain: of a graph, which needs it, or of a node, for which
+            None is the newest one.
+        functions: Functions that the nodes of a graph, function or node may call: each an
+            `onnx.FunctionProto` or an evaluator of one.
+        verbose: What each run prints: from 2 on each node, from 3 on values as well, with their
+            range, from 4 on with their first elements.
+        new_ops: Classes derived from `onnx.reference.op_run.OpRun` that compute operators, of any
+            domain and the standard ones as well; of two for one operator, the first.
         caches: Which present replaces which past in the next step, by name, where that cannot be
             read off the graph or the names; None to find them.
 
     Attributes:
-        input_names: Names of the graph inputs, those with an initializer left out, in order.
+        input_names: Names of the graph inputs, in order.
+        required: Those without an initializer.
         output_names: Names of the graph outputs, in order.
-        input_types: Types of these inputs, each an `onnx.TypeProto`.
+        input_types: Types of the inputs, each an `onnx.TypeProto`; None for a function or a node.
         output_types: Likewise.
         opsets: The version of each domain that the model imports, `""` for that of ONNX.
 
     Raises:
         UnreadableModel: If the model, or external data of it, cannot be read.
-        UsageError: If `caches` names what is no input or no output.
+        UsageError: If `caches` names what is no input or no output, a graph comes without
+            `opsets`, or a model with `opsets` or `functions`.
         KvtoolError: If an operator is unknown, or its attributes break its schema.
 
     Examples:
@@ -71,16 +93,35 @@ class ReferenceEvaluator:
         (2, 1, 256)
     """
 
-    def __init__(self, model: ModelSource, *, caches: Mapping[str, str] | None = None) -> None:
-        self._model = held(model)
+    def __init__(
+        self,
+        proto: ProtoSource,
+        opsets: Mapping[str, int] | None = None,
+        functions: Sequence[Any] | None = None,
+        verbose: int = 0,
+        new_ops: Sequence[type] | None = None,
+        *,
+        caches: Mapping[str, str] | None = None,
+    ) -> None:
+        self._model = model_of(proto, opsets, functions)
         check_external_data(self._model, need_bytes=True)
-        self._evaluator = Evaluator(self._model)
-        self._values = main_values(self._model.graph)
-        inputs = [v for v in self._model.graph.inputs if v.const_value is None]
-        self.input_names: list[str] = [value.name or "" for value in inputs]
-        self.output_names: list[str] = list(self._evaluator.outputs)
-        self.input_types: list[onnx.TypeProto] = [_type(value) for value in inputs]
-        self.output_types: list[onnx.TypeProto] = [_type(v) for v in self._model.graph.outputs]
+        self.proto_ = proto  # as onnx's, which takes evaluators for functions
+        self.functions_ = dict(enumerate(functions or ()))
+        self.verbose = verbose
+        self._new_ops = _checked_ops(new_ops or ())
+        self._evaluators: dict[bytes, Evaluator] = {}
+        if not (isinstance(proto, onnx.FunctionProto) and proto.attribute):
+            self._evaluator_for(None)
+        graph = self._model.graph
+        self._values = main_values(graph)
+        self.input_names: list[str] = [value.name or "" for value in graph.inputs]
+        self.required: list[str] = [v.name or "" for v in graph.inputs if v.const_value is None]
+        self.output_names: list[str] = [value.name or "" for value in graph.outputs]
+        self.input_types: list[onnx.TypeProto] | None = None
+        self.output_types: list[onnx.TypeProto] | None = None
+        if not isinstance(proto, onnx.FunctionProto | onnx.NodeProto):
+            self.input_types = [_type(value) for value in graph.inputs]
+            self.output_types = [_type(value) for value in graph.outputs]
         self.opsets: dict[str, int] = dict(self._model.opset_imports)
         if caches is not None:
             self._check_caches(caches)
@@ -90,6 +131,12 @@ class ReferenceEvaluator:
         self._complete: set[tuple[tuple[str, ...], ...]] = set()
         self._held: dict[str, Value] = {}
         self._is_lost = False
+
+    def __str__(self) -> str:
+        inputs, outputs = (", ".join(names) for names in (self.input_names, self.output_names))
+        return f"{type(self).__name__}({inputs}) -> {outputs}"
+
+    __repr__ = __str__
 
     @property
     def caches(self) -> dict[str, str]:
@@ -106,7 +153,7 @@ class ReferenceEvaluator:
         self,
         output_names: Sequence[str] | None,
         feed_inputs: Mapping[str, Any],
-        *,
+        attributes: Mapping[str, Any] | None = None,
         intermediate: bool = False,
     ) -> Any:
         """Run the model once.
@@ -117,6 +164,8 @@ class ReferenceEvaluator:
             feed_inputs: Values by name, as for `evaluate`: of graph inputs and of any other value
                 of the main graph, which then is not computed. None for an input that the nodes
                 which read it can do without.
+            attributes: The attributes of a function that runs alone, by name: numbers, texts,
+                lists of these, arrays; those left out have their defaults.
             intermediate: Whether to return every value of the main graph that was made, as a
                 dictionary by name, and not the outputs alone.
 
@@ -137,7 +186,7 @@ class ReferenceEvaluator:
             nodes = needed_nodes(self._model.graph, fed, wanted)
             made = [value.name for _, node in nodes for value in node.outputs if value.name]
             names = list(dict.fromkeys((*feeds, *made)))
-        values = self._owned(names, self._evaluator.run(feeds, fetch=names).values, feeds)
+        values = self._owned(names, self._ran(attributes, feeds, fetch=names), feeds)
         return dict(zip(names, values, strict=True)) if intermediate else values
 
     def run_step(
@@ -185,7 +234,7 @@ class ReferenceEvaluator:
         feeds = {**given, **self._held, **fed, **self._empty(absent, given)}
         fetch = tuple(dict.fromkeys((*names, *caches.values())))
         self._held, self._is_lost = {}, True
-        values = self._evaluator.run(feeds, fetch=fetch, give_up=caches).values
+        values = self._ran(None, feeds, fetch=fetch, give_up=caches)
         self._held = self._kept(values)
         self._is_lost = False
         presents = set(caches.values())
@@ -202,6 +251,39 @@ class ReferenceEvaluator:
         if self._plan is None:
             self._plan = plan_with(self._model, {})
         return self._plan
+
+    def _evaluator_for(self, attributes: Mapping[str, Any] | None) -> Evaluator:
+        """Return the evaluator of the model, or of a function called with attributes."""
+        given: dict[str, ir.Attr] = {}
+        if isinstance(self.proto_, onnx.FunctionProto):
+            given = parameters_of(self.proto_, attributes or {})
+        elif attributes:
+            raise UsageError("`attributes` is given, and only a function alone has attributes")
+        key = b"".join(ir.to_proto(given[name]).SerializeToString() for name in sorted(given))
+        if key not in self._evaluators:
+            self._evaluators[key] = Evaluator(self._model, given, self._new_ops)
+        return self._evaluators[key]
+
+    def _ran(
+        self, attributes: Mapping[str, Any] | None, feeds: Mapping[str, Value], **how: Any
+    ) -> dict[str, Value]:
+        """Run the model and return what was fetched, by name."""
+        evaluator = self._evaluator_for(attributes)
+        if self.verbose < 2:
+            return evaluator.run(feeds, **how).values
+
+        def say(lines: Iterable[str]) -> None:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+
+        if self.verbose > 2:
+            stored = self._model.graph.initializers
+            tensors = {name: v.const_value for name, v in stored.items()}
+            constants = {name: constant(t) for name, t in tensors.items() if t is not None}
+            say(value_lines(constants, "+C", self.verbose))
+            say(value_lines(feeds, "+I", self.verbose))
+        return evaluator.run(
+            feeds, observe=lambda trace: say(trace_lines(trace, self.verbose)), **how
+        ).values
 
     def _check_caches(self, caches: Mapping[str, str]) -> None:
         for past, present in caches.items():
@@ -289,6 +371,18 @@ class ReferenceEvaluator:
     ) -> list[Any]:
         apart = apart_from({name: values[name] for name in names}, given)
         return [owned(apart[name]) for name in names]
+
+
+def _checked_ops(new_ops: Sequence[Any]) -> list[type]:
+    if new_ops:
+        from onnx.reference.op_run import OpRun  # costs a tenth of a second
+    for cls in new_ops:
+        if not (isinstance(cls, type) and issubclass(cls, OpRun) and hasattr(cls, "op_domain")):
+            raise UsageError(
+                f"`new_ops` has `{getattr(cls, '__name__', cls)}`, expected a class derived from "
+                "`onnx.reference.op_run.OpRun` with an attribute `op_domain`"
+            )
+    return list(new_ops)
 
 
 def _type(value: ir.Value) -> onnx.TypeProto:

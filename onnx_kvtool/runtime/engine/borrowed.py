@@ -243,13 +243,18 @@ class BorrowedNode:
         node: The node; it has no bodies.
         attributes: Its attributes, without references to function parameters.
         opsets: The opset imports of its scope.
+        new_ops: Classes of the caller that compute operators; see `ReferenceEvaluator`.
 
     Raises:
         RuntimeUnavailable: If onnx.reference does not know the operator.
     """
 
     def __init__(
-        self, node: ir.Node, attributes: Mapping[str, ir.Attr], opsets: Mapping[str, int]
+        self,
+        node: ir.Node,
+        attributes: Mapping[str, ir.Attr],
+        opsets: Mapping[str, int],
+        new_ops: Sequence[type] = (),
     ) -> None:
         proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name or "")
         proto.input.extend(f"i{k}" if v is not None else "" for k, v in enumerate(node.inputs))
@@ -258,6 +263,7 @@ class BorrowedNode:
         self._node = proto
         self._wide = None if node.domain else _WIDENED.get(node.op_type)
         self._opsets = dict(opsets)
+        self._new_ops = list(new_ops)
         self._evaluators: dict[tuple[object, ...], Any] = {}
         from onnx.reference.op_run import RuntimeContextError  # costs a tenth of a second
 
@@ -306,9 +312,10 @@ class BorrowedNode:
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
         for domain, version in self._opsets.items():
             model.opset_import.append(onnx.OperatorSetIdProto(domain=domain, version=version))
-        from onnx.reference import ReferenceEvaluator
+        # From where it is made: `onnx.reference` may have been told to use ours in its place.
+        from onnx.reference.reference_evaluator import ReferenceEvaluator
 
-        evaluator: Any = ReferenceEvaluator(model)
+        evaluator: Any = ReferenceEvaluator(model, new_ops=self._new_ops)
         if feeds is not None:
             self._evaluators[key] = evaluator
         return evaluator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import onnx_ir as ir
 
@@ -107,13 +108,22 @@ class Compiler:
 
     Args:
         model: The model; it must not change while its programs are used.
+        parameters: What attributes of the main graph refer to, if that is the body of a function.
+        new_ops: Classes that compute operators in place of kernels and functions.
 
     Attributes:
         borrowed: Nodes that onnx.reference runs, by their place in the model.
         updates: Whether a node was prepared that may write into its first input.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        parameters: Mapping[str, ir.Attr] | None = None,
+        new_ops: Sequence[Any] = (),
+    ) -> None:
+        self._parameters = parameters or {}
+        self._new_ops = {(c.op_domain, c.__name__): c for c in reversed(new_ops)}
         self.borrowed: dict[Location, None] = {}
         self.updates = False
         self._model = model
@@ -134,7 +144,7 @@ class Compiler:
             RunFailed: If a graph input that is needed is not among `given`.
         """
         graph = self._model.graph
-        frame = _Frame(graph_path(graph.name), self._model.opset_imports)
+        frame = _Frame(graph_path(graph.name), self._model.opset_imports, self._parameters)
         slots = Slots(graph, self._constant, None)
         return self._program(given, needed_nodes(graph, given, wanted), wanted, frame, slots)
 
@@ -200,14 +210,17 @@ class Compiler:
         """Give a step its action."""
         attributes = resolve(node.attributes, frame.parameters)
         function = self._model.functions.get(node.op_identifier())
-        if function is not None:
+        new_op = self._new_ops.get((node.domain, node.op_type))
+        if function is not None and new_op is None:
             step.action = self._call(function, node, attributes, frame)
             return
         opset = frame.opsets.get(node.domain)
         if opset is None:
             raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
-        facts, contrib = _facts(node, opset), False
-        if facts is not None:
+        facts, contrib = None if new_op else _facts(node, opset), False
+        if new_op is not None:
+            kernel = None
+        elif facts is not None:
             kernel = find_kernel(node.op_type, facts.since_version)
         else:
             facts = contrib_facts(node.domain, node.op_type)
@@ -225,7 +238,10 @@ class Compiler:
         step.runtime = "onnx.reference"
         bound = {} if facts is None else bound_attributes(facts, attributes, _refuse_body)
         step.action = _borrowed(
-            BorrowedNode(node, attributes, frame.opsets), node.op_type, facts, bound
+            BorrowedNode(node, attributes, frame.opsets, [new_op] if new_op else ()),
+            node.op_type,
+            facts,
+            bound,
         )
 
     def _derived(

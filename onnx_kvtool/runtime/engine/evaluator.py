@@ -49,6 +49,8 @@ class Evaluator:
 
     Args:
         model: The model. It is not changed, and must not change while the evaluator is used.
+        parameters: As for `Compiler`.
+        new_ops: As for `Compiler`.
 
     Raises:
         RuntimeUnavailable: If a node reads a value that nothing before it produces, its operator is
@@ -57,7 +59,12 @@ class Evaluator:
         ModelRejected: If an input has an initializer of another type or shape.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        parameters: Mapping[str, ir.Attr] | None = None,
+        new_ops: Sequence[type] = (),
+    ) -> None:
         for value in model.graph.inputs:
             if (problem := contradiction(value)) is not None:
                 raise ModelRejected(
@@ -66,7 +73,7 @@ class Evaluator:
                 )
         self._model = model
         self._values = _values(model.graph)
-        self._compiler = Compiler(model)
+        self._compiler = Compiler(model, parameters, new_ops)
         self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
         self._fitting: dict[str, object] = {}
         self.outputs: tuple[str, ...] = tuple(v.name or "" for v in model.graph.outputs)

@@ -124,12 +124,14 @@ class Trace:
         outputs: Names and values of its outputs; the arrays may be overwritten later.
         seconds: Wall time that it took, its bodies included.
         runtime: `kvtool`, or `onnx.reference` for an operator without a kernel of our own.
+        inputs: Names of its inputs.
     """
 
     location: Location
     outputs: tuple[tuple[str, Value], ...]
     seconds: float
     runtime: str
+    inputs: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -269,7 +271,7 @@ class Program:
         if state.observe is not None:
             seconds = time.perf_counter() - begin
             named = tuple(zip(step.names[1], outputs, strict=False))
-            state.observe(Trace(step.location, named, seconds, step.runtime))
+            state.observe(Trace(step.location, named, seconds, step.runtime, step.names[0]))
         if len(outputs) < len(step.outputs):
             raise RunFailed(
                 f"{step.location}: the node has {counted(len(step.outputs), 'output')}, expected "
