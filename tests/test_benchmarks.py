@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import onnx_kvtool as kv
 from benchmarks import compatibility, growing_caches, page, pictures, sections, store
 from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
@@ -220,6 +221,16 @@ def test_the_plot_of_the_readme_shows_what_was_measured(root: Path) -> None:
     assert {f"{bar.milliseconds:.1f}" for bar in shown} <= words
 
 
+def test_the_table_of_the_readme_shows_what_was_measured(root: Path) -> None:
+    found = json.loads(compatibility.STORE.read_text(encoding="utf-8"))
+    names = [name.replace(" ", "@") for name, row in found.items() if row["llama, Native"]["step"]]
+    model = kv.load(root / "fixtures/models/native/llama_static.onnx")
+    loading = [name for name in names if not kv.check(model, targets=[name]).exit_code]
+    table = pictures.gains(len(loading), len(names))
+    for file in ("README.md", "docs/index.md"):
+        assert table in (root / file).read_text(encoding="utf-8")
+
+
 def test_the_picture_of_an_update_says_what_it_moves(root: Path) -> None:
     text = (root / "docs/images/cache-update.svg").read_text(encoding="utf-8")
     size = growing_caches.SIZE
@@ -235,5 +246,5 @@ def test_a_picture_has_its_own_ground_in_light_and_dark(root: Path, name: str) -
     light, dark = text.split("prefers-color-scheme: dark")
     for part in (light, dark):
         assert re.search(r"\.card \{ fill: #", part) and re.search(r"\n +text \{ fill: #", part)
-    for file in ("README.md", "docs/index.md"):
-        assert f"images/{name})" in (root / file).read_text(encoding="utf-8")
+    file = "docs/guides/in-place-cache.md" if name == "cache-update.svg" else "README.md"
+    assert f"images/{name})" in (root / file).read_text(encoding="utf-8")
