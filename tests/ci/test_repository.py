@@ -91,6 +91,8 @@ def test_ci_runs_on_every_system_with_every_python_of_the_metadata() -> None:
     least = re.search(r'requires-python = ">=(.*?)"', metadata)
     assert least is not None and tested["python"][0] == least[1]
     assert {name.partition("-")[0] for name in tested["system"]} == {"ubuntu", "macos", "windows"}
+    lowest = load(GITHUB / "workflows" / "ci.yml")["jobs"]["lowest"]["strategy"]["matrix"]
+    assert lowest["python"] == [tested["python"][0], tested["python"][-1]]
 
 
 @each("job", dict(jobs()))
@@ -135,7 +137,7 @@ def test_what_is_run_is_there() -> None:
         for step in job["steps"]
         for word in re.findall(r"(?<![\w/])(?:\.ci|tests)/[\w/.]+", step.get("run", ""))
     }
-    assert {".ci/run", ".ci/release_notes.py", "tests/test_wheel.py"} <= scripts
+    assert {".ci/lowest", ".ci/run", ".ci/release_notes.py", "tests/test_wheel.py"} <= scripts
     assert [name for name in scripts if not (ROOT / name).exists()] == []
 
 

@@ -19,6 +19,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "m.onnx")
 
 
+@pytest.mark.needs_onnxruntime("1.28")
 def test_a_person_sees_what_was_raised_why_and_what_is_missing(kvtool, path: str) -> None:
     result = kvtool("raise", path)
     assert result.exit_code == 0, result.stderr

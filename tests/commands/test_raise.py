@@ -79,6 +79,7 @@ FAILING = _TEXT.replace("=> (", "=> (int64[3] far, ").replace(
 """The model fails whatever it is fed, as it reads row 7 of a table of 5."""
 
 
+@pytest.mark.needs_onnxruntime("1.28")
 @pytest.mark.parametrize("verify", [None, False])
 def test_what_fails_on_every_input_is_written_without_a_proof_alone(tmp_path, verify) -> None:
     onnx.save(_model(FAILING), tmp_path / "m.onnx")
@@ -96,6 +97,7 @@ def test_what_fails_on_every_input_is_written_without_a_proof_alone(tmp_path, ve
             raise_(_model(FAILING))
 
 
+@pytest.mark.needs_onnxruntime("1.28")
 def test_strict_rejects_what_cannot_be_run(tmp_path: Path) -> None:
     onnx.save(_model(FAILING), tmp_path / "m.onnx")
     request = LowerRequest(str(tmp_path / "m.onnx"), opset=16)

@@ -110,7 +110,11 @@ def _part(sparse: onnx.SparseTensorProto, part: onnx.TensorProto) -> np.ndarray[
 
 def _text(values: Array) -> Array:
     """Return an array of bytes or text as objects of type str."""
-    flat = [v.decode() if isinstance(v, bytes) else str(v) for v in values.reshape(-1).tolist()]
+    flat = values.reshape(-1).tolist()
+    try:
+        flat = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
+    except UnicodeDecodeError as error:
+        raise RuntimeUnavailable(f"the text {error.object!r} is not UTF-8") from error
     text = np.empty(len(flat), object)
     text[:] = flat
     return text.reshape(values.shape)

@@ -186,6 +186,7 @@ def test_each_assumption_is_asked_for_by_name(name: str) -> None:
         granted.append(wanted)
 
 
+@pytest.mark.needs_onnxruntime("1.28")
 @cases
 def test_the_recorded_run_is_reproduced(name: str, verdict: Verdict) -> None:
     """Within rounding of PyTorch, and bit for bit what the source gives in the same runtime."""
