@@ -19,7 +19,13 @@ from onnx_kvtool.rewrite.raising.attention.stage import (
 from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, fix_raised, input_shapes
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    fix_raised,
+    head_sizes,
+    input_shapes,
+)
 from onnx_kvtool.rewrite.upgrade import upgrade
 
 __all__ = ["raise_model"]
@@ -58,6 +64,8 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
         return outcome
     if settings.static and settings.attention == "auto" and settings.capacity is not None:
         settings = replace(settings, attention="full")  # the rows in use are no fixed size
+    if settings.static:
+        settings = replace(settings, dims={**head_sizes(model), **settings.dims})
     before = input_shapes(model)
     outcome.places = {n: Location.of(path, n, index) for path, index, n in nodes(model)}
     for stage in _STAGES:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+import onnx
+
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.reporting import Covered, NamedTolerance
 from onnx_kvtool.core.words import binary_bytes, counted
@@ -265,6 +267,7 @@ class _Comparison:
             Emptiness(leader.model, leader.directory, self._runtime),
             None if self._grown is None else self._grown.limit,
             {} if self._grown is not None else _shapes(follower),
+            lambda: _table(leader.model, None if self._grown is None else self._grown.limit),
         )
         following = Recorder(
             follower.session(self._runtime),
@@ -529,6 +532,21 @@ def _knows_more(one: Subject, other: Subject) -> bool:
 
 def _shapes(subject: Subject) -> dict[str, tuple[int | str | None, ...]]:
     return {port.name: port.shape for port in subject.interface.inputs if port.shape is not None}
+
+
+def _table(model: bytes, rows: int | None) -> str | None:
+    """Return a stored table of so many rows, in which no ids of tokens are looked up."""
+    graph = onnx.ModelProto.FromString(model).graph
+    given = {value.name for value in graph.input if "position" not in value.name}
+    readers = [node for node in graph.node if node.op_type in _LOOKS_UP]
+    read = {
+        name for node in readers if not given.intersection(node.input[1:2]) for name in node.input
+    }
+    tables = (t.name for t in graph.initializer if t.name in read and rows in t.dims[:-1])
+    return next(tables, None)
+
+
+_LOOKS_UP = frozenset({"Gather", "GroupQueryAttention", "RotaryEmbedding", "Slice"})
 
 
 def _writes(plan: InputPlan) -> list[Write]:

@@ -74,7 +74,8 @@ def test_a_capacity_of_as_many_rows_as_the_rotary_tables_have_is_proven() -> Non
     _, report = kv.raise_(growing, capacity=128)
     assert report.verification.status == "equal"
     said = report.verification.detail or ""
-    assert "nothing was run past the capacity of 128 rows" in said
+    end = "nothing was run past the capacity of 128 rows: the source fails there"
+    assert f"{end}, with `cos_cache` of 128 positions" in said
 
 
 @pytest.mark.parametrize("index", [0, 4, 5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -15,7 +15,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.shapes.inference import Inference
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["dynamic_parts"]
@@ -29,6 +29,11 @@ _COUNTED = (
 _RAISED = (
     "no `--dim` fixes what a count of tokens says: a mask becomes as long as the capacity where no"
     " `--dim` gives it a length"
+)
+
+_MERGED = (
+    "take the branch that is meant as a model of its own: of an encoder-decoder, the export"
+    " `with_past`, such as `decoder_with_past_model.onnx` of optimum"
 )
 
 _ENDS = ("starts", "ends")
@@ -48,8 +53,8 @@ def dynamic_parts(
 ) -> list[Diagnostic]:
     """Return what keeps a model from having fixed sizes throughout; empty where all are numbers.
 
-    Causes are told, and not what follows from them: the dimensions of inputs first, then what
-    depends on elements, then nodes that read sizes and are left.
+    Causes are told, and not what follows from them: the names of inputs that lack a number alone,
+    else other dimensions of inputs, what depends on elements, and nodes that read sizes.
 
     Args:
         model: The model, with everything folded that can be.
@@ -57,9 +62,12 @@ def dynamic_parts(
         growing: Names of sizes that differ from step to step, which no number can stand for, where
             the model has just been raised.
     """
+    if merged := list(_of_branches(model)):
+        return merged  # whatever sizes are given
     found = list(unfixed_inputs(model, growing or ()))
+    if named := [one for one in found if one.code == "symbolic-dimension"]:
+        return named  # from which nearly all others follow
     found += _of_values(model, inference, _COUNTED if growing is None else _RAISED)
-    found += _of_branches(model)
     found += _of_other_types(inference)
     if not found:
         found += _nodes_left(model)
@@ -102,12 +110,21 @@ def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:
             continue
         branches = [list(graph.outputs) for _, graph in subgraphs(node)]
         for output, *given in zip(node.outputs, *branches, strict=False):
-            shapes = [dims_of(value) for value in given]
-            if None not in shapes and len(set(shapes)) > 1:
-                first, second = (f"({', '.join(map(str, shape or ()))})" for shape in shapes)
+            shapes = [dims for value in given if (dims := dims_of(value)) is not None]
+            if len(shapes) == len(given) and _differ(*shapes):
+                first, second = (f"({', '.join(map(str, shape))})" for shape in shapes)
                 text = f"the branches give {first} and {second} for `{output.name}`"
                 place = Location.of(path, node, index, output.name)
-                yield _static("dynamic-size", place, text)
+                yield _static("dynamic-size", place, text, _MERGED)
+                return  # the others of this If are one matter
+
+
+def _differ(one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """Return whether two shapes differ, whatever number a name, which is none of 0, stands for."""
+    if len(one) != len(other):
+        return True
+    pairs = zip(one, other, strict=True)
+    return any(a != b and (contradict(a, b) or 0 in (a, b)) for a, b in pairs)
 
 
 def _of_other_types(inference: Inference) -> Iterator[Diagnostic]:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
+from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
 from onnx_kvtool.core.diagnostic import Location
@@ -41,6 +42,7 @@ __all__ = [
     "WindowRead",
     "dims_to_run",
     "fix_raised",
+    "head_sizes",
     "implied",
     "input_shapes",
     "scopes_of",
@@ -435,6 +437,16 @@ def input_shapes(model: ir.Model) -> Shapes:
     return {name: dims for name, dims in shapes if dims is not None}
 
 
+def head_sizes(model: ir.Model) -> dict[str, int]:
+    """Return the sizes of heads that caches have by a name, where weights say them."""
+    return {
+        name: size
+        for cache in find_caches(model, prove=False)
+        for name, size in zip(dims_of(cache.past_value) or (), cache.shape or (), strict=False)
+        if isinstance(name, str) and name.isidentifier() and isinstance(size, int)
+    }
+
+
 def fix_raised(
     model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, before: Shapes
 ) -> None:
@@ -457,7 +469,10 @@ def fix_raised(
     outcome.blocked += fixed.refused
     outcome.notes += [*folded_note(fixed), *fixed.notes]
     if settings.static and fixed.inference is not None:
-        outcome.blocked += dynamic_parts(model, fixed.inference, growing=grown)
+        found = dynamic_parts(model, fixed.inference, growing=grown)
+        if any(one.code == "symbolic-dimension" for one in found):
+            outcome.notes.clear()  # what could not be fixed without these sizes says nothing
+        outcome.blocked += found
 
 
 def _grown(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> frozenset[str]:

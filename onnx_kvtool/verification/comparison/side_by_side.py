@@ -41,6 +41,8 @@ class Script:
             both models have alike.
         shapes: What the other model declares of its inputs, by name: no decode step is made that
             has another size where that is a number, as of a cache that grows out of a fixed size.
+        table: Returns the name of a table of the leader of as many rows as `limit`, if it has one
+            that may be of positions.
     """
 
     plan: InputPlan
@@ -53,6 +55,7 @@ class Script:
     is_empty: Callable[[Arrays], bool] = lambda _: False
     limit: int | None = None
     shapes: Mapping[str, Sequence[int | str | None]] = field(default_factory=dict)
+    table: Callable[[], str | None] = lambda: None
 
 
 def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
@@ -225,15 +228,20 @@ def _run_past_the_end(
     """Run one more token behind full caches, on which the other model has to fail."""
     where = f"in a step past the capacity of {limit} rows"
     case = replace(script.cases[-1], name=where, batch=1, length=1, past=limit, padding="none")
-    reason = "it does not run there itself"
+    reason = "the source itself fails there"
     for attempt, sizes in attempts(script.plan, case, script.dims):
         try:
             inputs = draw(script.plan, attempt, script.seed, sizes, memory=script.budget.memory)
             if not _is_full(script.plan, inputs, limit):
                 continue
             leader.run(inputs)
-        except (CannotDraw, RunFailed) as error:
+        except CannotDraw as error:
             reason = error.message
+            continue
+        except RunFailed:
+            table = script.table()
+            if table is not None:
+                reason = f"the source fails there, with `{table}` of {limit} positions"
             continue
         try:
             other.run(inputs)

@@ -231,6 +231,11 @@ def test_only_a_mask_whose_length_says_nothing_is_as_long_as_the_caches(
     assert "growing-dimension" in {one.code for one in error.value.report.reasons}
 
 
+_TOTAL = "total_sequence_length"
+_GPTJ = _FIXTURES / "growing" / "gptj__optimum.onnx"
+_GENAI = _FIXTURES / "models" / "genai" / "genai_llama_fp32_cpu.onnx"
+
+
 def test_what_stays_dynamic_is_refused_by_name() -> None:
     source = read(_STATIC / "llama_static__dynamo_op18.onnx")
     with pytest.raises(Refused) as error:
@@ -258,11 +263,46 @@ def test_relative_positions_and_cross_attention() -> None:
     assert Counter(node.op_type for node in model.graph)["Attention"] == 4
 
 
-def test_branches_of_two_shapes_are_named() -> None:
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [
+        ({}, "(batch_size, 4, encoder_sequence_length, 8)"),
+        (
+            {"batch_size": 2, "decoder_sequence_length": 1, "encoder_sequence_length": 3},
+            "(2, 4, 3, 8)",
+        ),
+    ],
+    ids=["no size is given", "all sizes are given"],
+)
+def test_branches_of_two_shapes_are_named(dims: dict[str, int], shape: str) -> None:
     """Optimum hands out cross attention of no sequence where it is not computed."""
-    dims = {"batch_size": 2, "decoder_sequence_length": 1, "encoder_sequence_length": 3}
     path = _FIXTURES / "growing" / "t5_decoder_merged__optimum.onnx"
     with pytest.raises(Refused) as error:
         raise_(str(path), capacity=11, dims=dims, static=True, verify=False)
-    text = "the branches give (2, 4, 3, 8) and (0, 4, 1, 8) for `present.0.encoder.key`"
-    assert any(one.message == text for one in error.value.report.reasons)
+    (reason,) = error.value.report.reasons
+    assert reason.message == (
+        f"the branches give {shape} and (0, 4, 1, 8) for `present.0.encoder.key`"
+    )
+    assert "with_past" in (reason.help or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "lacking"),
+    [
+        (_GPTJ, {}, ["batch_size", "sequence_length"]),
+        (_GPTJ, {"batch_size": 2}, ["sequence_length"]),
+        (
+            _FIXTURES / "models" / "genai" / "genai_llama_fp32_cpu.onnx",
+            {"batch_size": 1},
+            ["sequence_length", _TOTAL],
+        ),
+    ],
+)
+def test_a_size_that_lacks_is_named_and_nothing_that_follows_from_it(
+    path: Path, given: dict[str, int], lacking: list[str]
+) -> None:
+    with pytest.raises(Refused) as error:
+        raise_(str(path), capacity=11, dims=given, static=True, verify=False)
+    report = error.value.report
+    assert [one.help for one in report.reasons] == [f"fix it with `--dim {n}=N`" for n in lacking]
+    assert report.notes == []

@@ -185,8 +185,12 @@ def _cut(
     if after == GROWN and first == 0:
         if before is not None and before < 0:
             return value
-        if before is None or before < state.capacity:
-            raise Stuck(f"a table of {before} rows is shorter than the caches")
+        if before is None:
+            raise Stuck("it is not known how many rows the table has that `Slice` cuts")
+        if before < state.capacity:
+            raise Stuck(
+                f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
+            )
         ends = em.constant([state.capacity], "capacity")
         return em.op("Slice", value, start, ends, em.constant([axis], "axes"), dtype=dtype)
     if after == GROWN:

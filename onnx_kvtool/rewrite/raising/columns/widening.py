@@ -97,6 +97,7 @@ def widen(
         try:
             rule = rule_of(node)
             wide = rule(NodeView(node, opset if node.version is None else node.version), state)
+            shape = ir.Shape(state.target(node.outputs[0]) if results else ())
         except (Stuck, MalformedNode) as why:
             em.discard()
             found.stuck.append((place, node, str(why)))
@@ -107,7 +108,7 @@ def widen(
         output = node.outputs[0]
         if results:
             found.wide[output] = wide
-            wide.shape = ir.Shape(state.target(output))
+            wide.shape = shape
             found.old.append(node)
         elif wide is not output:
             _replace(output, wide)
