@@ -32,37 +32,65 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.raise_ import raise_
     from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
     from onnx_kvtool.commands.verify import verify
-    from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
+    from onnx_kvtool.core.errors import (
+        KvtoolError,
+        MalformedModel,
+        Shortage,
+        UnreadableModel,
+        Unverified,
+        UnwritableOutput,
+        UsageError,
+    )
     from onnx_kvtool.decoding.decoder import Decoder
     from onnx_kvtool.decoding.report import BenchReport
     from onnx_kvtool.evaluation.report import EvalReport
     from onnx_kvtool.lint.finding import Finding
     from onnx_kvtool.lint.report import CheckReport
-    from onnx_kvtool.model_io.model import read as load
+    from onnx_kvtool.model_io.model import load
     from onnx_kvtool.review.report import DiffReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
+    from onnx_kvtool.runtime.confined import Exceeded
+    from onnx_kvtool.runtime.errors import (
+        CannotDraw,
+        ModelRejected,
+        OutOfMemory,
+        RunFailed,
+        RuntimeUnavailable,
+        TooLarge,
+    )
     from onnx_kvtool.shapes.inference import InferReport
     from onnx_kvtool.verification.report import VerifyReport
 
 __all__ = [
     "BenchReport",
+    "CannotDraw",
     "CheckReport",
     "Decoder",
     "DiffReport",
     "EvalReport",
+    "Exceeded",
     "Finding",
     "InferReport",
     "InspectReport",
     "KvtoolError",
     "LowerReport",
     "Lowered",
+    "MalformedModel",
+    "ModelRejected",
+    "OutOfMemory",
     "RaiseReport",
     "Raised",
     "ReferenceEvaluator",
     "Refused",
+    "RunFailed",
+    "RuntimeUnavailable",
+    "Shortage",
+    "TooLarge",
     "Unraised",
     "UnreadableModel",
+    "Unverified",
+    "UnwritableOutput",
     "UsageError",
     "Verification",
     "VerifyReport",
@@ -86,22 +114,33 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "BenchReport": "decoding.report:BenchReport",
+    "CannotDraw": "runtime.errors:CannotDraw",
     "CheckReport": "lint.report:CheckReport",
     "Decoder": "decoding.decoder:Decoder",
     "DiffReport": "review.report:DiffReport",
     "EvalReport": "evaluation.report:EvalReport",
+    "Exceeded": "runtime.confined:Exceeded",
     "Finding": "lint.finding:Finding",
     "InferReport": "shapes.inference:InferReport",
     "InspectReport": "analysis.inspection:InspectReport",
     "KvtoolError": "core.errors:KvtoolError",
     "LowerReport": "rewrite.report:LowerReport",
     "Lowered": "rewrite.report:Lowered",
+    "MalformedModel": "core.errors:MalformedModel",
+    "ModelRejected": "runtime.errors:ModelRejected",
+    "OutOfMemory": "runtime.errors:OutOfMemory",
     "RaiseReport": "rewrite.raise_report:RaiseReport",
     "Raised": "rewrite.raise_report:Raised",
     "ReferenceEvaluator": "commands.reference_evaluator:ReferenceEvaluator",
     "Refused": "rewrite.report:Refused",
-    "UnreadableModel": "core.errors:UnreadableModel",
+    "RunFailed": "runtime.errors:RunFailed",
+    "RuntimeUnavailable": "runtime.errors:RuntimeUnavailable",
+    "Shortage": "core.errors:Shortage",
+    "TooLarge": "runtime.errors:TooLarge",
     "Unraised": "rewrite.raise_report:Unraised",
+    "UnreadableModel": "core.errors:UnreadableModel",
+    "Unverified": "core.errors:Unverified",
+    "UnwritableOutput": "core.errors:UnwritableOutput",
     "UsageError": "core.errors:UsageError",
     "Verification": "rewrite.report:Verification",
     "VerifyReport": "verification.report:VerifyReport",
@@ -111,7 +150,7 @@ _HOMES = {
     "evaluate": "commands.evaluate:evaluate",
     "infer": "commands.infer:infer",
     "inspect": "commands.inspect:inspect",
-    "load": "model_io.model:read",
+    "load": "model_io.model:load",
     "lower": "commands.lower:lower",
     "merge": "commands.merge:merge",
     "print": "commands.print_:print",

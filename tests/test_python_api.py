@@ -109,7 +109,7 @@ def test_an_argument_that_the_command_line_cannot_give_is_wrong_usage(
 
 NO_MODEL = [3, None, b"model", ["decoder.onnx"], onnx.GraphProto(), ir.Shape([2, 3])]
 TAKE_A_MODEL = [
-    kv.load, kv.lower, kv.raise_, kv.inspect, kv.infer, kv.evaluate, kv.ReferenceEvaluator,
+    kv.load, kv.lower, kv.raise_, kv.inspect, kv.infer, kv.evaluate,
     lambda model: kv.verify(MODEL, model), lambda model: kv.verify(model, MODEL),
     lambda model: kv.save(model, "never.onnx"),
 ]  # fmt: skip
@@ -120,6 +120,12 @@ TAKE_A_MODEL = [
 def test_what_is_no_model_is_wrong_usage(function, thing) -> None:
     with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
         function(thing)
+
+
+@each("thing", [3, None, ["decoder.onnx"], ir.Shape([2, 3])])
+def test_what_is_no_part_of_a_model_either_is_wrong_usage(thing) -> None:
+    with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
+        kv.ReferenceEvaluator(thing)
 
 
 @pytest.mark.parametrize("thing", [3, None, b"model", [3], onnx.GraphProto()])

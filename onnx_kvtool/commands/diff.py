@@ -172,7 +172,7 @@ def _diff(old: ir.Model, new: ir.Model, weights: DiffWeights) -> DiffReport:
     sides = []
     notes: list[str] = []
     for model in (old, new):
-        path = origin(model).path
+        path = origin(model).name
         caches, said = caches_of(model)
         notes += [f"`{path}`: {note}" for note in said]
         sides.append(Reviewed(model, path, caches))

@@ -16,7 +16,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import read
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
 from onnx_kvtool.model_io.sorting import sort_nodes
@@ -87,6 +87,7 @@ def infer(
         inference = _infer(work, origin(work).path, dims or {}, strict)
         inference.annotate()
     inference.report.notes[:0] = (*notes, *order)
+    note_made(work, "inferred")
     return work, inference.report
 
 

@@ -118,7 +118,7 @@ def inspect(
     question = _question(request)
     with requests(timeout) as notes:
         loaded = held(model)
-        return _inspect(loaded, origin(loaded).path, request, question, notes)
+        return _inspect(loaded, origin(loaded).name, request, question, notes)
 
 
 def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:

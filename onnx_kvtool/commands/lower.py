@@ -30,7 +30,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.held import ModelSource, path_of
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag
@@ -172,6 +172,7 @@ def lower(
     work, report = in_memory(model, request, _lower)
     if _failed(report):
         raise Refused(report)
+    note_made(work, "lowered")
     return work, report
 
 
@@ -361,7 +362,7 @@ def _stand_in(target: Target) -> list[str]:
 
 def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerReport:
     return LowerReport(
-        model=request.model or origin(model).path,
+        model=request.model or origin(model).name,
         output=None,
         source_opset=outcome.source_opset,
         target_opset=outcome.target_opset,

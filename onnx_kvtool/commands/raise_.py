@@ -24,6 +24,7 @@ from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.model_io.held import ModelSource, path_of
+from onnx_kvtool.model_io.origin import note_made
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
@@ -152,6 +153,7 @@ def raise_(
     work, report = in_memory(model, request, _raise)
     if failed(report, request):
         raise Refused(report)
+    note_made(work, "raised")
     return work, report
 
 

@@ -193,7 +193,7 @@ def _verify(
         report = VerifyReport("unrunnable", seed=settings.seed, detail=error.message)
     if request.strict and report.status == "equal":
         report = replace(report, insufficient=missing(report.covered))
-    return replace(report, a=request.a or origin(a).path, b=request.b or origin(b).path)
+    return replace(report, a=request.a or origin(a).name, b=request.b or origin(b).name)
 
 
 def _check_runnable(model: ir.Model, path: str) -> None:

@@ -103,6 +103,20 @@ class Record:
 
     JSON: ClassVar[tuple[str | Key, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        if "__repr__" not in cls.__dict__:  # before `dataclass` gives it one of many lines
+            cls.__repr__ = Record.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        kind: type = type(self)
+        known = ((name, getattr(self, name)) for name, f in defaults(kind).items() if f.repr)
+        said = [f"{name}={_brief(value)}" for name, value in known if value not in (None, (), [])]
+        return f"{kind.__name__}({_cut(', '.join(said), 160)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as `to_json`, under the name that other libraries use."""
+        return self.to_json()
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header.
 
@@ -342,8 +356,18 @@ def _at(place: str, kind: Any, data: Any) -> Any:
 
 
 def _shown(data: Any) -> str:
-    text = repr(data)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return _cut(repr(data), 40)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _brief(value: Any) -> str:
+    """Return what `repr` shows of a field: the number of elements in place of many."""
+    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        return f"<{len(value)}>"
+    return _cut(repr(value), 60)
 
 
 # JSON schemas (draft 2020-12) of records, from the types of their fields and from docstrings.

@@ -46,6 +46,21 @@ class Shown(Record):
     def _repr_html_(self) -> str:
         return str(_shown().html(self))
 
+    def to_frame(self, table: str | None = None) -> Any:
+        """Return one of the tables of the report as a `pandas.DataFrame`, a row for each entry.
+
+        A value inside another is a column with a dot in its name, such as `location.node`.
+
+        Args:
+            table: A key of the JSON form that is a list, such as `caches` or `outputs`; also
+                `findings` and `operators`. None for the main table of this report.
+
+        Raises:
+            UsageError: If the report has no such table.
+            KvtoolError: If pandas is not installed.
+        """
+        return _shown().frame(self, table)
+
 
 def _shown() -> Any:
     assert core.load_shown is not None  # set where the package begins

@@ -77,7 +77,7 @@ class Decoder:
             if number is not None and number < 1:
                 raise UsageError(f"`{name}` is {number}, expected at least 1")
         work = held(model)
-        path = origin(work).path
+        path, self._name = origin(work).path, origin(work).name
         self._plan = plan(work)
         caches = {cache.past: cache for cache in find_caches(work, prove=False)}
         self._capacity, self._dims = capacity, {**self._known_dims(work, caches), **(dims or {})}
@@ -89,6 +89,10 @@ class Decoder:
         self._logits = self._logits_name(work)
         self._feeder: Feeder | None = None
         self.length = 0
+
+    def __repr__(self) -> str:
+        facts = f"form={self.form!r}, in_place={self.in_place}, length={self.length}"
+        return f"Decoder({self._name!r}, {facts})"
 
     @property
     def in_place(self) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "clone",
     "deserialize",
     "from_message",
+    "load",
     "path_text",
     "read",
     "reason",
@@ -51,7 +52,7 @@ _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
 _EXTERNAL = "store the weights as external data, beside the model"
 
 
-def read(source: str | os.PathLike[str]) -> ir.Model:
+def load(source: str | os.PathLike[str]) -> ir.Model:
     """Read a model without its external data.
 
     External tensors keep their place on disk and are mapped into memory when their values are
@@ -88,6 +89,10 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         model = _model(read_bytes(path), path, spoken_name(path), directory)
         set_origin(model, replace(origin(model), stamp=before))
         return model
+
+
+read = load
+"""As commands call it; to Python it is `kv.load`."""
 
 
 def _remote_model(url: str) -> ir.Model:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.model_io.atomic import Stamp
 
-__all__ = ["Origin", "origin", "set_origin", "settle"]
+__all__ = ["Origin", "note_made", "origin", "set_origin", "settle"]
 
 
 _KEY = "onnx_kvtool.origin"
@@ -30,6 +30,7 @@ class Origin:
             so that an edit may make it wrong.
         described: Names of initializers that `value_info` of the file repeats.
         stamp: Of the file when it was read, to tell whether it is still the same.
+        made: What functions made of it in memory, such as `lowered`.
     """
 
     path: str
@@ -38,6 +39,13 @@ class Origin:
     training: tuple[onnx.TrainingInfoProto, ...] = field(default=(), repr=False)
     described: frozenset[str] = field(default=frozenset(), repr=False)
     stamp: Stamp | None = field(default=None, repr=False, compare=False)
+    made: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """What reports call the model: its path, and what was made of it in memory."""
+        made = f"({', '.join(self.made)})" if self.made else ""
+        return f"{self.path} {made}".strip()
 
 
 def origin(model: ir.Model) -> Origin:
@@ -49,6 +57,12 @@ def origin(model: ir.Model) -> Origin:
 def set_origin(model: ir.Model, known: Origin) -> None:
     """Say where a model came from."""
     model.meta[_KEY] = known
+
+
+def note_made(model: ir.Model, how: str) -> None:
+    """Give a result in memory a name of its own."""
+    known = origin(model)
+    set_origin(model, replace(known, made=(*known.made, how)))
 
 
 def settle(model: ir.Model, code: str, places: Iterable[Location]) -> None:

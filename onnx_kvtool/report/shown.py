@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from typing import Any
 
 from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.reporting import Shown
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.page import attribute, table
 from onnx_kvtool.report.page import text as escaped
 from onnx_kvtool.report.text import text_of_blocks
 
-__all__ = ["html", "text"]
+__all__ = ["frame", "html", "text"]
 
 _SAID = {
     "BenchReport": ("inspect_text:bench_blocks",),
@@ -49,6 +52,53 @@ def html(report: Shown) -> str:
         style = "width: 100%; height: 42rem; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
     return f"<div>\n{''.join(_markup(_blocks(report)))}</div>"
+
+
+_TABLES = {
+    "BenchReport": "runs",
+    "CheckReport": "findings",
+    "DiffReport": "nodes.changed",
+    "EvalReport": "outputs",
+    "InferReport": "unknown",
+    "InspectReport": "caches",
+    "LowerReport": "lowered",
+    "RaiseReport": "raised",
+    "VerifyReport": "outputs",
+}
+"""The main table of each report."""
+
+
+def frame(report: Shown, table: str | None) -> Any:
+    """Return a table of a report as a `pandas.DataFrame`; see `Shown.to_frame`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        help = "install it with `pip install pandas`, or use `to_dict`"
+        raise KvtoolError("`to_frame` needs pandas, and it is not installed", help=help) from error
+    tables = dict(_tables(report.to_json()))
+    name = _TABLES[type(report).__name__] if table is None else table
+    if name not in tables:
+        raise unknown_name(f"`{type(report).__name__}` has no table `{name}`", name, tables)
+    return pd.json_normalize(tables[name])
+
+
+def _tables(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    for key, value in data.items():
+        if key == "files" and isinstance(value, list):
+            rows = [{"path": f["path"], **found} for f in value for found in f["findings"]]
+            yield "findings", rows
+        if key == "ops":
+            yield (
+                "operators",
+                [
+                    {"op": op, **(count if isinstance(count, dict) else {"count": count})}
+                    for op, count in value.items()
+                ],
+            )
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            yield f"{prefix}{key}", value
+        elif isinstance(value, dict):
+            yield from _tables(value, f"{prefix}{key}.")
 
 
 def _blocks(report: Shown) -> Iterator[Block]:

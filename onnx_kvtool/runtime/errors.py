@@ -20,7 +20,12 @@ class RuntimeUnavailable(KvtoolError):
     """A runtime cannot load a model, or is known to compute it wrongly.
 
     Says nothing against the model: the runtime may lack a kernel, or know only older opsets.
+
+    Attributes:
+        is_placed: Whether the message names the node.
     """
+
+    is_placed = False
 
 
 class ModelRejected(RuntimeUnavailable):

@@ -170,7 +170,7 @@ def infer_model(
         if lost is not None:
             unknown.append(UnknownValue(place, _shape_words(run, value), lost))
     report = InferReport(
-        model=origin(model).path,
+        model=origin(model).name,
         values=len(run.values),
         known_before=declared_known,
         known_after=len(run.values) - len(unknown),

@@ -310,7 +310,7 @@ class RaiseOutcome(RaiseReport):
     def of(model: ir.Model) -> RaiseOutcome:
         """Return the outcome of raising a model before anything was done to it."""
         opset = model.opset_imports.get("", 0)
-        return RaiseOutcome(origin(model).path, None, opset, opset, model.ir_version)
+        return RaiseOutcome(origin(model).name, None, opset, opset, model.ir_version)
 
     def report(self, path: str) -> RaiseReport:
         """Return what there is to say of the model at a path; nothing was raised if it is blocked.

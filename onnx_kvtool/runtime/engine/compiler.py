@@ -82,10 +82,6 @@ def read_by(node: ir.Node) -> Iterator[ir.Value]:
             yield from read_by(inner)
 
 
-class _Placed(RuntimeUnavailable):
-    """A node that cannot be prepared; the message says which."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """Where a node stands: a graph, as one call of a function runs it.
@@ -185,10 +181,10 @@ class Compiler:
         step = Step(location, tuple(inputs), _names(node))
         try:
             self._prepare(step, node, frame, slots)
-        except _Placed:
-            raise
         except RuntimeUnavailable as error:
-            raise _Placed(f"{location}: {error.message}", help=error.help) from error
+            if error.is_placed:
+                raise
+            raise _placed(f"{location}: {error.message}", help=error.help) from error
         value = self._held(node, step)
         step.is_done = value is not None
         step.outputs = tuple(slots.define(v, value) if v.name else ABSENT for v in node.outputs)
@@ -381,13 +377,20 @@ def _refuse_body(name: str, graph: ir.Graph) -> Value:
     raise RuntimeUnavailable(f"there is no kernel that runs the body `{name}`")
 
 
+def _placed(message: str, help: str | None) -> RuntimeUnavailable:
+    """Return the error for a node that cannot be prepared; the message says which."""
+    error = RuntimeUnavailable(message, help=help)
+    error.is_placed = True
+    return error
+
+
 def _missing(where: str, value: ir.Value | None) -> KvtoolError:
     """Return the error for a value that is read and not there."""
     name = "" if value is None else value.name
     if value is not None and value.is_graph_input():
         return RunFailed(f"{where}the graph input `{name}` is missing")
     help = "export the model again, or sort its nodes"
-    return _Placed(f"{where}nothing before produces the value `{name}`", help=help)
+    return _placed(f"{where}nothing before produces the value `{name}`", help=help)
 
 
 def _names(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
