@@ -12,10 +12,17 @@ __all__ = ["page", "section_text"]
 _HEAD = """\
 # Performance
 
-What kvtool costs beside reading and writing the model, and beside other tools; and what its
-rewrites are worth in onnxruntime. Written by `python -m benchmarks`; numbers are ratios unless
-they have a unit, and those of other machines differ. What is compared takes turns, so that other
-work on the machine, of which there was some, hits all alike; differences below a tenth are noise.
+What kvtool's rewrites are worth in onnxruntime, and what kvtool itself costs: beside reading and
+writing the model, and beside other tools. `python -m benchmarks` writes this page. Numbers without
+a unit are ratios. The forms that are compared take turns, so other work on the machine, of which
+there was some, slows all of them. Differences below a tenth are noise, and other machines give
+other numbers.
+"""
+
+_MISSES = """\
+## Misses
+
+The targets that were not reached.
 """
 
 _TARGETS = """\
@@ -41,21 +48,39 @@ def page(measured: Measured, sections: Sequence[Section]) -> str:
     ]
     targets = list(_target_rows(measured, shown))
     missed = [row for row in targets if row[-1] != "yes"]
-    summary = f"{len(targets) - len(missed)} of {len(targets)} [targets](#all-targets) are met"
+    met = [
+        (
+            f"[{section.title}](#{_anchor(section.title)})",
+            *_count(_target_rows(measured, [section])),
+        )
+        for section in shown
+    ]
     return "\n".join(
         [
             _HEAD,
-            *_facts(measured),
-            *(
-                [f"{summary}; missed are:\n", *_table(_COLUMNS[:-1], (m[:-1] for m in missed))]
-                if missed
-                else [f"{summary}.\n"]
+            (
+                f"{len(targets) - len(missed)} of {len(targets)} [targets](#all-targets) are met"
+                f"{', the others stand under [Misses](#misses)' if missed else ''}.\n"
             ),
+            *_table(
+                ("what was measured", "targets met", "of"), (row for row in met if row[2] != "0")
+            ),
+            *_facts(measured),
             *texts,
+            *([_MISSES, *_table(_COLUMNS[:-1], (m[:-1] for m in missed))] if missed else []),
             _TARGETS,
             *_table(_COLUMNS, targets),
         ]
     )
+
+
+def _count(rows: Iterable[Sequence[str]]) -> tuple[str, str]:
+    answers = [row[-1] for row in rows]
+    return str(answers.count("yes")), str(len(answers))
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
 
 
 def section_text(
