@@ -9,11 +9,12 @@ import contextlib
 import errno
 import functools
 import io
+import os
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
@@ -33,6 +34,7 @@ __all__ = [
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LEAST, _MOST = 1 << 16, 1 << 24  # bytes of one request
 _WHOLE = 1 << 27  # bytes of an answer that is kept as a whole
+_COPIED = 1 << 31  # bytes that a cache copies of an answer whose length nobody announces
 _SUFFIX = ".onnx"
 _CACHES = frozenset({"blockcache", "cached", "filecache", "simplecache"})
 """Links of a chain that have no path of their own: it is that of the next one."""
@@ -178,12 +180,16 @@ class RemoteFile:
                 self.size = getattr(self._file, "size", None)
 
     def _opened(self, source: str) -> Any:
+        cache, _, cached = source.partition("::")
         try:
             return self._fs.open(self._path, "rb", cache_type="none")
-        except FileNotFoundError:
-            cache, _, cached = source.partition("::")
-            if cache in _CACHES:  # which says so whatever is wrong
-                RemoteFile(cached).read(0, 1)
+        except Exception as error:
+            if cache in _CACHES:
+                with contextlib.suppress(Exception):  # a part of a file, which it takes for all
+                    name = self._fs._mapper(self._fs._strip_protocol(self._path))
+                    os.unlink(os.path.join(self._fs.storage[-1], name))
+                if isinstance(error, FileNotFoundError):  # it says so whatever is wrong
+                    RemoteFile(cached).read(0, 1)
             raise
 
     def close(self) -> None:
@@ -290,8 +296,10 @@ def _filesystem(source: str, name: str) -> tuple[Any, str]:
             f"{name} needs the package `fsspec`, which is not installed",
             help="`pip install 'onnx-kvtool[remote]'`",
         ) from error
-    client = {"get_client": functools.partial(_client, _requests.get()[0])}
-    schemes = {url.partition("://")[0] for url in source.split("::")} & {"http", "https"}
+    links = source.split("::")
+    most = None if _CACHES.isdisjoint(links) else _COPIED
+    client = {"get_client": functools.partial(_client, _requests.get()[0], most)}
+    schemes = {url.partition("://")[0] for url in links} & {"http", "https"}
     try:
         fs, path = url_to_fs(source, **dict.fromkeys(schemes, client))
     except ImportError as error:
@@ -306,11 +314,41 @@ def _filesystem(source: str, name: str) -> tuple[Any, str]:
     return fs, path
 
 
-async def _client(timeout: float | None, **given: Any) -> Any:
-    """Return what fsspec asks web servers with."""
+class _Bounded:
+    """The body of an answer, of which so many bytes are read at most."""
+
+    def __init__(self, body: Any, name: str, most: int) -> None:
+        self._body, self._name, self._most, self._left = body, name, most, most
+
+    async def read(self, count: int = -1) -> bytes:
+        piece: bytes = await self._body.read(count)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise UnreadableModel(
+                f"`{self._name}` sends more than {self._most >> 20} MiB, which are to be copied, "
+                "and its server does not say how many there are",
+                help="download it, and name the file",
+            )
+        return piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+
+async def _client(timeout: float | None, most: int | None, **given: Any) -> Any:
+    """Return what fsspec asks web servers with; `most` bounds a body of no announced length."""
     import aiohttp
 
     class Answer(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> Any:
+            """Read the headers."""
+            found = await super().start(connection)
+            is_packed = self.headers.get("Content-Encoding", "identity") != "identity"
+            if most is not None and (is_packed or "Content-Length" not in self.headers):
+                name = shown(str(self.url))
+                self.content = cast(aiohttp.StreamReader, _Bounded(self.content, name, most))
+            return found
+
         async def read(self) -> bytes:
             """Read the whole of an answer, as fsspec does for archives and lists of files."""
             if self._body is None:
@@ -377,6 +415,11 @@ def _unreadable(name: str, error: Exception) -> UnreadableModel:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, FileNotFoundError):
         return UnreadableModel(f"{name} does not exist")
+    if isinstance(error, ValueError) and re.search(r"\b(seek|range)", str(error)):
+        return UnreadableModel(
+            f"{name} cannot be read: its server sends no ranges, which an archive is read by",
+            help="copy the archive first: put `simplecache::` in front of its URL",
+        )
     return UnreadableModel(f"{name} cannot be read: {type(error).__name__}", help=_SEE)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -18,7 +20,7 @@ from onnx import TensorProto, helper
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.model_io import skeleton
+from onnx_kvtool.model_io import remote, skeleton
 from tests.model_io.web_server import Server, serving
 
 pytestmark = pytest.mark.long
@@ -237,6 +239,47 @@ def test_little_is_kept_of_what_nobody_announces(
     server.answers["/m.onnx"] = body(endless(FIELDS))
     with pytest.raises(kv.UnreadableModel, match="has more than 1 MiB beside large weights"):
         kv.inspect(server.url("/m.onnx"), timeout=60)
+
+
+@pytest.mark.parametrize("chain", ["simplecache::", "zip://m.onnx::simplecache::"])
+def test_little_is_copied_of_what_nobody_announces(
+    server: Server, monkeypatch: pytest.MonkeyPatch, chain: str
+) -> None:
+    monkeypatch.setattr(remote, "_COPIED", 1 << 20)
+    server.answers["/m.onnx"] = body(endless(FIELDS))
+    with pytest.raises(kv.UnreadableModel, match=r"/m.onnx` sends more than 1 MiB"):
+        kv.inspect(chain + server.url("/m.onnx"), timeout=60)
+
+
+def test_a_part_of_a_copy_is_not_read_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_COPIED", 1 << 20)
+    url = "simplecache::" + server.url("/m.onnx")
+    server.answers["/m.onnx"] = body(endless(FIELDS))
+    for _ in range(2):
+        with pytest.raises(kv.UnreadableModel, match="sends more than 1 MiB"):
+            kv.inspect(url, timeout=60)
+    data = model(3)
+    server.answers["/m.onnx"] = body(lambda: iter([data]))
+    assert kv.inspect(url, timeout=60).model.nodes == 4
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_an_archive_without_ranges_is_copied_by_a_cache(server: Server, announced: bool) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("m.onnx", model(3))
+    if announced:
+        server.ranges = False
+        server.files["/m.zip"] = packed.getvalue()
+    else:
+        server.answers["/m.zip"] = body(lambda: iter([packed.getvalue()]))
+    url = server.url("/m.zip")
+    with pytest.raises(kv.UnreadableModel, match="its server sends no ranges") as caught:
+        kv.inspect("zip://m.onnx::" + url)
+    assert "put `simplecache::` in front" in (caught.value.help or "")
+    assert kv.inspect("zip://m.onnx::simplecache::" + url).model.nodes == 4
 
 
 def test_a_range_is_read_as_far_as_it_was_asked_for(server: Server) -> None:
