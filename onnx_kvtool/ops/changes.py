@@ -300,7 +300,11 @@ PADS = Change(
 )
 """What ConvTranspose means another thing by before opset 11, on both ways."""
 
-_POOL = Change(22, "`ceil_mode=1` gives another output shape before opset 22", last_window_inside)
+_POOL = Change(
+    22,
+    "before opset 22, the text of `ceil_mode=1` counts windows that begin in the padding behind",
+    last_window_inside,
+)
 
 _WITH_AXES = (
     *("ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "ReduceL1", "ReduceL2", "ReduceLogSum"),

@@ -64,7 +64,8 @@ def further_outputs(node: ir.Node) -> bool:
 def windows_begin_inside(node: ir.Node) -> bool:
     """Return whether no window of a pool begins in the padding behind the input.
 
-    Only `ceil_mode` makes such windows, which count before opset 22 and are left out from 22 on.
+    Only `ceil_mode` makes such windows. The texts before opset 22 count them and those from 22 on
+    do not; onnxruntime and onnx's reference leave them out at every opset.
     With explicit pads none begins there if `pad behind + stride <= window` on each axis, whatever
     the size; with `auto_pad` none does.
     """

@@ -18,8 +18,12 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["lower_pool_22"]
 
-_FIRST_CLEAR = 22
-"""The opset from which no window begins behind the input, whatever is rounded up."""
+_FIRST_WITHOUT = 22
+"""The opset whose texts of AveragePool and MaxPool leave out windows that begin in the padding.
+
+Earlier texts count them, and so does every text of LpPool. onnxruntime and onnx's reference leave
+them out at every opset.
+"""
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
@@ -80,8 +84,9 @@ def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     LpPool:       Conv(|x| ^ p, ones) ^ (1 / p)
 
     Refuses to round up where the sizes are unknown, and a window that begins in the padding behind,
-    which opsets below 22 leave open; of windows with gaps an unknown number of channels, `auto_pad`
-    with strides where the sizes are unknown, and the indices of MaxPool before opset 10.
+    which texts below opset 22 count and runtimes leave out; of windows with gaps an unknown number
+    of channels, `auto_pad` with strides where the sizes are unknown, and the indices of MaxPool
+    before opset 10.
     """
     view = NodeView(node, context.opset_of(node))
     data, op_type = view.required("X"), node.op_type
@@ -159,8 +164,11 @@ def _axes(
             room = dim + before + after - reach
             count = -(-room // strides[i]) + 1
             if (count - 1) * strides[i] >= dim + before:
-                if opset < _FIRST_CLEAR or op_type == "LpPool":
-                    text = "a window begins in the padding behind, where `ceil_mode=1` is not clear"
+                if opset < _FIRST_WITHOUT or op_type == "LpPool":
+                    text = (
+                        f"a window begins in the padding behind: the text of {op_type} at opset "
+                        f"{opset} counts it, and onnxruntime leaves it out"
+                    )
                     raise Refusal("changed-meaning", text)
                 count -= 1
         axes.append(_Axis(dim, kernel[i], strides[i], dilations[i], before, after, count))
