@@ -53,7 +53,7 @@ def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     x, bias = view.required("X"), view.input("bias")
     op = _op(em, x)
     total = x if bias is None else op("Add", x, bias)
-    return only(op("Gelu", total, attributes={"approximate": "tanh"}))
+    return only(op("Gelu", total, approximate="tanh"))
 
 
 def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
@@ -71,7 +71,7 @@ def gemm_fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     op = _op(em, x)
     total = op("MatMul", x, view.required("W"))
     total = total if bias is None else op("Add", total, bias)
-    return only(op("Gelu", total, attributes={"approximate": "tanh"}))
+    return only(op("Gelu", total, approximate="tanh"))
 
 
 def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
@@ -89,9 +89,9 @@ def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
         )
     axis = counted_axis(view.integer("axis"), len(dims), "axis")
     if axis == len(dims) - 1:
-        return only(op("Softmax", total, attributes={"axis": -1}))
-    flat = op("Flatten", total, attributes={"axis": axis})
-    flat = op("Softmax", flat, attributes={"axis": -1})
+        return only(op("Softmax", total, axis=-1))
+    flat = op("Flatten", total, axis=axis)
+    flat = op("Softmax", flat, axis=-1)
     return only(op("Reshape", flat, em.op("Shape", x)))
 
 
@@ -100,9 +100,7 @@ def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:
     x = view.required("X")
     op = _op(em, x)
     total = op("Add", x, view.required("bias"))
-    halves = em.multi(
-        "Split", total, attributes={"axis": -1, "num_outputs": 2}, dtypes=(op.dtype, op.dtype)
-    )
+    halves = em.multi("Split", total, axis=-1, num_outputs=2, count=2)
     return only(op("Mul", halves[0], op("Gelu", halves[1])))
 
 
@@ -119,7 +117,7 @@ def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
             view.input("ratio"),
             training,
             attributes={} if seed is None else {"seed": seed},
-            dtypes=(op.dtype, ir.DataType.BOOL),
+            count=2,
         )
     if residual is not None:
         result = op("Add", result, residual)
@@ -233,9 +231,7 @@ def swiglu(view: NodeView, em: Emitter) -> Replacement:
                 "contrib-form",
                 f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number",
             )
-        gate, up = em.multi(
-            "Split", gate, attributes={"axis": -1, "num_outputs": 2}, dtypes=(dtype, dtype)
-        )
+        gate, up = em.multi("Split", gate, axis=-1, num_outputs=2, count=2)
     return only(Swish.of(view, round_to=dtype).gated(em, gate, up, dtype))
 
 

@@ -46,10 +46,10 @@ def apart(em: Emitter, packed: ir.Value, bits: int, dtype: ir.DataType) -> ir.Va
             digits = np.where(digits >= 1 << bits - 1, digits - (1 << bits), digits)
         table = ir.Tensor(digits.astype(dtype.numpy()))
         hint = f"{bits}_bits_of_byte"
-        return em.op("Constant", attributes={"value": table}, dtype=dtype, hint=hint)
+        return em.op("Constant", value=table, hint=hint)
 
     table = em.once(("bits of a byte", bits, dtype), build)
-    return em.op("Gather", table, cast(em, packed, _D.INT32), dtype=dtype)
+    return em.op("Gather", table, cast(em, packed, _D.INT32))
 
 
 def is_stored(value: ir.Value) -> bool:
@@ -138,7 +138,7 @@ def packed_zero_points(
         return reshaped(em, packed_row, shape)
     digits_row = reshaped(em, apart(em, packed_row, bits, _D.UINT8), (rows, row * 8 // bits))
     bounds = (em.constant([bound], "bound") for bound in (0, blocks, 1))
-    whole_rows = em.op("Slice", digits_row, *bounds, dtype=_D.UINT8)
+    whole_rows = em.op("Slice", digits_row, *bounds)
     if shape != (rows, blocks):
         whole_rows = reshaped(em, whole_rows, shape)
     return cast(em, whole_rows, dtype)
@@ -155,7 +155,7 @@ def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     if dims_of(value) == shape:
         return value
     target = em.constant(list(shape), "shape")
-    return em.op("Reshape", value, target, dtype=value.dtype or _D.UNDEFINED)
+    return em.op("Reshape", value, target)
 
 
 def known_type(value: ir.Value) -> ir.DataType:
@@ -257,7 +257,7 @@ def _dequantized(
 
 def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
     """Return the product with the transpose of weights (N, K), and the sum with a bias."""
-    turned = op("Transpose", weights, attributes={"perm": [1, 0]})
+    turned = op("Transpose", weights, perm=[1, 0])
     result = op("MatMul", a, turned)
     return result if bias is None else op("Add", result, bias)
 
@@ -281,20 +281,20 @@ def _reordered(
         shape: N and K.
     """
     op = Builder(em, known_type(scales))
-    factors = op("Gather", scales, order, attributes={"axis": 1})
+    factors = op("Gather", scales, order, axis=1)
     numbers = _columns(em, cast(em, codes, op.dtype), shape[1])
     if zero is None:
         middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
     else:
         rows = reshaped(em, zero, (shape[0], -1))
-        middle = op("Gather", rows, order, attributes={"axis": 1})
+        middle = op("Gather", rows, order, axis=1)
     return op("Mul", op("Sub", numbers, middle), factors)
 
 
 def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
     """Return the first columns of a matrix."""
     bounds = (em.constant([bound], "bound") for bound in (0, count, 1))
-    return em.op("Slice", matrix, *bounds, dtype=known_type(matrix))
+    return em.op("Slice", matrix, *bounds)
 
 
 def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
@@ -333,9 +333,9 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     if data.dtype != _D.UINT8 and not table.has_bytes(data, along):
         attributes = {"axis": blocks, "block_size": block}
         numbers = op("DequantizeLinear", data, scales, zero, attributes=attributes)
-        return only(op("Gather", numbers, indices, attributes={"axis": along}))
+        return only(op("Gather", numbers, indices, axis=along))
     axis = blocks + (len(at) - 1 if blocks > along else 0)
-    slices = op("Gather", scales, indices, attributes={"axis": along})
+    slices = op("Gather", scales, indices, axis=along)
     sizes = dims_of(scales) or ()
     slices.shape = ir.Shape([*sizes[:along], *at, *sizes[along + 1 :]])
     points = None
@@ -343,7 +343,7 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
         points = table.rows(zero, indices, along, dims_of(scales))
     elif data.dtype == _D.UINT8:
         middle = em.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
-        points = em.op("Expand", middle, em.op("Shape", slices), dtype=_D.UINT8)
+        points = em.op("Expand", middle, em.op("Shape", slices))
     codes = table.rows(data, indices, along, None)
     attributes = {"axis": axis, "block_size": block}
     return only(op("DequantizeLinear", codes, slices, points, attributes=attributes))
@@ -391,10 +391,10 @@ class _Table:
         if codes.dtype != _D.UINT8:
             if not self.has_bytes(codes, along):
                 wide = cast(em, codes, dtype)
-                return em.op("Gather", wide, indices, attributes={"axis": along}, dtype=dtype)
+                return em.op("Gather", wide, indices, axis=along)
             dims = [d for d in dims_of(codes) or () if isinstance(d, int)]
             packed = stored_as(em, codes, _D.UINT8, (*dims[:-1], dims[-1] // 2))
-        rows = em.op("Gather", packed, indices, attributes={"axis": along}, dtype=_D.UINT8)
+        rows = em.op("Gather", packed, indices, axis=along)
         if self.bits == 8:
             return rows
         rows = apart(em, rows, self.bits, dtype)
@@ -404,7 +404,7 @@ class _Table:
         size = (dims_of(packed) or (None,))[-1]
         joined = size * (8 // self.bits) if isinstance(size, int) else -1
         shape = em.constant([0] * (rank - 1) + [joined], "shape")
-        rows = em.op("Reshape", rows, shape, dtype=dtype)
+        rows = em.op("Reshape", rows, shape)
         count = wanted[-1] if wanted else None
         if wanted is None:
             return rows
@@ -417,4 +417,4 @@ class _Table:
         if count * self.bits % 8 == 0 or codes.dtype != _D.UINT8:
             return rows
         bounds = (em.constant([bound], "bound") for bound in (0, count, rank - 1))
-        return em.op("Slice", rows, *bounds, dtype=dtype)
+        return em.op("Slice", rows, *bounds)

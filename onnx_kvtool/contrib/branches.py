@@ -67,7 +67,7 @@ def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
     rows = streams.apart(view.required("streams"))
     if mix is not None:
         order = [*range(streams.front), streams.front + 1, streams.front]
-        turned = op("Transpose", cast(em, mix, _D.FLOAT), attributes={"perm": order})
+        turned = op("Transpose", cast(em, mix, _D.FLOAT), perm=order)
         rows = op("MatMul", turned, rows, hint="mixed")
     block, gates = view.required("block_output"), view.required("post_mix")
     return only(streams.joined(streams.injected(op, rows, block, gates)))
@@ -153,7 +153,7 @@ class _Streams:
         if not self.is_flat:
             return wide
         shape = self.em.constant([*[0] * self.front, self.branches, self.width], "shape")
-        return self.em.op("Reshape", wide, shape, dtype=_D.FLOAT, hint="branches")
+        return self.em.op("Reshape", wide, shape, hint="branches")
 
     def joined(self, x: ir.Value) -> ir.Value:
         """Return (..., C, H) of float32 in the shape and the type of the streams."""
@@ -162,7 +162,7 @@ class _Streams:
     def flat(self, x: ir.Value) -> ir.Value:
         """Return (..., C, H) of float32 as (..., C * H)."""
         shape = self.em.constant([*[0] * self.front, self.branches * self.width], "shape")
-        return self.em.op("Reshape", x, shape, dtype=_D.FLOAT, hint="joined")
+        return self.em.op("Reshape", x, shape, hint="joined")
 
     def gates(self, given: ir.Value) -> ir.Value:
         """Return gates of branches or features, in float32: (..., C, 1 or H).

@@ -89,7 +89,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     reached = em.once(("taps", lying.owner, taps, dilation), of_taps)
     op, bias = Builder(em, _D.FLOAT), view.input("bias")
     factors = op("Reshape", cast(em, weight, _D.FLOAT), em.constant([channels, taps], "shape"))
-    factors = op("Transpose", factors, attributes={"perm": [1, 0]}, hint="by_tap")
+    factors = op("Transpose", factors, perm=[1, 0], hint="by_tap")
     products = op("Mul", cast(em, own("Gather", pool, reached), _D.FLOAT), factors)
     y = reduce(em, "ReduceSum", products, [1], keepdims=False)
     if bias is not None:
@@ -127,7 +127,7 @@ def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.
         )
     slot = em.constant(np.arange(slots).reshape(1, -1), "slots")
     wide = em.op("Reshape", cast(em, count, _D.INT64), em.constant([-1, 1], "column"))
-    is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths), dtype=_D.BOOL)
+    is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths))
     places = where(em, is_asked, em.op("Add", lying.starts, slot), lying.count, "captured")
     own = Builder(em, x.dtype or _D.UNDEFINED)
     return own("Gather", own("Pad", x, em.constant([0, 0, 1, 0], "pads")), places)
@@ -202,4 +202,4 @@ def _channels_first(em: Emitter, whole: ir.Value, channels: int, rank: int) -> i
     op = Builder(em, whole.dtype or _D.UNDEFINED)
     if rank > 3:
         whole = op("Reshape", whole, em.constant([0, 0, channels], "shape"))
-    return op("Transpose", whole, attributes={"perm": [0, 2, 1]}, hint="channels_first")
+    return op("Transpose", whole, perm=[0, 2, 1], hint="channels_first")

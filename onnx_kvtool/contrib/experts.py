@@ -280,18 +280,18 @@ class Experts:
     ) -> ir.Value:
         """Return (T, H) of all experts with all tokens, which stand in columns."""
         em, router = self.em, self.view.required("router_probs")
-        columns = op("Transpose", rows, attributes={"perm": [1, 0]}, hint="columns")
+        columns = op("Transpose", rows, perm=[1, 0], hint="columns")
         zero = ir.Tensor(np.zeros(1, np.float32))
         shape = em.op("Shape", router)
-        none = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_D.FLOAT)
+        none = em.op("ConstantOfShape", shape, value=zero)
         spread = Builder(em, _D.FLOAT)(
-            "ScatterElements", none, indices, gates, attributes={"axis": 1}, hint="gates"
+            "ScatterElements", none, indices, gates, axis=1, hint="gates"
         )
-        turned = Builder(em, _D.FLOAT)("Transpose", spread, attributes={"perm": [1, 0]})
+        turned = Builder(em, _D.FLOAT)("Transpose", spread, perm=[1, 0])
         slots = Slots(self.view, em, self.experts, None, self.experts)
         found = self._weighted(op, slots, columns, unsqueeze(em, turned, [1]), least)
         total = reduce(em, "ReduceSum", found, [0], keepdims=False)
-        return op("Transpose", total, attributes={"perm": [1, 0]}, hint="total")
+        return op("Transpose", total, perm=[1, 0], hint="total")
 
     def _of_chosen(
         self,
@@ -334,7 +334,7 @@ class Experts:
         found = self._product(op, slots, "fc2", inner, (self.hidden, self.inner))
         weighted = op("Mul", found, cast(em, gates, op.dtype), hint="weighted")
         # An expert that was not chosen may overflow, and nothing times 0 is nothing then.
-        counts = em.op("Greater", gates, number(em, least, _D.FLOAT), dtype=_D.BOOL)
+        counts = em.op("Greater", gates, number(em, least, _D.FLOAT))
         return where(em, counts, weighted, number(em, 0.0, op.dtype), "counted")
 
     def _product(
@@ -356,7 +356,7 @@ class Experts:
         both = self._product(op, slots, "fc1", columns, (2 * inner, hidden))
         if fusion == 2:
             parts = em.multi("Split", both, em.constant([inner, inner], "halves"),
-                             attributes={"axis": 1}, dtypes=(op.dtype, op.dtype))  # fmt: skip
+                             axis=1, count=2)  # fmt: skip
             return self._gated(op, parts[0], parts[1])
         gate, linear = (
             op("Slice", both, *(em.constant([at], "bound") for at in (first, 2 * inner, 1, 2)))
@@ -386,7 +386,7 @@ def _activation(view: NodeView) -> str:
 def _activated(op: Builder, kind: str, x: ir.Value) -> ir.Value:
     """Return an activation of one value."""
     if kind == "gelu":
-        return op("Gelu", x, attributes={"approximate": "tanh"})
+        return op("Gelu", x, approximate="tanh")
     if kind == "silu":
         return op("Mul", x, op("Sigmoid", x))
     if kind == "identity":
@@ -425,7 +425,7 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     mixture = Experts.of(view, em)
     if view.integer("use_sparse_mixer"):
         return only(mixture.computed(*_sparse(mixture, router), 0.0))
-    indices, gates = _best(mixture, op("Softmax", router, attributes={"axis": -1}))
+    indices, gates = _best(mixture, op("Softmax", router, axis=-1))
     if view.integer("normalize_routing_weights"):
         gates = op("Div", gates, reduce(em, "ReduceSum", gates, [-1]), hint="gates")
     return only(mixture.computed(indices, gates, 0.0))
@@ -462,13 +462,13 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     indices, best = _best(mixture, router)
     if given is None:
         refuse_value(view, "normalize_routing_weights", 1)
-        gates = op("Softmax", best, attributes={"axis": -1})
+        gates = op("Softmax", best, axis=-1)
     else:
         wide = cast(em, given, _D.FLOAT)
-        gates = op("GatherElements", wide, indices, attributes={"axis": 1}, hint="gates")
+        gates = op("GatherElements", wide, indices, axis=1, hint="gates")
         if view.integer("normalize_routing_weights"):
             total, zero = reduce(em, "ReduceSum", gates, [-1]), number(em, 0.0, _D.FLOAT)
-            nothing = em.op("Equal", total, zero, dtype=_D.BOOL)
+            nothing = em.op("Equal", total, zero)
             gates = where(em, nothing, zero, op("Div", gates, total), "gates")
     return only(mixture.computed(indices, gates, 1e-8))
 
@@ -478,9 +478,9 @@ def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
     em, last = mixture.em, mixture.experts - 1
     # Of equal ones TopK takes the first, onnxruntime the last.
     turned = em.constant(np.arange(last, -1, -1, dtype=np.int64), "backwards")
-    backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, attributes={"axis": 1})
+    backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, axis=1)
     count = em.constant([mixture.view.integer("k")], "k")
-    found = em.multi("TopK", backwards, count, dtypes=(_D.FLOAT, _D.INT64))
+    found = em.multi("TopK", backwards, count, count=2)
     return em.op("Sub", em.constant(last, "last"), found[1], hint="experts"), found[0]
 
 
@@ -503,7 +503,7 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     chosen, gates = [], []
     for _ in range(2):
         top = reduce(em, "ReduceMax", rest, [1])
-        chosen.append(em.op("ArgMax", rest, attributes={**last, "keepdims": 1}, dtype=_D.INT64))
+        chosen.append(em.op("ArgMax", rest, attributes={**last, "keepdims": 1}))
         bound = op("Mul", op("Max", op("Abs", logits), top), share)
         behind = truth("Greater", op("Sub", top, logits), bound)
         out = behind if taken is None else truth("Or", behind, taken)
@@ -512,6 +512,6 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
         taken = truth("Equal", chosen[0], numbers)
         rest = where(em, taken, number(em, -np.inf, _D.FLOAT), logits, "rest")
     return (
-        em.op("Concat", *chosen, attributes=last, dtype=_D.INT64, hint="experts"),
+        em.op("Concat", *chosen, attributes=last, hint="experts"),
         op("Concat", *gates, attributes=last, hint="gates"),
     )

@@ -96,7 +96,7 @@ def _attended(
     if sink is not None:
         seen = call.visible(keys, is_causal=causal)
         if near is not None:
-            seen = em.op("And", seen, near, dtype=_B)
+            seen = em.op("And", seen, near)
         counts = (view.integer("num_heads"), view.integer("kv_num_heads"))
         return attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
     nonpad = call.seen if causal else call.valid
@@ -110,7 +110,7 @@ def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
     given = view.input("head_sink")
     if given is not None:
         shape = em.constant([1, -1, 1, 1], "shape")
-        return em.op("Reshape", given, shape, dtype=given.dtype or ir.DataType.UNDEFINED)
+        return em.op("Reshape", given, shape)
     if view.integer("smooth_softmax") != 1:
         return None
     dtype = query.dtype or ir.DataType.UNDEFINED
@@ -195,8 +195,7 @@ def rotated(
 
     def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
         angles = (call.angles(table, places, factor) for table in (cos, sin))
-        dtype = rows.dtype or ir.DataType.UNDEFINED
-        turned = em.op("RotaryEmbedding", rows, *angles, attributes=attributes, dtype=dtype)
+        turned = em.op("RotaryEmbedding", rows, *angles, attributes=attributes)
         turned.shape = rows.shape
         return turned
 
@@ -218,8 +217,8 @@ def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None
     rows = em.op("Gather", em.op("Shape", keys), em.constant([2], "rows"))
     more = em.op("Max", em.op("Sub", rows, count), zero)
     front = em.constant([0] * 7, "zeros")
-    pads = em.op("Concat", front, more, attributes={"axis": 0}, hint="pads")
-    return em.op("Pad", bias, pads, dtype=bias.dtype or ir.DataType.UNDEFINED)
+    pads = em.op("Concat", front, more, axis=0, hint="pads")
+    return em.op("Pad", bias, pads)
 
 
 def _group_query_attention_mask(
@@ -231,8 +230,8 @@ def _group_query_attention_mask(
     dtype = bias.dtype or ir.DataType.UNDEFINED
     seen = em.constant(np.zeros((), dtype.numpy()), "seen")
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "hidden")
-    added = em.op("Where", near, seen, hidden, dtype=dtype)
-    return em.op("Add", bias, added, dtype=dtype)
+    added = em.op("Where", near, seen, hidden)
+    return em.op("Add", bias, added)
 
 
 # SparseAttention of `com.microsoft`: TensorScatter, and Attention-24 with a mask of blocks.
@@ -268,12 +267,9 @@ def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
 def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) -> ir.Value:
     """Return the present buffer: (B, KV, rows, D)."""
     past = view.required(f"past_{name}")
-    dtype = past.dtype or ir.DataType.UNDEFINED
     attributes = {"axis": 2}
     inputs = (past, new, call.start)
-    present = em.op(
-        "TensorScatter", *inputs, attributes=attributes, dtype=dtype, hint=f"present_{name}"
-    )
+    present = em.op("TensorScatter", *inputs, attributes=attributes, hint=f"present_{name}")
     present.shape = None if past.shape is None else ir.Shape(past.shape)
     return present
 
@@ -340,17 +336,17 @@ def _sparse_attention_mask(
 
     def build() -> ir.Value:
         own = em.op("Div", places, size, hint="own_block")
-        rows = em.op("Gather", shown, own, attributes={"axis": 1}, dtype=_B, hint="rows")
+        rows = em.op("Gather", shown, own, axis=1, hint="rows")
         at = em.op("Reshape", _positions(em, keys), em.constant([-1], "all"))
         # Buffers may be longer than the lists; nobody sees the rows behind them.
         block = em.op("Min", em.op("Div", at, size), em.constant(blocks - 1, "last"))
-        seen = em.op("Gather", rows, block, attributes={"axis": 3}, dtype=_B, hint="columns")
-        turned = em.op("Transpose", seen, attributes={"perm": [1, 0, 2, 3]}, dtype=_B)
+        seen = em.op("Gather", rows, block, axis=3, hint="columns")
+        turned = em.op("Transpose", seen, perm=[1, 0, 2, 3])
         if layouts in (1, heads):
             return turned
         # Layouts are used in turns.
         parts = [turned] * (heads // layouts)
-        return em.op("Concat", *parts, attributes={"axis": 1}, dtype=_B, hint="is_shown")
+        return em.op("Concat", *parts, axis=1, hint="is_shown")
 
     return em.once(("shown", shown, size, places, heads, dim_of(keys, 2) or keys), build)
 

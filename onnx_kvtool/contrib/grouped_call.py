@@ -75,8 +75,8 @@ class Call:
         em, length = self.em, self.tokens.length
 
         def build() -> ir.Value:
-            prompt = em.op("Equal", self.total, length, dtype=_B)
-            return cast(em, em.op("Not", prompt, dtype=_B), _I, hint="is_later")
+            prompt = em.op("Equal", self.total, length)
+            return cast(em, em.op("Not", prompt), _I, hint="is_later")
 
         return em.once(("is later", self.total, length), build)
 
@@ -114,14 +114,14 @@ class Call:
         em, dtype = self.em, table.dtype or ir.DataType.UNDEFINED
         rows = em.once(
             ("rotary rows", table, places),
-            lambda: em.op("Gather", table, places, dtype=dtype, hint="angles"),
+            lambda: em.op("Gather", table, places, hint="angles"),
         )
         if factor is None:
             return rows
 
         def build() -> ir.Value:
             scale = em.constant(np.array(factor, dtype.numpy()), "scale")
-            return em.op("Mul", rows, scale, dtype=dtype, hint="scaled")
+            return em.op("Mul", rows, scale, hint="scaled")
 
         return em.once(("scaled angles", rows, factor), build)
 
@@ -131,7 +131,7 @@ class Call:
 
         def build() -> ir.Value:
             first = em.op("Sub", self._column(places), em.constant([window], "window"))
-            return em.op("Less", first, self._keys(keys), dtype=_B, hint="is_near")
+            return em.op("Less", first, self._keys(keys), hint="is_near")
 
         return em.once(("near", places, window, dim_of(keys, 2) or keys), build)
 
@@ -141,10 +141,10 @@ class Call:
 
         def build() -> ir.Value:
             if is_causal:
-                behind = em.op("Greater", self._keys(keys), self._column(rows), dtype=_B)
-                return em.op("Not", behind, dtype=_B, hint="is_seen")
+                behind = em.op("Greater", self._keys(keys), self._column(rows))
+                return em.op("Not", behind, hint="is_seen")
             ends = em.op("Reshape", rows, em.constant([-1, 1, 1, 1], "shape"))
-            return em.op("Less", self._keys(keys), ends, dtype=_B, hint="is_seen")
+            return em.op("Less", self._keys(keys), ends, hint="is_seen")
 
         return em.once(("seen", rows, is_causal, dim_of(keys, 2) or keys), build)
 
@@ -170,8 +170,8 @@ class Call:
             first = em.op("Slice", given, origin, em.constant([1, 1], "corner"), axes)
             rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
             counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
-            later = em.op("Equal", self.is_later, one, dtype=_B)
-            flags = em.op("Expand", later, em.op("Shape", given), dtype=_B)
+            later = em.op("Equal", self.is_later, one)
+            flags = em.op("Expand", later, em.op("Shape", given))
             return em.op("Where", flags, given, counted, hint="places")
 
         return em.once(("places of", given, self.is_later), build)
@@ -252,7 +252,6 @@ def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     past = view.input(f"past_{name}")
     if past is None:
         return new
-    dtype = past.dtype or ir.DataType.UNDEFINED
     index = 1 if name == "key" else 2
     present = view.node.outputs[index] if index < len(view.node.outputs) else None
     before, after = dims_of(past), dims_of(present)
@@ -260,9 +259,7 @@ def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
         past = _grown(em, call, past, None if before is None else before[2])
     attributes = {"axis": 2}
     inputs = (past, new, call.start)
-    return em.op(
-        "TensorScatter", *inputs, attributes=attributes, dtype=dtype, hint=f"present_{name}"
-    )
+    return em.op("TensorScatter", *inputs, attributes=attributes, hint=f"present_{name}")
 
 
 def _grown(em: Emitter, call: Call, past: ir.Value, rows: object) -> ir.Value:
@@ -274,7 +271,7 @@ def _grown(em: Emitter, call: Call, past: ir.Value, rows: object) -> ir.Value:
         count = em.op("Reshape", size(em, dim, past, 2), one)
         more = em.op("Max", em.op("Sub", call.total, count), zero)
         front = em.constant([0] * 6, "zeros")
-        return em.op("Concat", front, more, zero, attributes={"axis": 0}, hint="pads")
+        return em.op("Concat", front, more, zero, axis=0, hint="pads")
 
     pads = em.once(("rows to add", call.total, dim if dim is not None else past), build)
-    return em.op("Pad", past, pads, dtype=past.dtype or ir.DataType.UNDEFINED, hint="grown")
+    return em.op("Pad", past, pads, hint="grown")

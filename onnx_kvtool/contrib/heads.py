@@ -81,7 +81,7 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
     # A number, where it is known, for lowering and for compilers.
     one = total // heads if isinstance(total, int) else -1
     split = op("Reshape", rows, em.constant([0, 0, heads, one], "shape"))
-    turned = op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, hint="heads")
+    turned = op("Transpose", split, perm=[0, 2, 1, 3], hint="heads")
     # `attend` asks for D, which says how the scores are scaled.
     turned.shape = ir.Shape((dim_of(rows, 0), heads, dim_of(rows, 1), one if one > 0 else None))
     return turned
@@ -89,9 +89,8 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
 
 def parts(em: Emitter, rows: ir.Value, widths: tuple[int, ...]) -> tuple[ir.Value, ...]:
     """Return what lies side by side on the last axis."""
-    dtype = rows.dtype or ir.DataType.UNDEFINED
     sizes = em.constant(list(widths), "widths")
-    return em.multi("Split", rows, sizes, attributes={"axis": -1}, dtypes=[dtype] * len(widths))
+    return em.multi("Split", rows, sizes, axis=-1, count=len(widths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +142,9 @@ def attend(
     while inputs[-1] is None:
         inputs.pop()
     has_past = how.past_key is not None
-    found = em.multi(
-        "Attention", *inputs, attributes=attributes, dtypes=[dtype] * (3 if has_past else 1)
-    )
+    found = em.multi("Attention", *inputs, attributes=attributes, count=3 if has_past else 1)
     op = Builder(em, dtype)
-    rows = op("Transpose", found[0], attributes={"perm": [0, 2, 1, 3]}, hint="rows")
+    rows = op("Transpose", found[0], perm=[0, 2, 1, 3], hint="rows")
     output = op("Reshape", rows, em.constant([0, 0, -1], "shape"), hint="joined")
     return (output, found[1], found[2]) if has_past else (output, None, None)
 
@@ -156,8 +153,8 @@ def over_queries(em: Emitter, mask: ir.Value, tokens: Tokens) -> ir.Value:
     """Return a mask (.., 1, S) with a row for each query, which runtimes want: (.., L, S)."""
     one = em.constant([1], "one")
     length = em.op("Reshape", tokens.length, one)
-    shape = em.op("Concat", one, one, length, one, attributes={"axis": 0})
-    return em.op("Expand", mask, shape, dtype=mask.dtype or ir.DataType.UNDEFINED)
+    shape = em.op("Concat", one, one, length, one, axis=0)
+    return em.op("Expand", mask, shape)
 
 
 def number(em: Emitter, value: float, dtype: ir.DataType, hint: str) -> ir.Value:
@@ -229,18 +226,18 @@ def _is_padding(
         )
     if len(dims) > 1:
         zero = em.constant(np.array(0, (mask.dtype or ir.DataType.INT32).numpy()), "zero")
-        valid = em.op("Greater", mask, zero, dtype=_B)
+        valid = em.op("Greater", mask, zero)
         axes = [1, 2] if len(dims) == 2 else [1]
-        return unsqueeze(em, em.op("Not", valid, dtype=_B), axes)
+        return unsqueeze(em, em.op("Not", valid), axes)
     columns = em.op("Range", em.constant(0), total, em.constant(1), hint="columns")
     ends, starts = _ends(view, em, tokens, mask)
     shape = em.constant([-1, 1, 1, 1], "shape")
-    behind = em.op("Less", columns, em.op("Reshape", ends, shape), dtype=_B)
-    padding = em.op("Not", behind, dtype=_B)
+    behind = em.op("Less", columns, em.op("Reshape", ends, shape))
+    padding = em.op("Not", behind)
     if starts is None:
         return padding
-    before = em.op("Less", columns, em.op("Reshape", starts, shape), dtype=_B)
-    return em.op("Or", padding, before, dtype=_B)
+    before = em.op("Less", columns, em.op("Reshape", starts, shape))
+    return em.op("Or", padding, before)
 
 
 def _ends(
@@ -256,7 +253,7 @@ def _ends(
     if not has_starts and not are_known:
         return wide, None
     if has_starts and isinstance(count, int) and isinstance(batch, int) and count == 2 * batch:
-        halves = em.multi("Split", wide, attributes={"axis": 0, "num_outputs": 2}, dtypes=(_I, _I))
+        halves = em.multi("Split", wide, axis=0, num_outputs=2, count=2)
         return halves[0], halves[1]
     if are_known:
         raise Refusal(
@@ -306,7 +303,7 @@ def attend_beside_sink(
         factor = em.constant(np.array(how.scale, op.dtype.numpy()), "scale")
         query = op("Mul", query, factor, hint="scaled")
     rows = op("Reshape", query, grouped, hint="grouped")
-    turned = op("Transpose", keys, attributes={"perm": [0, 1, 3, 2]})
+    turned = op("Transpose", keys, perm=[0, 1, 3, 2])
     scores = op("Reshape", op("MatMul", rows, turned), apart, hint="scores")
     if how.softcap > 0:
         cap = em.constant(np.array(how.softcap, op.dtype.numpy()), "softcap")
@@ -315,11 +312,11 @@ def attend_beside_sink(
         scores = op("Add", scores, how.mask, hint="biased")
     hidden = em.constant(np.array(-np.inf, op.dtype.numpy()), "hidden")
     scores = op("Where", seen, scores, hidden, hint="masked")
-    weights = op("Softmax", _with_column(em, scores, sink), attributes={"axis": -1})
+    weights = op("Softmax", _with_column(em, scores, sink), axis=-1)
     bounds = (em.constant([bound], "bound") for bound in (0, -1, 3))
     weights = op("Reshape", op("Slice", weights, *bounds), grouped, hint="weights")
     found = op("Reshape", op("MatMul", weights, values), apart, hint="attended")
-    joined = op("Transpose", found, attributes={"perm": [0, 2, 1, 3]}, hint="rows")
+    joined = op("Transpose", found, perm=[0, 2, 1, 3], hint="rows")
     return op("Reshape", joined, em.constant([0, 0, -1], "shape"), hint="joined")
 
 
@@ -328,6 +325,6 @@ def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
     op = Builder(em, scores.dtype or ir.DataType.UNDEFINED)
     zero, three = em.constant([0], "first"), em.constant([3], "axes")
     front = em.op("Slice", em.op("Shape", scores), zero, three)
-    shape = em.op("Concat", front, em.constant([1], "one"), attributes={"axis": 0})
+    shape = em.op("Concat", front, em.constant([1], "one"), axis=0)
     column = op("Expand", sink, shape, hint="sink")
-    return op("Concat", scores, column, attributes={"axis": -1})
+    return op("Concat", scores, column, axis=-1)

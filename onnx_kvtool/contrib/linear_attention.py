@@ -119,7 +119,7 @@ class Arranged:
             return op("Reshape", value, self.em.constant([0, *tail], "shape"))
         apart = op("Reshape", value, self.em.constant([0, 0, *tail], "shape"))
         order = [1, 0, *range(2, len(tail) + 2)]
-        return op("Transpose", apart, attributes={"perm": order}, hint="by_token")
+        return op("Transpose", apart, perm=order, hint="by_token")
 
     def operands(
         self, query: ir.Value, asking: int, key: ir.Value, keyed: int, value: ir.Value
@@ -143,7 +143,7 @@ class Arranged:
             return rows
         lead = [0] if self.is_packed else [0, 0]
         shape = self.em.constant([*lead, have, self.heads.key_size], "shape")
-        apart = self.em.op("Reshape", rows, shape, dtype=_D.FLOAT)
+        apart = self.em.op("Reshape", rows, shape)
         return repeated(self.em, apart, have, need // have)
 
     def back(self, output: ir.Value, tail: list[int]) -> ir.Value:
@@ -231,7 +231,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
         output = op("Reshape", output, shape, hint="flat")
     final = None
     if is_read(view, 1):
-        final = op("Transpose", found.state, attributes={"perm": [0, 1, 3, 2]}, hint="final_state")
+        final = op("Transpose", found.state, perm=[0, 1, 3, 2], hint="final_state")
     dtype = view.required("query").dtype or _D.UNDEFINED
     return Replacement((cast(em, output, dtype), final, None)[: len(view.node.outputs)])
 
@@ -332,7 +332,7 @@ class _Net:
         if self.view.input("key") is not None:
             return value
         shape = self.em.constant([*[0] * self.axes, *tail], "shape")
-        return self.em.op("Reshape", value, shape, dtype=_D.FLOAT)
+        return self.em.op("Reshape", value, shape)
 
     def _unit(self, value: ir.Value) -> ir.Value:
         op = Builder(self.em, _D.FLOAT)
@@ -351,15 +351,15 @@ class _Net:
         else:
             count = em.op("Reshape", size(em, batch, state, 0), em.constant([1], "one"))
             rest = em.constant([-1, *tail], "rest")
-            shape = em.op("Concat", count, rest, attributes={"axis": 0})
-        return em.op("Reshape", value, shape, dtype=_D.FLOAT, hint="by_sequence")
+            shape = em.op("Concat", count, rest, axis=0)
+        return em.op("Reshape", value, shape, hint="by_sequence")
 
     def state(self) -> ir.Value:
         """Return the first state: (B, KV, D, E)."""
         given, bounds = self.view.input("initial_state"), self.view.input("cu_seqlens")
         if given is not None:
             turned = {"perm": [0, 1, 3, 2]}
-            return self.em.op("Transpose", given, attributes=turned, dtype=_D.FLOAT, hint="by_key")
+            return self.em.op("Transpose", given, attributes=turned, hint="by_key")
         query = self.view.required("query")
         if bounds is None:
             return zero_state(self.em, query, dim_of(query, 0), self.heads)

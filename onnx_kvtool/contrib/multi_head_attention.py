@@ -193,9 +193,9 @@ def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
 def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
     """Return the parts of (B, rows, H, count, D), heads apart."""
     op = Builder(em, _type(packed))
-    apart_ = op("Transpose", packed, attributes={"perm": [3, 0, 2, 1, 4]}, hint="unpacked")
+    apart_ = op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
     places = (em.constant(place, "place") for place in range(count))
-    return [op("Gather", apart_, place, attributes={"axis": 0}) for place in places]
+    return [op("Gather", apart_, place, axis=0) for place in places]
 
 
 def _in_buffer(
@@ -233,8 +233,7 @@ def _in_buffer(
             past,
             new,
             start,
-            attributes={"axis": 2},
-            dtype=past.dtype or ir.DataType.UNDEFINED,
+            axis=2,
             hint=hint,
         )
         for past, new, hint in (
@@ -249,8 +248,8 @@ def _in_buffer(
         # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
         longest = size(em, dim_of(past_key, 2), past_key, 2)
         more = em.op("Reshape", em.op("Sub", longest, total), one)
-        pads = em.op("Concat", em.constant([0] * 7, "zeros"), more, attributes={"axis": 0})
-        mask = em.op("Pad", mask, pads, dtype=_type(query))
+        pads = em.op("Concat", em.constant([0] * 7, "zeros"), more, axis=0)
+        mask = em.op("Pad", mask, pads)
     scale = view.attribute("scale")
     how = Attended(
         scale=scale if isinstance(scale, float) else None,
@@ -364,7 +363,7 @@ def _projected(
                 f"`past` of `{view.node.op_type}` is given without an output for the present",
             )
         past_key, past_value = (
-            op("Gather", past, em.constant(place, "place"), attributes={"axis": 0}, hint=hint)
+            op("Gather", past, em.constant(place, "place"), axis=0, hint=hint)
             for place, hint in ((0, "past_key"), (1, "past_value"))
         )
         before = size(em, dim_of(past, 3), past, 3)
@@ -382,5 +381,5 @@ def _projected(
         return Replacement((output, None)[: len(view.node.outputs)])
     first = em.constant([0], "first")
     pair = (op("Unsqueeze", one, first) for one in (present_key or k, present_value or v))
-    present = op("Concat", *pair, attributes={"axis": 0}, hint="present")
+    present = op("Concat", *pair, axis=0, hint="present")
     return Replacement((output, present))

@@ -70,8 +70,8 @@ def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         total,
         view.required("gamma"),
         view.input("beta"),
-        attributes={"axis": -1, "epsilon": view.real("epsilon")},
-        dtype=_type(total, view),
+        axis=-1,
+        epsilon=view.real("epsilon"),
     )
     return _with_sum(view, y, total)
 
@@ -103,7 +103,8 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         total,
         view.required("gamma"),
         view.required("beta"),
-        attributes={"axis": -1, "epsilon": view.real("epsilon")},
+        axis=-1,
+        epsilon=view.real("epsilon"),
     )
     count = _ones(view, em, ids) if is_read(view, 1) else None
     return Replacement((y, count, total)[: len(view.node.outputs)])
@@ -128,7 +129,7 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         short = name.removesuffix("_quant")
         codes = view.required(name)
         if rows is not None:
-            codes = em.op("Gather", codes, rows, dtype=_type(codes, view))
+            codes = em.op("Gather", codes, rows)
         scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
         return op("DequantizeLinear", codes, scale, zero)
 
@@ -163,9 +164,9 @@ def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
         batch = size(em, None if dims is None else dims[0], ids, 0)
         zero = ir.Tensor(np.zeros(1, np.int32))
         shape = unsqueeze(em, batch, [0])
-        return em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_D.INT32)
+        return em.op("ConstantOfShape", shape, value=zero)
     one = em.constant(np.array(1, _type(mask, view).numpy()), "one")
-    counted = cast(em, em.op("Equal", mask, one, dtype=_D.BOOL), _D.INT32)
+    counted = cast(em, em.op("Equal", mask, one), _D.INT32)
     return reduce(em, "ReduceSum", counted, [1], keepdims=False)
 
 

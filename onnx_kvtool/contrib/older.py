@@ -52,8 +52,9 @@ def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> 
         em.multi(
             "Split",
             view.required(name),
-            attributes={"axis": -1, "num_outputs": 2},
-            dtypes=(op.dtype, op.dtype),
+            axis=-1,
+            num_outputs=2,
+            count=2,
         )
         for name in "AB"
     )
@@ -61,7 +62,7 @@ def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> 
         op(real, op("Mul", a, c), op("Mul", b, d), hint="real"),
         op(imaginary, op("Mul", b, c), op("Mul", a, d), hint="imaginary"),
     )
-    return only(op("Concat", *parts, attributes={"axis": -1}))
+    return only(op("Concat", *parts, axis=-1))
 
 
 def rfft(view: NodeView, em: Emitter) -> Replacement:
@@ -103,11 +104,11 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
         end = em.op("Add", size(em, dim, x, axis), em.constant(1 - length))
         starts = em.op("Range", em.constant(0), end, em.constant(step))
         places = em.op("Add", unsqueeze(em, starts, [1]), em.constant(inside, "inside"))
-    windows = _op(em, x)("Gather", x, places, attributes={"axis": axis})
+    windows = _op(em, x)("Gather", x, places, axis=axis)
     if axis == rank - 1:
         return only(windows)
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return only(_op(em, x)("Transpose", windows, attributes={"perm": perm}))
+    return only(_op(em, x)("Transpose", windows, perm=perm))
 
 
 def _op(em: Emitter, x: ir.Value) -> Builder:
@@ -145,7 +146,7 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
         one = em.constant(np.ones((), wide.numpy()), "one")
         return only(cast(em, op("Div", one, left), dtype))
     right = em.constant(np.eye(count, dtype=wide.numpy()), "eye")
-    both = op("Concat", *_eliminated(op, [left, right], 0, count), attributes={"axis": -1})
+    both = op("Concat", *_eliminated(op, [left, right], 0, count), axis=-1)
     for row in range(1, count):
         (both,) = _eliminated(op, [both], row, count)
     return only(cast(em, _part(op, both, count, 2 * count, -1), dtype))
@@ -165,10 +166,10 @@ def _eliminated(op: Builder, sides: Sequence[ir.Value], row: int, count: int) ->
     lines = [_part(op, side, row, row + 1, -2) for side in sides]  # (..., 1, count)
     if row < count - 1:
         below = _part(op, _part(op, left, row, row + 1, -1), row, count, -2)
-        largest = em.op("ArgMax", op("Abs", below), attributes={"axis": -2})  # (..., 1, 1)
+        largest = em.op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
         place = em.op("Add", largest, em.constant(row, "row"))
         rows = em.constant(np.arange(count)[:, None], "rows")
-        mark = cast(em, em.op("Equal", rows, place, dtype=ir.DataType.BOOL), op.dtype)
+        mark = cast(em, em.op("Equal", rows, place), op.dtype)
         others = op("Sub", em.constant(np.ones((), op.dtype.numpy()), "one"), mark)
         pivots = [reduce(em, "ReduceSum", op("Mul", mark, side), [-2]) for side in sides]
         # The row goes where the pivot was. Sums of a product with 0 and one with 1 are exact.
@@ -188,7 +189,7 @@ def _eliminated(op: Builder, sides: Sequence[ir.Value], row: int, count: int) ->
             _part(op, rest, *bounds, -2) if bounds[0] < bounds[1] else None for bounds in around
         ]
         joined = [part for part in (parts[0], scaled, parts[1]) if part is not None]
-        done.append(op("Concat", *joined, attributes={"axis": -2}))
+        done.append(op("Concat", *joined, axis=-2))
     return done
 
 

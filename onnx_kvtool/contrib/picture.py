@@ -72,7 +72,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     y = cast(em, x, _FLOAT)
     if is_last:
         rank = known_rank(view, view.required("X"))
-        y = op("Transpose", y, attributes={"perm": [0, rank - 1, *range(1, rank - 1)]})
+        y = op("Transpose", y, perm=[0, rank - 1, *range(1, rank - 1)])
     factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
     epsilon = view.attribute("epsilon")
     assert isinstance(epsilon, float)
@@ -81,7 +81,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     if view.integer("activation") == 1:
         y = op("Mul", y, op("Sigmoid", y), hint="activated")
     if is_last:
-        y = op("Transpose", y, attributes={"perm": [0, *range(2, rank), 1]})
+        y = op("Transpose", y, perm=[0, *range(2, rank), 1])
     return cast(em, y, dtype)
 
 
@@ -92,9 +92,9 @@ def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     given = {name: view.attribute(name) for name in names}
     attributes = {name: value for name, value in given.items() if value is not None}
-    front = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
+    front = op("Transpose", x, perm=[0, last, *range(1, last)])
     result = op("MaxPool", front, attributes=attributes)
-    return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
+    return only(op("Transpose", result, perm=[0, *range(2, last + 1), 1]))
 
 
 # Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads.
@@ -186,7 +186,7 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
 
     def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
         """Return the pixels in rows (R, h, 1) at columns (R, 1, w): (R, h, w, C)."""
-        return em.op("Gather", rows, em.op("Add", row, x), dtype=numbers.dtype)
+        return em.op("Gather", rows, em.op("Add", row, x))
 
     def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
         way = numbers.op("Sub", second, first)
@@ -207,10 +207,10 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     )
     fill = view.attribute("extrapolation_value")
     assert isinstance(fill, float)
-    inside = em.op("And", tall, broad, dtype=_BOOL, hint="inside")  # (R, h, w, 1)
+    inside = em.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
     result = where(em, inside, found, numbers.constant(fill))
     front = {"perm": [0, 3, 1, 2]}
-    return only(cast(em, em.op("Transpose", result, attributes=front, dtype=numbers.dtype), dtype))
+    return only(cast(em, em.op("Transpose", result, attributes=front), dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +232,13 @@ class _Line:
         """Return the points along the height, `way` 0, or the width, 1."""
         em, last = numbers.em, axis.length(numbers, -1)  # ()
         start, end = (
-            em.op("Gather", boxes, em.constant([at], "column"), attributes={"axis": 1},
-                  dtype=numbers.dtype)
+            em.op("Gather", boxes, em.constant([at], "column"), axis=1)
             for at in (way, way + 2)
         )  # fmt: skip
         lined = _points(numbers, start, end, last, crop, way)
         bounds = (("GreaterOrEqual", numbers.constant(0)), ("LessOrEqual", last))
-        sides = [em.op(op_type, lined, bound, dtype=_BOOL) for op_type, bound in bounds]
-        inside = em.op("And", *sides, dtype=_BOOL)
+        sides = [em.op(op_type, lined, bound) for op_type, bound in bounds]
+        inside = em.op("And", *sides)
         place = where(em, inside, lined, numbers.constant(0))
         return cls(place, numbers.op("Floor", place), inside)
 
@@ -255,7 +254,7 @@ class _Line:
     def nearest(self, numbers: Numbers) -> ir.Value:
         """Return the pixel nearest to each point, of two the second: (R, points), int64."""
         em, half = numbers.em, numbers.constant(0.5)
-        is_behind = em.op("GreaterOrEqual", self.far(numbers), half, dtype=_BOOL)
+        is_behind = em.op("GreaterOrEqual", self.far(numbers), half)
         return em.op("Add", cast(em, self.low, _LONG), cast(em, is_behind, _LONG))
 
 
@@ -289,9 +288,9 @@ def _points(
         counted = em.op("Range", em.constant(0), fewer, em.constant(1, "one"))
         steps = cast(em, unsqueeze(em, counted, [0]), numbers.dtype)
         count = numbers.op("Max", cast(em, fewer, numbers.dtype), 1)
-        is_single = em.op("Equal", fewer, em.constant(0), dtype=_BOOL)
+        is_single = em.op("Equal", fewer, em.constant(0))
         final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
     scaled = numbers.op("Mul", numbers.op("Sub", end, start), last)
     step = numbers.op("Div", scaled, count)
     lined = numbers.op("Add", numbers.op("Mul", start, last), numbers.op("Mul", step, steps))
-    return em.op("Concat", lined, final, attributes={"axis": 1}, dtype=numbers.dtype)
+    return em.op("Concat", lined, final, axis=1)

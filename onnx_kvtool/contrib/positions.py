@@ -68,7 +68,6 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
         view.required("sin_cache"),
         _positions(view, em, x, len(dims)),
         attributes=attributes,
-        dtype=x.dtype or ir.DataType.UNDEFINED,
     )
     return only(result)
 
@@ -180,7 +179,7 @@ def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
     rows = em.op("Add", positions(em, dims[axis], x, axis, place=1, rank=2), given)
     sizes = (size(em, dims[at], x, at) for at in (0, axis))
     flat = (em.op("Reshape", one, em.constant([1], "one")) for one in sizes)
-    shape = em.op("Concat", *flat, attributes={"axis": 0})
+    shape = em.op("Concat", *flat, axis=0)
     return em.op("Expand", rows, shape, hint="positions")
 
 
@@ -201,7 +200,7 @@ def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     op, index = Builder(em, given.dtype or ir.DataType.UNDEFINED), Builder(em, ir.DataType.INT64)
     places = em.constant(_buckets(buckets, farthest, is_both), "buckets")
     table = op("Reshape", given, em.constant([heads, buckets], "shape"), hint="by_head")
-    by_distance = op("Gather", table, places, attributes={"axis": 1}, hint="by_distance")
+    by_distance = op("Gather", table, places, axis=1, hint="by_distance")
     rows, columns = (
         index(
             "Range",
@@ -214,7 +213,7 @@ def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     away = index("Sub", columns, index("Reshape", rows, em.constant([-1, 1], "column")))
     away = index("Min", index("Max", away, em.constant(-farthest)), em.constant(farthest))
     away = index("Add", away, em.constant(farthest), hint="distance")
-    bias = op("Gather", by_distance, away, attributes={"axis": 1})
+    bias = op("Gather", by_distance, away, axis=1)
     return only(unsqueeze(em, bias, [0]))
 
 
@@ -246,9 +245,7 @@ def gated_relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     op, heads = Builder(em, query.dtype or ir.DataType.UNDEFINED), view.integer("num_heads")
     rows = apart(em, op("Add", query, view.required("query_bias")), heads)
     gates = op("Add", op("MatMul", rows, view.required("weight")), view.required("bias"))
-    halves = em.multi(
-        "Split", gates, attributes={"axis": -1, "num_outputs": 2}, dtypes=(op.dtype, op.dtype)
-    )
+    halves = em.multi("Split", gates, axis=-1, num_outputs=2, count=2)
     u, r = (op("Sigmoid", reduce(em, "ReduceSum", half, [-1])) for half in halves)
     one, two = (em.constant(np.array(n, op.dtype.numpy()), "number") for n in (1, 2))
     factor = op("Sub", op("Mul", r, view.required("eco_a")), one)

@@ -97,7 +97,7 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
         order[-2:] = order[:-3:-1]
     if order == sorted(order):
         return x
-    return _op(em, x)("Transpose", x, attributes={"perm": order})
+    return _op(em, x)("Transpose", x, perm=order)
 
 
 def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
@@ -140,11 +140,11 @@ def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
             "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
         )
     op, last = _op(em, x), len(dims) - 1
-    front = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
+    front = op("Transpose", x, perm=[0, last, *range(1, last)])
     attributes = _given({n: view.attribute(n) for n in _CONV})
-    weights = op("Transpose", w, attributes={"perm": [0, last, *range(1, last)]})
+    weights = op("Transpose", w, perm=[0, last, *range(1, last)])
     result = op("Conv", front, weights, view.input("B"), attributes=attributes)
-    return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
+    return only(op("Transpose", result, perm=[0, *range(2, last + 1), 1]))
 
 
 def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:

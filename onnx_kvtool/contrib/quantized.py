@@ -76,12 +76,12 @@ def q_linear_softmax(view: NodeView, em: Emitter) -> Replacement:
     """
     x, axis = _number(view, em, "X", scale="X_scale", zero="x_zero_point"), view.integer("axis")
     if view.integer("opset") >= 13:
-        result = em.op("Softmax", x, attributes={"axis": axis}, dtype=_D.FLOAT)
+        result = em.op("Softmax", x, axis=axis)
     else:
-        flat = em.op("Flatten", x, attributes={"axis": axis}, dtype=_D.FLOAT)
-        flat = em.op("Softmax", flat, attributes={"axis": -1}, dtype=_D.FLOAT)
+        flat = em.op("Flatten", x, axis=axis)
+        flat = em.op("Softmax", flat, axis=-1)
         shape = em.op("Shape", view.required("X"))
-        result = em.op("Reshape", flat, shape, dtype=_D.FLOAT)
+        result = em.op("Reshape", flat, shape)
     return only(_code(view, em, result, "y", "X"))
 
 
@@ -105,9 +105,9 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
         result = op("AveragePool", x, attributes=attributes)
         return only(_code(view, em, result, "y", "X"))
     last = known_rank(view, view.required("X")) - 1
-    x = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
+    x = op("Transpose", x, perm=[0, last, *range(1, last)])
     result = op("AveragePool", x, attributes=attributes)
-    result = op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]})
+    result = op("Transpose", result, perm=[0, *range(2, last + 1), 1])
     return only(_code(view, em, result, "y", "X"))
 
 
@@ -123,16 +123,15 @@ def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
         x = em.op(
             "Transpose",
             x,
-            attributes={"perm": [0, last, *range(1, last)]},
-            dtype=x.dtype or _D.UNDEFINED,
+            perm=[0, last, *range(1, last)],
         )
     names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
     inputs = (x, *(view.required(name) for name in names), view.input("B"))
-    dtype = view.required("y_zero_point").dtype or _D.UNDEFINED
-    result = em.op("QLinearConv", *inputs, attributes=attributes, dtype=dtype)
+    view.required("y_zero_point").dtype or _D.UNDEFINED
+    result = em.op("QLinearConv", *inputs, attributes=attributes)
     if is_last:
         perm = [0, *range(2, last + 1), 1]
-        result = em.op("Transpose", result, attributes={"perm": perm}, dtype=dtype)
+        result = em.op("Transpose", result, perm=perm)
     return only(result)
 
 
@@ -150,7 +149,7 @@ def q_linear_concat(view: NodeView, em: Emitter) -> Replacement:
         for at in range(0, len(rest), 3)
     ]
     axis = view.integer("axis")
-    result = em.op("Concat", *parts, attributes={"axis": axis}, dtype=_D.FLOAT)
+    result = em.op("Concat", *parts, axis=axis)
     assert scale is not None and zero is not None
     return only(quantized(em, result, scale, zero, zero.dtype))
 
@@ -166,14 +165,14 @@ def q_linear_where(view: NodeView, em: Emitter) -> Replacement:
         condition = unsqueeze(em, condition, range(max(ranks) - len(asked)))
     yes, no = one_shape(em, yes, no, dims_of(no)), one_shape(em, no, yes, dims_of(yes))
     yes, no = (one_shape(em, value, condition, asked) for value in (yes, no))
-    result = em.op("Where", condition, yes, no, dtype=_D.FLOAT)
+    result = em.op("Where", condition, yes, no)
     return only(_code(view, em, result, "z", "X"))
 
 
 def quantize_linear(view: NodeView, em: Emitter) -> Replacement:
     """Write QuantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
     zero = view.input("y_zero_point")
-    dtype = _D.UINT8 if zero is None else zero.dtype or _D.UNDEFINED
+    dtype = _D.UINT8 if zero is None else None
     inputs = (view.required("x"), view.required("y_scale"), zero)
     return only(em.op("QuantizeLinear", *inputs, attributes=_axis(view), dtype=dtype))
 
@@ -187,7 +186,7 @@ def dequantize_linear(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _binary(view: NodeView, em: Emitter, op_type: str) -> Replacement:
-    result = em.op(op_type, _number(view, em, "A"), _number(view, em, "B"), dtype=_D.FLOAT)
+    result = em.op(op_type, _number(view, em, "A"), _number(view, em, "B"))
     return only(_code(view, em, result, "C", "A"))
 
 
@@ -199,7 +198,7 @@ def _axis(view: NodeView) -> dict[str, AttributeValue]:
 def _unary(
     view: NodeView, em: Emitter, op_type: str, attributes: Mapping[str, AttributeValue]
 ) -> Replacement:
-    result = em.op(op_type, _number(view, em, "X"), attributes=attributes, dtype=_D.FLOAT)
+    result = em.op(op_type, _number(view, em, "X"), attributes=attributes)
     return only(_code(view, em, result, "Y", "X"))
 
 
@@ -252,9 +251,7 @@ _RIGHT = ("B", "b_scale", "b_zero_point")
 
 def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
     """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
-    codes, scale, zero = em.multi(
-        "DynamicQuantizeLinear", view.required("A"), dtypes=(_D.UINT8, _D.FLOAT, _D.UINT8)
-    )
+    codes, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
     return only(_product(view, em, (codes, scale, zero), _RIGHT))
 
 
@@ -299,7 +296,7 @@ def _product(
     if zero is None and point is not None:
         zero = em.constant(np.zeros((), (codes.dtype or _D.UINT8).numpy()), "zero_point")
     inputs = (codes, view.required(right[0]), zero, point)
-    product = em.op("MatMulInteger", *inputs, dtype=_D.INT32)
+    product = em.op("MatMulInteger", *inputs)
     factor = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
     result = op("Mul", cast(em, product, _D.FLOAT), factor, hint="scaled")
     return result if bias is None else op("Add", result, cast(em, bias, _D.FLOAT), hint="biased")
@@ -312,13 +309,13 @@ def q_gemm(view: NodeView, em: Emitter) -> Replacement:
     for letter in "AB":
         x = view.required(letter)
         if view.integer(f"trans{letter}"):
-            x = em.op("Transpose", x, attributes={"perm": [1, 0]}, dtype=x.dtype or _D.UNDEFINED)
+            x = em.op("Transpose", x, perm=[1, 0])
         factors.append(x)
     zeros = (_scalar(em, view.required("a_zero_point")), view.required("b_zero_point"))
-    total = em.op("MatMulInteger", *factors, *zeros, dtype=_D.INT32)
+    total = em.op("MatMulInteger", *factors, *zeros)
     bias = view.input("C")
     if bias is not None:
-        total = em.op("Add", total, bias, dtype=_D.INT32)
+        total = em.op("Add", total, bias)
     left = _scalar(em, view.required("a_scale"))
     alpha = view.attribute("alpha")
     if alpha != 1.0:
@@ -336,7 +333,7 @@ def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
     if dims_of(value) == ():
         return value
     shape = em.constant([], "scalar")
-    return em.op("Reshape", value, shape, dtype=value.dtype or _D.UNDEFINED)
+    return em.op("Reshape", value, shape)
 
 
 # MatMulBnb4 of `com.microsoft`: weights of 4 bits that stand for sixteen real numbers.
@@ -372,7 +369,7 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
     factors = op("Reshape", scales, em.constant([-1, 1], "column"))
     weights = op("Mul", numbers, factors, hint="scaled")
     weights = op("Reshape", weights, em.constant([columns, width], "shape"), hint="weight")
-    weights = op("Transpose", weights, attributes={"perm": [1, 0]})
+    weights = op("Transpose", weights, perm=[1, 0])
     return only(op("MatMul", a, weights))
 
 

@@ -167,8 +167,8 @@ def recur(
         ),
         "num_scan_inputs": len(taken),
     }
-    dtypes = [_FLOAT] * (3 if tells else 2)
-    last, output, *written = em.multi("Scan", state, *taken, attributes=attributes, dtypes=dtypes)
+    count = 3 if tells else 2
+    last, output, *written = em.multi("Scan", state, *taken, attributes=attributes, count=count)
     return Recurred(last, output, written[0] if written else None)
 
 
@@ -188,7 +188,7 @@ def repeated(em: Emitter, rows: ir.Value, heads: int, times: int) -> ir.Value:
     if times == 1:
         return rows
     order = em.constant(np.repeat(np.arange(heads), times), "heads")
-    return em.op("Gather", rows, order, attributes={"axis": -2}, dtype=_FLOAT, hint="repeated")
+    return em.op("Gather", rows, order, axis=-2, hint="repeated")
 
 
 def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Value:
@@ -198,9 +198,9 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
         shape = em.constant([batch, *sizes], "shape")
     else:
         count = em.op("Reshape", size(em, batch, like, 0), em.constant([1], "one"))
-        shape = em.op("Concat", count, em.constant(sizes, "sizes"), attributes={"axis": 0})
+        shape = em.op("Concat", count, em.constant(sizes, "sizes"), axis=0)
     zero = ir.Tensor(np.zeros(1, np.float32))
-    return em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_FLOAT, hint="zeros")
+    return em.op("ConstantOfShape", shape, value=zero, hint="zeros")
 
 
 # What gates a recurrence: LinearAttentionGate of `com.microsoft`, and the like inside others.
@@ -228,7 +228,7 @@ def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
     dims = dims_of(given)
     if dims is not None and len(dims) == 1:
         return given
-    return em.op("Reshape", given, em.constant([-1], "shape"), dtype=_FLOAT)
+    return em.op("Reshape", given, em.constant([-1], "shape"))
 
 
 def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
@@ -273,7 +273,7 @@ def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
     wide = cast(em, beta, _FLOAT)
     if view.string("beta_activation") == "none":
         return wide
-    return em.op("Sigmoid", wide, dtype=_FLOAT, hint="beta")
+    return em.op("Sigmoid", wide, hint="beta")
 
 
 # Sequences of different lengths that lie behind each other, told apart by where each begins.
@@ -362,7 +362,7 @@ def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
 
     def owner() -> ir.Value:
         row = em.op("Reshape", ends, em.constant([1, -1], "row"))
-        is_over = em.op("Not", em.op("Less", place, row, dtype=_B), dtype=_B)
+        is_over = em.op("Not", em.op("Less", place, row))
         return reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
 
     key = ("owner", bounds, count if count is not None else tokens)

@@ -51,7 +51,7 @@ def trilu(view: NodeView, em: Emitter) -> Replacement:
     """Write Trilu as that of ONNX."""
     x, k = view.required("X"), view.input("k")
     inputs = [x] if k is None else [x, _shaped(em, k, ())]
-    return only(_op(em, x)("Trilu", *inputs, attributes={"upper": view.integer("upper")}))
+    return only(_op(em, x)("Trilu", *inputs, upper=view.integer("upper")))
 
 
 def _shaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:

@@ -63,9 +63,11 @@ class Builder:
         *inputs: ir.Value | None,
         attributes: Mapping[str, AttributeValue] | None = None,
         hint: str | None = None,
+        **more: AttributeValue,
     ) -> ir.Value:
         """Add a node with one output and return the output."""
-        return self.em.op(op_type, *inputs, attributes=attributes, dtype=self.dtype, hint=hint)
+        given = {**(attributes or {}), **more}
+        return self.em.op(op_type, *inputs, attributes=given, dtype=self.dtype, hint=hint)
 
 
 def only(value: ir.Value, *others: ir.Value | None) -> Replacement:

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import contents, subgraphs
+from onnx_kvtool.ops.result_types import output_types
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -177,8 +178,9 @@ class Emitter:
         op_type: str,
         *inputs: ir.Value | None,
         attributes: Mapping[str, AttributeValue] | None = None,
-        dtype: ir.DataType = ir.DataType.INT64,
+        dtype: ir.DataType | None = None,
         hint: str | None = None,
+        **more: AttributeValue,
     ) -> ir.Value:
         """Add a node with one output and return the output.
 
@@ -186,32 +188,47 @@ class Emitter:
             op_type: Operator of the default domain.
             inputs: Inputs in order; None for an absent one.
             attributes: Attributes by name; those left out keep the schema's default.
-            dtype: Element type of the output.
+            dtype: Element type of the output; None where schema and inputs, or a body, tell it.
             hint: Last part of the node's name; the operator when absent.
+            more: More attributes.
         """
-        return self.multi(op_type, *inputs, attributes=attributes, dtypes=(dtype,), hint=hint)[0]
+        given = {**(attributes or {}), **more}
+        dtypes = None if dtype is None else (dtype,)
+        return self.multi(op_type, *inputs, attributes=given, dtypes=dtypes, hint=hint)[0]
 
     def multi(
         self,
         op_type: str,
         *inputs: ir.Value | None,
         attributes: Mapping[str, AttributeValue] | None = None,
-        dtypes: Sequence[ir.DataType],
+        count: int = 1,
+        dtypes: Sequence[ir.DataType] | None = None,
         hint: str | None = None,
+        **more: AttributeValue,
     ) -> tuple[ir.Value, ...]:
-        """Add a node with one output per entry of `dtypes` and return the outputs."""
+        """Add a node with `count` outputs, or one per entry of `dtypes`, and return the outputs."""
         # Every node is named: onnxruntime 1.18 to 1.21 refuse graphs with several unnamed nodes
         # that their Gather-to-Split fusion rewrites.
         called = self.scope.names.fresh(f"{self.prefix}/{hint or op_type}")
+        given = {**(attributes or {}), **more}
         node = ir.Node(
             "",
             op_type,
             inputs,
-            [_attribute(name, value) for name, value in attributes.items()] if attributes else (),
-            num_outputs=len(dtypes),
+            [_attribute(name, value) for name, value in given.items()],
+            num_outputs=count if dtypes is None else len(dtypes),
             version=self.opset,
             name=called,
         )
+        if dtypes is None:
+            body = next((body for _, body in subgraphs(node)), None)
+            types = (
+                output_types(node, self.opset, lambda value: value.type)
+                if body is None
+                else [value.type for value in body.outputs[-count:]]
+            )
+            unknown = ir.DataType.UNDEFINED
+            dtypes = [unknown if type_ is None else type_.dtype for type_ in types]
         for index, (output, dtype) in enumerate(zip(node.outputs, dtypes, strict=True)):
             output.name = self.scope.names.fresh(f"{called}_output_{index}")
             output.type = ir.TensorType(dtype)
@@ -332,7 +349,7 @@ class Emitter:
     def _own(self, value: ir.Value) -> ir.Value:
         if any(value is output for node in self.nodes for output in node.outputs):
             return value
-        return self.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+        return self.op("Identity", value)
 
     def fold(
         self, known: Callable[[ir.Value], np.ndarray | None], wanted: Collection[ir.Value | None]

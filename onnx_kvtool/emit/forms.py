@@ -50,7 +50,7 @@ def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None)
     if value.dtype == to:
         return value
     saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
-    return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to, hint=hint)
+    return em.op("Cast", value, attributes={"to": to.value} | saturate, hint=hint)
 
 
 def where(
@@ -68,15 +68,14 @@ def where(
     if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
         wide = ir.DataType.FLOAT
     operands = cast(em, yes, wide), cast(em, no, wide)
-    return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
+    return cast(em, em.op("Where", condition, *operands, hint=hint), dtype)
 
 
 def one_number(em: Emitter, value: ir.Value, x: ir.Value) -> ir.Value:
     """Return one number, a scalar where a vector would give an `x` that may have no axis one."""
     if dims_of(x) or dims_of(value) == ():
         return value
-    dtype = value.dtype or ir.DataType.UNDEFINED
-    return em.op("Reshape", value, em.constant([], "scalar"), dtype=dtype)
+    return em.op("Reshape", value, em.constant([], "scalar"))
 
 
 def one_shape(
@@ -95,11 +94,10 @@ def one_shape(
         return value
 
     def build() -> ir.Value:
-        dtype = value.dtype or ir.DataType.UNDEFINED
         known = [dim for dim in dims or () if isinstance(dim, int)]
         is_known = dims is not None and len(known) == len(dims)
         shape = em.constant(known, "shape") if is_known else em.op("Shape", other)
-        spread = em.op("Expand", value, shape, dtype=dtype)
+        spread = em.op("Expand", value, shape)
         spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
         return spread
 
@@ -118,18 +116,16 @@ def unsqueeze(
     em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None
 ) -> ir.Value:
     """Return `value` with dimensions of size 1 at `axes` of the result."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
     if em.opset >= 13:
-        return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
-    return em.op("Unsqueeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+        return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), hint=hint)
+    return em.op("Unsqueeze", value, axes=list(axes), hint=hint)
 
 
 def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None) -> ir.Value:
     """Return `value` without its dimensions at `axes`, which have size 1."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
     if em.opset >= 13:
-        return em.op("Squeeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
-    return em.op("Squeeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+        return em.op("Squeeze", value, em.constant(list(axes), "axes"), hint=hint)
+    return em.op("Squeeze", value, axes=list(axes), hint=hint)
 
 
 def reduce(
@@ -151,13 +147,12 @@ def reduce(
         keepdims: Whether these stay with size 1.
         hint: Last part of the name.
     """
-    dtype = value.dtype or ir.DataType.UNDEFINED
     kept = {} if keepdims else {"keepdims": 0}
     if em.opset >= _AXES_AS_INPUT[op_type]:
         given = em.constant(list(axes), "axes")
-        return em.op(op_type, value, given, attributes=kept, dtype=dtype, hint=hint)
+        return em.op(op_type, value, given, attributes=kept, hint=hint)
     attributes: dict[str, int | list[int]] = {"axes": list(axes), **kept}
-    return em.op(op_type, value, attributes=attributes, dtype=dtype, hint=hint)
+    return em.op(op_type, value, attributes=attributes, hint=hint)
 
 
 def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
@@ -170,10 +165,10 @@ def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
     """
     dtype = mask.dtype
     assert dtype is not None
-    pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, attributes={"axis": 0})
+    pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, axis=0)
     lowest = False if dtype == ir.DataType.BOOL else -np.inf
     hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
-    return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+    return em.op("Pad", mask, pads, hidden, hint="whole_mask")
 
 
 def scales_queries(dtype: ir.DataType, scale: float) -> bool:
@@ -200,7 +195,7 @@ def scaled_queries(
     if not scales_queries(dtype, scale):
         return queries, scale
     factor = em.constant(np.array(scale, dtype.numpy()), "scale")
-    return em.op("Mul", queries, factor, dtype=dtype, hint="scaled"), 1.0
+    return em.op("Mul", queries, factor, hint="scaled"), 1.0
 
 
 # Sizes of a value as values: constants where they are known, Shape and Gather where not.

@@ -38,11 +38,11 @@ class Numbers:
     def op(self, op_type: str, *inputs: ir.Value | float) -> ir.Value:
         """Return the result of an operator that keeps the type; numbers become constants."""
         given = [x if isinstance(x, ir.Value) else self.constant(x) for x in inputs]
-        return self.em.op(op_type, *given, dtype=self.dtype)
+        return self.em.op(op_type, *given)
 
     def is_greater(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Return where `a > b`; nowhere where one is not a number."""
-        return self.em.op("Greater", a, b, dtype=_BOOL)
+        return self.em.op("Greater", a, b)
 
     def clip(self, x: ir.Value, low: ir.Value | float, high: ir.Value | float) -> ir.Value:
         """Return `x` held between two single numbers; `low` where it is not a number."""
@@ -149,13 +149,12 @@ def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Va
     Returns:
         (N * D1 * ... * Dk, C), each D with its margins.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
     if margin:
         pads = ([0, 0] + [margin] * (rank - 2)) * 2
-        data = em.op("Pad", data, em.constant(pads, "pads"), dtype=dtype)
+        data = em.op("Pad", data, em.constant(pads, "pads"))
     last = {"perm": [0, *range(2, rank), 1]}
-    turned = em.op("Transpose", data, attributes=last, dtype=dtype)
-    return em.op("Flatten", turned, attributes={"axis": rank - 1}, dtype=dtype)
+    turned = em.op("Transpose", data, attributes=last)
+    return em.op("Flatten", turned, axis=rank - 1)
 
 
 def combined(
@@ -189,8 +188,7 @@ def combined(
         if len(axes) == 1 or taps == 1:
             return value
         picks, last = em.constant(choices[:, axis], "taps"), {"axis": rank - 1}
-        dtype = value.dtype or ir.DataType.UNDEFINED
-        return em.op("Gather", value, picks, attributes=last, dtype=dtype)
+        return em.op("Gather", value, picks, attributes=last)
 
     for number, (axis, place) in enumerate(zip(axes, places, strict=True)):
         if index is not None:
@@ -199,8 +197,7 @@ def combined(
         index = row if index is None else em.op("Add", index, row, hint="row")
     for number, share in enumerate(shares):
         part = chosen(share, number)
-        dtype = part.dtype or ir.DataType.UNDEFINED
-        weight = part if weight is None else em.op("Mul", weight, part, dtype=dtype)
+        weight = part if weight is None else em.op("Mul", weight, part)
     assert index is not None
     return index, weight
 
@@ -220,9 +217,8 @@ def blended(
     Returns:
         (..., C).
     """
-    dtype = rows.dtype or ir.DataType.UNDEFINED
-    picked = em.op("Gather", rows, index, dtype=dtype)  # (..., T, C)
+    picked = em.op("Gather", rows, index)  # (..., T, C)
     if weight is not None:
         flat = unsqueeze(em, weight, [rank - 1])  # (..., 1, T)
-        picked = em.op("MatMul", flat, picked, dtype=dtype)  # (..., 1, C)
+        picked = em.op("MatMul", flat, picked)  # (..., 1, C)
     return squeeze(em, picked, [rank - 1])

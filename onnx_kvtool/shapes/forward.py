@@ -16,13 +16,14 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
+from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import bodies, onnx_inference
 from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
 from onnx_kvtool.shapes.reconcile import reconcile
-from onnx_kvtool.shapes.types import contrib_types, output_types
+from onnx_kvtool.shapes.types import contrib_types
 from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, dimensions_in, is_invented, read_size

@@ -1,20 +1,17 @@
-"""Types of values as messages hold them, from schemas, and written where they are missing."""
+"""Types of values as messages hold them, and written where they are missing."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.traits import given_type, traits
 from onnx_kvtool.symbolic.dimensions import is_invented
 from onnx_kvtool.symbolic.rules.contrib import Contrib
 
-__all__ = ["Addition", "Completion", "contrib_types", "innermost", "output_types", "read_type"]
+__all__ = ["Addition", "Completion", "contrib_types", "innermost", "read_type"]
 
 
 # Types as messages hold them.
@@ -38,76 +35,10 @@ def read_type(message: onnx.TypeProto) -> ir.TypeProtocol | None:
         return None
 
 
-# Types of the outputs of a node from those of its inputs, by its schema.
+# Types of the outputs of an operator of onnxruntime.
 
 
 _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
-
-
-def output_types(node: ir.Node, opset: int, type_of: _Types) -> list[ir.TypeProtocol | None]:
-    """Return the type of each output of a node of a domain of ONNX; None for unknown ones.
-
-    Args:
-        node: The node.
-        opset: Version of the domain.
-        type_of: The type of each input.
-    """
-    if traits(node).element_type is not None:
-        return [_given(node, type_of)]
-    found: list[ir.TypeProtocol | None] = []
-    for how in _plan(node.domain, node.op_type, opset, len(node.inputs), len(node.outputs)):
-        if how is None or isinstance(how, ir.DataType):
-            found.append(None if how is None else ir.TensorType(how))
-            continue
-        given = (node.inputs[i] for i in how)
-        known = (type_of(value) for value in given if value is not None)
-        found.append(next((type_ for type_ in known if type_ is not None), None))
-    return found
-
-
-@functools.cache
-def _plan(
-    domain: str, op_type: str, opset: int, inputs: int, outputs: int
-) -> tuple[tuple[int, ...] | ir.DataType | None, ...]:
-    """Return for each output the inputs of the same type, or its only type, or None."""
-    facts = op_facts(op_type, opset, domain)
-    if facts is None:
-        return (None,) * outputs
-    plan: list[tuple[int, ...] | ir.DataType | None] = []
-    for index in range(outputs):
-        formal = facts.output(index)
-        if formal is None or (formal.variadic and not formal.homogeneous):
-            plan.append(None)
-            continue
-        alike = tuple(
-            i
-            for i in range(inputs)
-            if (other := facts.input(i)) is not None
-            and other.type_parameter == formal.type_parameter
-            and not (other.variadic and not other.homogeneous)
-        )
-        if alike:
-            plan.append(alike)
-        elif len(formal.types) == 1:
-            plan.append(_element_type(next(iter(formal.types))))
-        else:
-            plan.append(None)
-    return tuple(plan)
-
-
-def _element_type(name: str) -> ir.DataType | None:
-    if not name.startswith("tensor("):
-        return None
-    return ir.DataType.__members__.get(name.removeprefix("tensor(").removesuffix(")").upper())
-
-
-def _given(node: ir.Node, type_of: _Types) -> ir.TypeProtocol | None:
-    """Return the type of an output that an attribute tells, or what it says of an input."""
-    found = given_type(node)
-    if found is None or isinstance(found, ir.DataType):
-        return None if found is None else ir.TensorType(found)
-    value = node.inputs[found] if found < len(node.inputs) else None
-    return None if value is None else type_of(value)
 
 
 def contrib_types(

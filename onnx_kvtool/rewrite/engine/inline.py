@@ -220,7 +220,7 @@ def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[i
             continue
         # An output takes the name of the one it replaces; a value that has another name already
         # keeps it behind an Identity.
-        copied = em.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+        copied = em.op("Identity", value)
         copied.type = output.type
         new.append(copied)
     nodes = em.commit()

@@ -90,7 +90,7 @@ def _counted(node: ir.Node, sizes: list[int], em: Emitter, folder: Folder) -> bo
         return False
     steps = np.arange(sizes[0]) * int(step.ravel()[0])
     counted = em.constant(steps.astype(output.dtype.numpy()), "steps")
-    result = em.op("Add", start, counted, dtype=output.dtype)
+    result = em.op("Add", start, counted)
     result.shape = output.shape
     replace_node(node, em, Replacement((result,)))
     return True
@@ -120,7 +120,7 @@ def _gathered(node: ir.Node, view: NodeView, sizes: list[int], em: Emitter, fold
     rows = em.op("Add", start, steps_, dtype=dtype)
     rows.shape = ir.Shape([count])
     element = node.outputs[0].dtype or ir.DataType.UNDEFINED
-    result = em.op("Gather", data, rows, attributes={"axis": axis}, dtype=element)
+    result = em.op("Gather", data, rows, axis=axis, dtype=element)
     result.shape = node.outputs[0].shape
     replace_node(node, em, Replacement((result,)))
     return True

@@ -46,7 +46,7 @@ def lower_bit_cast_26(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     data, to = view.required("input"), _D(view.integer("to"))
     given = data.dtype
     if given == to:
-        return Replacement((em.op("Identity", data, dtype=to),))
+        return Replacement((em.op("Identity", data),))
     is_byte = given == _D.BOOL and to in (_D.INT8, _D.UINT8)
     fits = given in _INTEGERS and to in _INTEGERS and _bits_of(given) == _bits_of(to)
     if not (is_byte or fits):
@@ -56,7 +56,7 @@ def lower_bit_cast_26(context: LoweringContext, node: ir.Node, em: Emitter) -> R
             f"no operator before opset 26 reads the bits of {name} as {to.name}",
             lowest_opset=26,
         )
-    return Replacement((em.op("Cast", data, attributes={"to": to.value}, dtype=to),))
+    return Replacement((em.op("Cast", data, to=to.value),))
 
 
 def _bits_of(dtype: ir.DataType | None) -> int:
@@ -88,9 +88,9 @@ def lower_bit_shift_28(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
     x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
     limit = em.constant(int(np.dtype(dtype.numpy()).itemsize) * 8, "width")
-    negative = em.op("Less", y, em.constant(0, "zero"), dtype=_BOOL)
-    inside = em.op("Less", y, limit, dtype=_BOOL)
-    outside = em.op("Or", negative, em.op("Not", inside, dtype=_BOOL), dtype=_BOOL)
+    negative = em.op("Less", y, em.constant(0, "zero"))
+    inside = em.op("Less", y, limit)
+    outside = em.op("Or", negative, em.op("Not", inside))
     shift = _left if left else _right
     return Replacement((cast(em, shift(em, x, y, outside, limit), dtype),))
 
@@ -99,7 +99,7 @@ def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Va
     zero = em.constant(0, "zero")
     amount = cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
     bits = cast(em, x, _UINT64)
-    shifted = em.op("BitShift", bits, amount, attributes={"direction": "LEFT"}, dtype=_UINT64)
+    shifted = em.op("BitShift", bits, amount, direction="LEFT")
     return em.op("Where", outside, zero, cast(em, shifted, _INT64))
 
 
@@ -157,8 +157,8 @@ def _by_bits(
 ) -> ir.Value:
     powers = em.constant(2 ** np.arange(width - 1, dtype=np.int64), "powers")
     bits = [_bits(em, x, value, powers, width) for x, value in zip(wide, values, strict=True)]
-    chosen = em.op(logic, *bits, dtype=_BOOL)  # (..., width)
-    numbers = em.op("Cast", chosen, attributes={"to": _INT64.value})
+    chosen = em.op(logic, *bits)  # (..., width)
+    numbers = em.op("Cast", chosen, to=_INT64.value)
     places = [2**k for k in range(min(width - 1, _HALF))]
     if width <= _HALF:
         return _weighted(em, numbers, [*places, -(2 ** (width - 1))])
@@ -181,13 +181,13 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
     if dims is None:
         raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
     column = unsqueeze(em, x, [len(dims)])
-    negative = em.op("Less", column, em.constant(0, "zero"), dtype=_BOOL)
+    negative = em.op("Less", column, em.constant(0, "zero"))
     low = em.constant(-(2 ** (width - 1)), "sign_bit")
     magnitude = em.op("Where", negative, em.op("Sub", column, low), column)
     shifted = em.op("Div", magnitude, powers)
     bit = em.op("Mod", shifted, em.constant(2, "two"))
-    low_bits = em.op("Cast", bit, attributes={"to": _BOOL.value}, dtype=_BOOL)
-    return em.op("Concat", low_bits, negative, attributes={"axis": -1}, dtype=_BOOL)
+    low_bits = em.op("Cast", bit, to=_BOOL.value)
+    return em.op("Concat", low_bits, negative, axis=-1)
 
 
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
@@ -209,20 +209,20 @@ def lower_mod_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     if dtype is None or not dtype.is_floating_point():
         name = "unknown" if dtype is None else dtype.name
         raise Refusal("element-type", f"the type of `{a.name}` is {name}, no float that Mod takes")
-    rest = em.op("Mod", a, b, attributes={"fmod": 1}, dtype=dtype)
+    rest = em.op("Mod", a, b, fmod=1)
     if view.integer("fmod") != 0:
         return Replacement((rest,))
     zero = em.constant(np.array(0.0, dtype.numpy()), "zero")
 
     def compare(op: str, x: ir.Value) -> ir.Value:
-        return em.op(op, x, zero, dtype=_BOOL)
+        return em.op(op, x, zero)
 
-    up = em.op("And", compare("Less", rest), compare("Greater", b), dtype=_BOOL)
-    down = em.op("And", compare("Greater", rest), compare("Less", b), dtype=_BOOL)
-    crossed = em.op("Or", up, down, dtype=_BOOL)
-    moved = where(em, crossed, em.op("Add", rest, b, dtype=dtype), rest)
-    size = em.op("Abs", moved, dtype=dtype)
-    return Replacement((em.op("Mul", size, em.op("Sign", b, dtype=dtype), dtype=dtype),))
+    up = em.op("And", compare("Less", rest), compare("Greater", b))
+    down = em.op("And", compare("Greater", rest), compare("Less", b))
+    crossed = em.op("Or", up, down)
+    moved = where(em, crossed, em.op("Add", rest, b), rest)
+    size = em.op("Abs", moved)
+    return Replacement((em.op("Mul", size, em.op("Sign", b)),))
 
 
 # Pow-12 with an exponent of another type, or of integers, for opset 11.
@@ -266,9 +266,9 @@ def lower_pow_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
             lowest_opset=12 if dtype != _D.BFLOAT16 else 13,
         )
     wide = [cast(em, value, _D.DOUBLE) for value in (base, exponent)]
-    power = em.op("Pow", *wide, dtype=_D.DOUBLE)
+    power = em.op("Pow", *wide)
     if dtype in _EXACT_IN_DOUBLE and other not in _WIDE_FLOATS:
-        power = em.op("Round", power, dtype=_D.DOUBLE)
+        power = em.op("Round", power)
     return Replacement((cast(em, power, dtype),))
 
 
@@ -283,7 +283,7 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
 
     def test(op_type: str, *operands: ir.Value) -> ir.Value:
-        return em.op(op_type, *operands, dtype=_D.BOOL)
+        return em.op(op_type, *operands)
 
     odd = em.op("Mod", exponent, two, hint="odd")
     most = em.op("Add", odd, em.constant(62, "number"), hint="most")
@@ -320,13 +320,13 @@ def lower_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     result, dims = values[0], dims_of(values[0])
     compare = "Less" if node.op_type == "Max" else "Greater"
     for value in values[1:]:
-        beaten = em.op(compare, result, value, dtype=ir.DataType.BOOL)
+        beaten = em.op(compare, result, value)
         others = dims_of(value)
         one, other = one_shape(em, value, result, dims), one_shape(em, result, value, others)
         result = where(em, beaten, one, other)
         dims = dims if covers(dims, others) else others if covers(others, dims) else None
     if len(values) == 1:
-        result = em.op("Identity", result, dtype=dtype)
+        result = em.op("Identity", result)
     return Replacement((result,))
 
 
@@ -339,7 +339,7 @@ def lower_relu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     if x.dtype != ir.DataType.INT64:
         return None
     zero = em.constant(np.zeros((), np.int64), "zero")
-    is_less = em.op("Less", x, zero, dtype=ir.DataType.BOOL)
+    is_less = em.op("Less", x, zero)
     return Replacement((where(em, is_less, zero, x),))
 
 
@@ -361,9 +361,9 @@ def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | Non
     for given, compare in ((low, "Less"), (high, "Greater")):
         if given is not None:
             bound = one_number(em, given, x)
-            is_beyond = em.op(compare, result, bound, dtype=_D.BOOL, hint="is_beyond")
+            is_beyond = em.op(compare, result, bound, hint="is_beyond")
             result = where(em, is_beyond, bound, result, "bounded")
-    return em.op("Identity", x, dtype=x.dtype or _D.UNDEFINED) if result is x else result
+    return em.op("Identity", x) if result is x else result
 
 
 # Equal-19 of strings, for opsets 11 to 18.
@@ -382,9 +382,9 @@ def lower_equal_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     if any(value.dtype != _D.STRING for value in operands):
         return None
     flat = em.constant([-1], "flat")
-    rows = [em.op("Reshape", value, flat, dtype=_D.STRING) for value in operands]
-    both = em.op("Concat", *rows, attributes={"axis": 0}, dtype=_D.STRING, hint="both")
-    unique = em.multi("Unique", both, dtypes=[_D.STRING, _D.INT64, _D.INT64], hint="numbered")
+    rows = [em.op("Reshape", value, flat) for value in operands]
+    both = em.op("Concat", *rows, axis=0, hint="both")
+    unique = em.multi("Unique", both, count=3, hint="numbered")
     unique[1].name = ""
     zero, end = em.constant([0], "start"), em.constant([_TO_THE_END], "end")
     first = em.op("Reshape", em.op("Size", operands[0]), em.constant([1], "one"), hint="count")
@@ -393,7 +393,7 @@ def lower_equal_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         part = em.op("Slice", unique[2], start, stop, hint="numbers")
         empty = not never_empty(value)
         numbers.append(reshape_literally(em, part, em.op("Shape", value), empty=empty))
-    return Replacement((em.op("Equal", *numbers, dtype=_D.BOOL, hint="equal"),))
+    return Replacement((em.op("Equal", *numbers, hint="equal"),))
 
 
 # CumProd-26, for opsets below 26.
@@ -451,7 +451,7 @@ def _scan(
     others = em.constant([a for a in range(rank) if a != axis], "others")
     shape = em.op("Gather", em.op("Shape", data), others, hint="slice_shape")  # (rank - 1,)
     one = ir.tensor(np.ones(1, dtype.numpy()))
-    ones = em.op("ConstantOfShape", shape, attributes={"value": one}, dtype=dtype)
+    ones = em.op("ConstantOfShape", shape, value=one)
     unknown = ir.Shape([None] * (rank - 1))
     dims = dims_of(data)
     sizes = unknown if dims is None else ir.Shape([d for a, d in enumerate(dims) if a != axis])
@@ -460,8 +460,8 @@ def _scan(
     part = ir.Value(name=fresh("slice"), type=ir.TensorType(dtype), shape=unknown)
 
     def step() -> list[ir.Value]:
-        following = em.op("Mul", product, part, dtype=dtype)
-        given = em.op("Identity", product if exclusive else following, dtype=dtype)
+        following = em.op("Mul", product, part)
+        given = em.op("Identity", product if exclusive else following)
         given.shape = sizes  # which nothing else says where there are no slices
         return [following, given]
 
@@ -473,6 +473,6 @@ def _scan(
         "scan_output_axes": [axis],
         "scan_output_directions": [int(reverse)],
     }
-    _, result = em.multi("Scan", ones, data, attributes=attributes, dtypes=(dtype, dtype))
+    _, result = em.multi("Scan", ones, data, attributes=attributes, count=2)
     result.shape = data.shape and ir.Shape(data.shape)
     return result

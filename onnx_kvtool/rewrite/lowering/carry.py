@@ -209,7 +209,7 @@ class _Edit:
         limits = (int(narrow.min), int(narrow.max))
         bounds = (em.constant(np.array(limit, wide), "limit") for limit in limits)
         users = tuple(value.uses())
-        clipped = em.op("Clip", value, *bounds, dtype=value.dtype)
+        clipped = em.op("Clip", value, *bounds)
         clipped.shape = value.shape
         for use in users:
             use.node.replace_input_with(use.idx, clipped)

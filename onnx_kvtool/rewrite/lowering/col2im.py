@@ -35,18 +35,17 @@ def lower_col2im_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
             f"the number of elements of `{image.name}` is unknown, and Col2Im came with opset 18",
             help="declare its shape",
         )
-    dtype = data.dtype or ir.DataType.UNDEFINED
     lines = [_Line(em, view, image, block, axis, count) for axis in range(count)]
     sizes = [*(line.elements for line in lines), *(line.blocks for line in lines)]
-    apart = em.op("Reshape", data, _joined(em, *sizes), dtype=dtype, hint="blocks")
+    apart = em.op("Reshape", data, _joined(em, *sizes), hint="blocks")
     perm = [0, 1, *(p for axis in range(count) for p in (2 + axis, 2 + count + axis))]
-    turned = em.op("Transpose", apart, attributes={"perm": perm}, dtype=dtype)
+    turned = em.op("Transpose", apart, perm=perm)
     rows = _joined(em, *(line.rows for line in lines))
-    result = em.op("Reshape", turned, rows, dtype=dtype, hint="rows")
+    result = em.op("Reshape", turned, rows, hint="rows")
     pads = em.constant([0] * (count + 4) + [1] * count, "pads")
-    result = em.op("Pad", result, pads, dtype=dtype)  # a row of zeros behind each axis
+    result = em.op("Pad", result, pads)  # a row of zeros behind each axis
     for axis, line in enumerate(lines, 2):
-        taken = em.op("Gather", result, line.table(), attributes={"axis": axis}, dtype=dtype)
+        taken = em.op("Gather", result, line.table(), axis=axis)
         result = reduce(em, "ReduceSum", taken, [axis + 1], keepdims=False)
     return Replacement((result,))
 
@@ -58,7 +57,7 @@ def _count(value: ir.Value) -> int | None:
 
 def _joined(em: Emitter, *sizes: ir.Value) -> ir.Value:
     """Return the shape (N, C, *sizes), of which N is copied and C follows."""
-    return em.op("Concat", em.constant([0, -1]), *sizes, attributes={"axis": 0}, hint="shape")
+    return em.op("Concat", em.constant([0, -1]), *sizes, axis=0, hint="shape")
 
 
 class _Line:
@@ -112,11 +111,11 @@ class _Line:
         y, q = self._counted(self.length, [-1, 1]), self._counted(self.elements, [1, -1])
         way = self._op("Sub", self._op("Add", y, self.before), self._op("Mul", q, self.dilation))
         number = self._op("Div", way, self.stride)
-        begins = em.op("Less", way, em.constant([0]), dtype=_BOOL)
-        ends = em.op("Less", number, self.blocks, dtype=_BOOL)
-        is_there = em.op("And", em.op("Not", begins, dtype=_BOOL), ends, dtype=_BOOL)
+        begins = em.op("Less", way, em.constant([0]))
+        ends = em.op("Less", number, self.blocks)
+        is_there = em.op("And", em.op("Not", begins), ends)
         if self.stride != 1:
-            whole = em.op("Equal", self._op("Mul", number, self.stride), way, dtype=_BOOL)
-            is_there = em.op("And", is_there, whole, dtype=_BOOL)
+            whole = em.op("Equal", self._op("Mul", number, self.stride), way)
+            is_there = em.op("And", is_there, whole)
         row = self._op("Add", self._op("Mul", q, self.blocks), number)
         return where(em, is_there, row, self.rows)

@@ -71,7 +71,7 @@ class _Contraction:
         self.full = full
 
     def op(self, kind: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
-        return self.em.op(kind, *inputs, attributes=attributes, dtype=self.dtype)
+        return self.em.op(kind, *inputs, attributes=attributes)
 
     def diagonal(self, value: ir.Value, labels: Labels) -> tuple[ir.Value, Labels]:
         """Keep the elements whose coordinates on a repeated index are equal."""
@@ -83,7 +83,7 @@ class _Contraction:
                 positions(self.em, dims[axis] if dims else None, source, axis, place=at, rank=rank)
                 for axis, at in ((first, first), (second, second))
             ]
-            equal = self.em.op("Equal", *places, dtype=ir.DataType.BOOL)
+            equal = self.em.op("Equal", *places)
             zero = self.em.constant(np.zeros((), self.dtype.numpy()), "zero")
             value = self.op("Where", equal, value, zero)
             value = self.op("ReduceSum", value, axes=[second], keepdims=0)
@@ -152,7 +152,7 @@ class _Contraction:
         given = [part for part in parts if part is not None]
         if not given:
             return self.em.constant([], "shape")
-        return self.em.op("Concat", *given, attributes={"axis": 0}, hint="shape")
+        return self.em.op("Concat", *given, axis=0, hint="shape")
 
     def batch(
         self, product: ir.Value, left: ir.Value, right: ir.Value, count: int

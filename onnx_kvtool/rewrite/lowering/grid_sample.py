@@ -70,7 +70,7 @@ def lower_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -
             "mode": _OLD_NAMES[mode],
             "padding_mode": padding,
         }
-        return Replacement((em.op("GridSample", data, grid, attributes=attributes, dtype=dtype),))
+        return Replacement((em.op("GridSample", data, grid, attributes=attributes),))
     if mode != "nearest" and dtype not in FLOAT_TYPES:
         text = f"GridSample of {dtype.name} is written for `nearest` only"
         raise Refusal("element-type", text)
@@ -108,7 +108,7 @@ class _Sampler:
             axis = Axis(dims[place], data, place, int(padding == "zeros"))
             column = em.constant([rank - 1 - place], "column")  # the last axis comes first
             last = {"axis": rank - 1}
-            n = em.op("Gather", grid, column, attributes=last, dtype=numbers.dtype)  # (N, ..., 1)
+            n = em.op("Gather", grid, column, attributes=last)  # (N, ..., 1)
             x = self._position(n, axis, is_aligned)
             x = numbers.op("Round", x) if mode == "nearest" else x
             x = self._padded(x, axis, mode, padding, is_aligned)
@@ -130,8 +130,7 @@ class _Sampler:
         rows = pixel_rows(em, data, rank, int(padding == "zeros"))
         result = blended(em, rows, index, weight, rank)  # (N, o1, ..., ok, C)
         back = {"perm": [0, rank - 1, *range(1, rank - 1)]}
-        dtype = data.dtype or ir.DataType.UNDEFINED
-        return em.op("Transpose", result, attributes=back, dtype=dtype)
+        return em.op("Transpose", result, attributes=back)
 
     def _position(self, n: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
         """Return where -1 to 1 is in pixels, by the arithmetic of the text, in its order."""
@@ -161,7 +160,7 @@ class _Sampler:
         if mode != "cubic":
             return held
         inside = numbers.clip(x, *self._borders(axis, is_aligned))
-        is_inside = self.em.op("Equal", inside, x, dtype=ir.DataType.BOOL)
+        is_inside = self.em.op("Equal", inside, x)
         return where(self.em, is_inside, x, held)
 
     def _reflected(self, x: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
@@ -208,22 +207,22 @@ def lower_affine_grid_20(
     counts = [em.op("Gather", size, axis, hint="count") for axis in axes]
     one = em.constant([1], "one")
     sizes = [em.op("Reshape", value, one, hint="count") for value in counts]
-    shape = em.op("Concat", *sizes, one, attributes={"axis": 0}, hint="shape")
+    shape = em.op("Concat", *sizes, one, axis=0, hint="shape")
     columns = []
     for axis in reversed(range(rank)):  # width, height, depth
         line = _line(em, counts[axis], dtype, corners=view.integer("align_corners") != 0)
         line = unsqueeze(em, line, [d for d in range(rank + 1) if d != axis])
-        columns.append(em.op("Expand", line, shape, dtype=dtype, hint="places"))
+        columns.append(em.op("Expand", line, shape, hint="places"))
     unit = em.constant(np.ones(1, dtype.numpy()), "unit")
-    columns.append(em.op("Expand", unit, shape, dtype=dtype, hint="ones"))
-    places = em.op("Concat", *columns, attributes={"axis": rank}, dtype=dtype, hint="places")
-    flat = em.op("Reshape", places, em.constant([-1, rank + 1], "shape"), dtype=dtype)
-    turned = em.op("Transpose", theta, attributes={"perm": [0, 2, 1]}, dtype=dtype)
-    moved = em.op("MatMul", flat, turned, dtype=dtype, hint="moved")  # (N, D * H * W, rank)
+    columns.append(em.op("Expand", unit, shape, hint="ones"))
+    places = em.op("Concat", *columns, axis=rank, hint="places")
+    flat = em.op("Reshape", places, em.constant([-1, rank + 1], "shape"))
+    turned = em.op("Transpose", theta, perm=[0, 2, 1])
+    moved = em.op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
     batch = em.op("Gather", size, em.constant([0], "batch"), hint="batch")
     end = em.constant([rank], "rank")
-    whole = em.op("Concat", batch, *sizes, end, attributes={"axis": 0}, hint="shape")
-    return Replacement((em.op("Reshape", moved, whole, dtype=dtype),))
+    whole = em.op("Concat", batch, *sizes, end, axis=0, hint="shape")
+    return Replacement((em.op("Reshape", moved, whole),))
 
 
 def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:
@@ -240,7 +239,7 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
     """
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=dtype)
+        return em.op(op_type, *inputs)
 
     def number(value: float) -> ir.Value:
         return em.constant(np.array(value, dtype.numpy()), "number")
@@ -250,7 +249,7 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
     start = number(-1)
     if corners:
         parts = op("Sub", parts, number(1))
-        is_single = em.op("Equal", count, em.constant(1), dtype=ir.DataType.BOOL)
+        is_single = em.op("Equal", count, em.constant(1))
         parts = where(em, is_single, number(1), parts, "parts")
     step = op("Div", number(2), parts)
     if not corners:

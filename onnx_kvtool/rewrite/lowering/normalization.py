@@ -56,20 +56,20 @@ def lower_batch_normalization_14(
     if view.integer("training_mode") == 0:
         inputs = (data, scale, bias, old_mean, old_var)
         given = {"epsilon": _number(view, "epsilon"), "momentum": _number(view, "momentum")}
-        out = em.op("BatchNormalization", *inputs, attributes=given, dtype=dtype)
+        out = em.op("BatchNormalization", *inputs, attributes=given)
         return Replacement((out, None, None)[: len(node.outputs)])
 
     def op(kind: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(kind, *inputs, dtype=dtype)
+        return em.op(kind, *inputs)
 
     def constant(value: float) -> ir.Value:
         return em.constant(np.array(value, dtype.numpy()), "constant")
 
     axes: dict[str, AttributeValue] = {"axes": [a for a in range(rank) if a != 1], "keepdims": 1}
     column = em.constant([-1] + [1] * (rank - 2), "channels")
-    mean = em.op("ReduceMean", data, attributes=axes, dtype=dtype)  # (1, C, 1, ...)
+    mean = em.op("ReduceMean", data, attributes=axes)  # (1, C, 1, ...)
     centred = op("Sub", data, mean)
-    var = em.op("ReduceMean", op("Mul", centred, centred), attributes=axes, dtype=dtype)
+    var = em.op("ReduceMean", op("Mul", centred, centred), attributes=axes)
     root = op("Sqrt", op("Add", var, constant(_number(view, "epsilon"))))
     scaled = op("Mul", op("Div", centred, root), op("Reshape", scale, column))
     result = op("Add", scaled, op("Reshape", bias, column))
@@ -128,7 +128,7 @@ def lower_layer_normalization_17(
     fusible = stash == dtype and all(_is_flat(value, x, len(axes)) for value in factors)
 
     def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=stash, hint=hint)
+        return em.op(op_type, *inputs, hint=hint)
 
     def constant(number: object, hint: str) -> ir.Value:
         return em.constant(np.array(number, stash.numpy()), hint)
@@ -145,9 +145,9 @@ def lower_layer_normalization_17(
     shifted = op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
     deviation = op("Sqrt", shifted, hint="deviation")
     normalized = cast(em, op("Div", centred, deviation, hint="normalized"), dtype)
-    y = em.op("Mul", normalized, scale, dtype=dtype, hint="scaled")
+    y = em.op("Mul", normalized, scale, hint="scaled")
     if bias is not None:
-        y = em.op("Add", y, bias, dtype=dtype, hint="biased")
+        y = em.op("Add", y, bias, hint="biased")
     outputs: list[ir.Value | None] = [y, None, None][: len(node.outputs)]
     if len(outputs) > 1 and node.outputs[1].name:
         outputs[1] = mean
@@ -174,15 +174,15 @@ def lower_mean_variance_normalization_13(
         raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
     dtype, axes = x.dtype, [int(axis) for axis in given]
     if context.keep_fused and takes(node.op_type, 0, dtype, em.opset):
-        return Replacement((em.op(node.op_type, x, attributes={"axes": axes}, dtype=dtype),))
+        return Replacement((em.op(node.op_type, x, axes=axes),))
     stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     wide = cast(em, x, stash)
-    centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"), dtype=stash)
-    squared = em.op("Mul", centred, centred, dtype=stash, hint="squared")
+    centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
+    squared = em.op("Mul", centred, centred, hint="squared")
     variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
     tiny = em.constant(np.array(1e-9, stash.numpy()), "tiny")
-    deviation = em.op("Add", em.op("Sqrt", variance, dtype=stash), tiny, dtype=stash)
-    result = em.op("Div", centred, deviation, dtype=stash, hint="normalized")
+    deviation = em.op("Add", em.op("Sqrt", variance), tiny)
+    result = em.op("Div", centred, deviation, hint="normalized")
     return Replacement((cast(em, result, dtype),))
 
 
@@ -269,7 +269,7 @@ def lower_rms_normalization_23(
     number = stash.numpy()
 
     def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=stash, hint=hint)
+        return em.op(op_type, *inputs, hint=hint)
 
     wide = cast(em, x, stash)
     squared = op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
@@ -277,7 +277,7 @@ def lower_rms_normalization_23(
     shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
     normalized = cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
     given = cast(em, normalized, scale.dtype)
-    return Replacement((em.op("Mul", given, scale, dtype=scale.dtype, hint="scaled"),))
+    return Replacement((em.op("Mul", given, scale, hint="scaled"),))
 
 
 # Dropout-12, for opset 11.
@@ -306,15 +306,14 @@ def lower_dropout_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     if drops and training is not None and (known is None or known.any()):
         result, mask = _dropped(em, view, data, training if known is None else None)
         return Replacement((result, mask if is_masked else None)[: len(node.outputs)])
-    kept = em.op("Identity", data, dtype=data.dtype or ir.DataType.UNDEFINED)
+    kept = em.op("Identity", data)
     if not is_masked:
         return Replacement((kept, None)[: len(node.outputs)])
     true = ir.tensor(np.ones(1, np.bool_))
     mask = em.op(
         "ConstantOfShape",
         em.op("Shape", data),
-        attributes={"value": true},
-        dtype=_BOOL,
+        value=true,
         hint="mask",
     )
     return Replacement((kept, mask))
@@ -340,14 +339,14 @@ def _dropped(
     else:
         ratio = cast(em, given, wide)
     if training is not None:
-        ratio = em.op("Mul", ratio, cast(em, training, wide), dtype=wide, hint="ratio")
+        ratio = em.op("Mul", ratio, cast(em, training, wide), hint="ratio")
     seed, attributes = view.attribute("seed"), dict[str, AttributeValue](dtype=_FLOAT.value)
     if isinstance(seed, int):
         attributes["seed"] = float(seed)
-    drawn = em.op("RandomUniformLike", data, attributes=attributes, dtype=_FLOAT, hint="drawn")
-    below = em.op("Less", cast(em, drawn, wide), ratio, dtype=_BOOL, hint="is_dropped")
-    mask = em.op("Not", below, dtype=_BOOL, hint="mask")
-    left = em.op("Sub", one, ratio, dtype=wide)
-    scaled = em.op("Div", cast(em, data, wide), left, dtype=wide, hint="scaled")
+    drawn = em.op("RandomUniformLike", data, attributes=attributes, hint="drawn")
+    below = em.op("Less", cast(em, drawn, wide), ratio, hint="is_dropped")
+    mask = em.op("Not", below, hint="mask")
+    left = em.op("Sub", one, ratio)
+    scaled = em.op("Div", cast(em, data, wide), left, hint="scaled")
     zero = em.constant(np.array(0, wide.numpy()), "zero")
     return cast(em, where(em, mask, scaled, zero), dtype), mask

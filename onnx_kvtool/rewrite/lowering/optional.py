@@ -30,7 +30,7 @@ def lower_optional_has_element_18(
     if given is not None:
         _refuse_optional(given, "OptionalHasElement", em.opset)
     answer = em.constant(np.array(given is not None, np.bool_), "has_element")
-    return Replacement((em.op("Identity", answer, dtype=ir.DataType.BOOL),))
+    return Replacement((em.op("Identity", answer),))
 
 
 def lower_optional_get_element_18(

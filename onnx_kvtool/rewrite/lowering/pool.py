@@ -113,16 +113,16 @@ def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     if op_type == "LpPool":
         power = float(view.integer("p"))
-        x = em.op("Abs", cast(em, data, wide), dtype=wide)
+        x = em.op("Abs", cast(em, data, wide))
         exponents = [em.constant(np.array(e, wide.numpy()), "power") for e in (power, 1 / power)]
-        x = em.op("Pow", x, exponents[0], dtype=wide)
+        x = em.op("Pow", x, exponents[0])
         total = _sums(em, x, channels, axes, padded, auto_pad)
-        result = em.op("Pow", total, exponents[1], dtype=wide)
+        result = em.op("Pow", total, exponents[1])
     else:
         x = cast(em, data, wide)
         total = _sums(em, x, channels, axes, padded, auto_pad)
         counted = _counts(em, data, axes, padded, auto_pad, with_padding, wide)
-        result = em.op("Div", total, counted, dtype=wide)
+        result = em.op("Div", total, counted)
     return Replacement((cast(em, result, dtype),), via="conv")
 
 
@@ -201,10 +201,8 @@ def _again(
         if name in view.facts.attributes and (number := view.integer(name)) != 0:
             attributes[name] = number
     data = view.required("X")
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    dtypes = [dtype, ir.DataType.INT64][: len(view.node.outputs)]
-    outputs = em.multi(op_type, data, attributes=attributes, dtypes=dtypes)
-    return Replacement(tuple(outputs))
+    count = len(view.node.outputs)
+    return Replacement(em.multi(op_type, data, attributes=attributes, count=count))
 
 
 def _largest(
@@ -224,10 +222,10 @@ def _largest(
         pads, lowest = [0, 0, *padded[:rank], 0, 0, *padded[rank:]], -np.inf
         if em.opset < 11:
             given: dict[str, AttributeValue] = {"pads": pads, "value": lowest}
-            data = em.op("Pad", data, attributes=given, dtype=dtype)
+            data = em.op("Pad", data, attributes=given)
         else:
             filling = em.constant(np.array(lowest, dtype.numpy()), "lowest")
-            data = em.op("Pad", data, em.constant(pads, "pads"), filling, dtype=dtype)
+            data = em.op("Pad", data, em.constant(pads, "pads"), filling)
     for place, axis in enumerate(axes, 2):
         rows = axis.places() + axis.before
         taps = [
@@ -235,12 +233,11 @@ def _largest(
                 "Gather",
                 data,
                 em.constant(rows[:, tap], "rows"),
-                attributes={"axis": place},
-                dtype=dtype,
+                axis=place,
             )
             for tap in range(axis.kernel)
         ]
-        data = em.op("Max", *taps, dtype=dtype) if len(taps) > 1 else taps[0]
+        data = em.op("Max", *taps) if len(taps) > 1 else taps[0]
     return data
 
 
@@ -262,7 +259,7 @@ def _sums(
         "dilations": [axis.dilation for axis in axes],
     }
     attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
-    return em.op("Conv", x, em.constant(ones, "ones"), attributes=attributes, dtype=dtype)
+    return em.op("Conv", x, em.constant(ones, "ones"), attributes=attributes)
 
 
 def _counts(
@@ -288,12 +285,12 @@ def _counts(
             shape[place + 2] = -1
             counted = axis.counted(with_padding).reshape(shape).astype(dtype.numpy())
             one = em.constant(counted, "count")
-            total = one if total is None else em.op("Mul", total, one, dtype=dtype)
+            total = one if total is None else em.op("Mul", total, one)
         assert total is not None
         return total
     places = em.constant(np.arange(2, len(axes) + 2), "axes")
     sizes = em.op("Gather", em.op("Shape", data), places, hint="sizes")
-    shape_ = em.op("Concat", em.constant([1, 1]), sizes, attributes={"axis": 0}, hint="shape")
+    shape_ = em.op("Concat", em.constant([1, 1]), sizes, axis=0, hint="shape")
     one_ = ir.Tensor(np.ones(1, dtype.numpy()))
-    ones = em.op("ConstantOfShape", shape_, attributes={"value": one_}, dtype=dtype)
+    ones = em.op("ConstantOfShape", shape_, value=one_)
     return _sums(em, ones, 1, axes, padded, auto_pad)

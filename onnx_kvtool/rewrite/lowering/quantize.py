@@ -69,7 +69,6 @@ class Layout:
 
     def spread(self, values: ir.Value) -> ir.Value:
         """Return a scale or a zero point in a shape that broadcasts against `grouped`."""
-        dtype = values.dtype or ir.DataType.UNDEFINED
         if self.axis is None:
             return one_number(self.em, values, self.x)
         if self.split is not None:
@@ -78,18 +77,16 @@ class Layout:
         if self.block:
             index = positions(self.em, dims[self.axis], self.x, self.axis, place=0, rank=1)
             of_block = self.em.op("Div", index, self.em.constant(self.block, "block_size"))
-            return self.em.op(
-                "Gather", values, of_block, attributes={"axis": self.axis}, dtype=dtype
-            )
+            return self.em.op("Gather", values, of_block, axis=self.axis)
         target = [1] * len(dims)
         target[self.axis] = -1
-        return self.em.op("Reshape", values, self.em.constant(target, "shape"), dtype=dtype)
+        return self.em.op("Reshape", values, self.em.constant(target, "shape"))
 
     def _reshaped(self, value: ir.Value, target: Sequence[int] | None) -> ir.Value:
         if target is None:
             return value
         shape = self.em.constant(list(target), "shape")
-        return self.em.op("Reshape", value, shape, dtype=value.dtype or ir.DataType.UNDEFINED)
+        return self.em.op("Reshape", value, shape)
 
 
 def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layout:
@@ -174,17 +171,17 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
             return Replacement((kept,))
     quotient = _quotient(em, layout, scale, quotient_type)
     if stored not in _FLOAT8:
-        quotient = em.op("Round", quotient, dtype=_D.FLOAT)
+        quotient = em.op("Round", quotient)
     if zero is not None:
         offset = layout.spread(cast(em, zero, _D.FLOAT))
-        quotient = em.op("Add", quotient, offset, dtype=_D.FLOAT)
+        quotient = em.op("Add", quotient, offset)
     if stored in _FLOAT8:
         attributes = {"to": stored.value, "saturate": view.integer("saturate")}
-        result = em.op("Cast", quotient, attributes=attributes, dtype=stored)
+        result = em.op("Cast", quotient, attributes=attributes)
     else:
         limits = (int(stored.min), int(stored.max))
         low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)
-        result = cast(em, em.op("Clip", quotient, low, high, dtype=_D.FLOAT), stored)
+        result = cast(em, em.op("Clip", quotient, low, high), stored)
     return Replacement((layout.restored(result),))
 
 
@@ -230,13 +227,13 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
         number = cast(em, layout.grouped(), exact)
     if zero is not None:
         offset = layout.spread(cast(em, zero, exact))
-        number = em.op("Sub", number, offset, dtype=exact)
+        number = em.op("Sub", number, offset)
     if _bits(result_type) < _bits(_D.FLOAT) and _bits(x.dtype) > 8:
         number = cast(em, number, result_type)
     if _bits(result_type) < _bits(scale.dtype):
         scale = cast(em, scale, result_type)
     factor = layout.spread(cast(em, scale, _D.FLOAT))
-    product = em.op("Mul", cast(em, number, _D.FLOAT), factor, dtype=_D.FLOAT)
+    product = em.op("Mul", cast(em, number, _D.FLOAT), factor)
     return layout.restored(cast(em, product, result_type))
 
 
@@ -250,7 +247,7 @@ def _quotient(em: Emitter, layout: Layout, scale: ir.Value, quotient_type: ir.Da
     computed = _D.FLOAT if quotient_type == _D.BFLOAT16 else quotient_type
     above, below = (cast(em, v, quotient_type) for v in (layout.grouped(), scale))
     above, below = (cast(em, v, computed) for v in (above, below))
-    quotient = em.op("Div", above, layout.spread(below), dtype=computed)
+    quotient = em.op("Div", above, layout.spread(below))
     return cast(em, cast(em, quotient, quotient_type), _D.FLOAT)
 
 
@@ -416,26 +413,26 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
     dims = [int(size) for size in tensor.shape.numpy()]
     per_byte = _per_byte(tensor.dtype)
     table = em.once(("elements of a byte", tensor.dtype), lambda: _constant(em, tensor.dtype))
-    value = em.op("Gather", table, cast(em, stored, _D.INT32), dtype=dtype)
+    value = em.op("Gather", table, cast(em, stored, _D.INT32))
     if per_byte == 1:
         return value
     if stored.shape is not None and len(stored.shape) == len(dims) and dims[-1] % per_byte == 0:
         # Sizes that are taken over need not be known, in a copy of other sizes either.
         shape = em.constant([0] * (len(dims) - 1) + [-1], "shape")
-        return em.op("Reshape", value, shape, dtype=dtype)
+        return em.op("Reshape", value, shape)
     count = int(tensor.size)
-    value = em.op("Reshape", value, em.constant([-1], "shape"), dtype=dtype)
+    value = em.op("Reshape", value, em.constant([-1], "shape"))
     if count % per_byte:
         ends = (em.constant([bound], "bound") for bound in (0, count))
-        value = em.op("Slice", value, *ends, dtype=dtype)
-    return em.op("Reshape", value, em.constant(dims, "shape"), dtype=dtype)
+        value = em.op("Slice", value, *ends)
+    return em.op("Reshape", value, em.constant(dims, "shape"))
 
 
 def _constant(em: Emitter, dtype: ir.DataType) -> ir.Value:
     # A node, not an initializer, which would look like a weight that the source does not have.
     table = ir.Tensor(_table(dtype))
     hint = f"{dtype.name.lower()}_of_byte"
-    return em.op("Constant", attributes={"value": table}, dtype=table.dtype, hint=hint)
+    return em.op("Constant", value=table, hint=hint)
 
 
 def _per_byte(dtype: ir.DataType) -> int:

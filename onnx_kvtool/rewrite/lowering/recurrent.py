@@ -20,11 +20,11 @@ def lower_recurrent_14(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     Y (seq, directions, batch, hidden) becomes (batch, seq, directions, hidden).
     """
     view = NodeView(node, context.opset_of(node))
-    dtype = view.required("X").dtype or ir.DataType.UNDEFINED
+    view.required("X").dtype or ir.DataType.UNDEFINED
     turn = view.integer("layout") != 0
 
     def move(value: ir.Value, perm: list[int]) -> ir.Value:
-        return em.op("Transpose", value, attributes={"perm": perm}, dtype=dtype)
+        return em.op("Transpose", value, perm=perm)
 
     inputs = list(node.inputs)
     if turn:
@@ -35,9 +35,7 @@ def lower_recurrent_14(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     attributes: dict[str, AttributeValue] = {
         name: given.value for name, given in node.attributes.items() if name != "layout"
     }
-    outputs = em.multi(
-        node.op_type, *inputs, attributes=attributes, dtypes=[dtype] * len(node.outputs)
-    )
+    outputs = em.multi(node.op_type, *inputs, attributes=attributes, count=len(node.outputs))
     results: list[ir.Value | None] = []
     for index, (old, new) in enumerate(zip(node.outputs, outputs, strict=True)):
         if not old.name:

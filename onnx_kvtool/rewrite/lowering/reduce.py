@@ -117,7 +117,7 @@ def _carried(
     ):  # of no elements it is the last number of the type, not of the carrier
         least = int(dtype.min if op == "ReduceMax" else dtype.max)
         limit = em.constant(np.array(least, carrier.numpy()), "limit")
-        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, limit, dtype=_BOOL)
+        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, limit)
         found = where(em, is_beyond, limit, found)
     return cast(em, found, dtype)
 
@@ -145,16 +145,10 @@ def _first_of_sorted(
         )
     reduced = data
     for axis in axes:
-        attributes = {"axis": axis, "largest": int(op == "ReduceMax")}
-        reduced, _ = em.multi(
-            "TopK",
-            reduced,
-            em.constant([1], "one"),
-            attributes=attributes,
-            dtypes=(dtype, _INT64),
-        )
+        one, largest = em.constant([1], "one"), int(op == "ReduceMax")
+        reduced, _ = em.multi("TopK", reduced, one, axis=axis, largest=largest, count=2)
     if not axes:
-        return em.op("Identity", data, dtype=dtype)
+        return em.op("Identity", data)
     return reduced if keepdims else squeeze(em, reduced, axes)
 
 
@@ -167,12 +161,12 @@ def _on_bool(
     every: bool,
 ) -> ir.Value:
     """Return whether any element is true; with `every`, whether no element is false."""
-    counted = em.op("Not", data, dtype=_BOOL) if every else data
-    numbers = em.op("Cast", counted, attributes={"to": _INT64.value})
+    counted = em.op("Not", data) if every else data
+    numbers = em.op("Cast", counted, to=_INT64.value)
     numbers.shape = data.shape
     total = _reduce(em, "ReduceSum", numbers, axes, keepdims, noop)
-    found = em.op("Cast", total, attributes={"to": _BOOL.value}, dtype=_BOOL)
-    return em.op("Not", found, dtype=_BOOL) if every else found
+    found = em.op("Cast", total, to=_BOOL.value)
+    return em.op("Not", found) if every else found
 
 
 def _reduce(
@@ -183,9 +177,8 @@ def _reduce(
     keepdims: bool,
     noop: bool,
 ) -> ir.Value:
-    dtype = data.dtype or ir.DataType.UNDEFINED
     if axes == ():
-        return em.op(_OF_ONE.get(op, "Identity"), data, dtype=dtype)
+        return em.op(_OF_ONE.get(op, "Identity"), data)
     as_input = em.opset >= (13 if op == "ReduceSum" else 18)
     if isinstance(axes, ir.Value) and not as_input:
         return _at_run_time(em, op, data, axes, keepdims, noop)
@@ -193,11 +186,11 @@ def _reduce(
     if not as_input:
         if isinstance(axes, tuple):
             attributes["axes"] = axes
-        return em.op(op, data, attributes=attributes, dtype=dtype)
+        return em.op(op, data, attributes=attributes)
     if noop:
         attributes["noop_with_empty_axes"] = 1
     given = em.constant(axes, "axes") if isinstance(axes, tuple) else axes
-    return em.op(op, data, given, attributes=attributes, dtype=dtype)
+    return em.op(op, data, given, attributes=attributes)
 
 
 def _at_run_time(
@@ -219,7 +212,7 @@ def _at_run_time(
             help="make the axes constant",
         )
     if not dims:  # a reduction of one number over no axis
-        return em.op(_OF_ONE.get(op, "Identity"), data, dtype=dtype)
+        return em.op(_OF_ONE.get(op, "Identity"), data)
     marks = axis_marks(em, axes, len(dims))
     if not count and not noop:  # there may be no axes, which means all
         marks = em.op("Where", _no_axes(em, axes), em.constant(1, "one"), marks)
@@ -233,18 +226,18 @@ def _at_run_time(
             axis,
             reduced,
             lambda value, attributes=attributes: em.op(  # type: ignore[misc]
-                op, value, attributes=attributes, dtype=dtype
+                op, value, attributes=attributes
             ),
             size=1,
         )
     if noop and op in _OF_ONE:  # there may have been no axis, and more than once is as once
-        reduced = em.op(_OF_ONE[op], reduced, dtype=dtype)
+        reduced = em.op(_OF_ONE[op], reduced)
     if keepdims:
         return reduced
     if count == len(dims) and not em.branches:
-        return em.op("Reshape", reduced, em.constant([], "scalar"), dtype=dtype)
-    kept = em.op("Equal", marks, em.constant(0, "zero"), dtype=_BOOL)
-    shape = em.op("Compress", em.op("Shape", reduced), kept, attributes={"axis": 0})
+        return em.op("Reshape", reduced, em.constant([], "scalar"))
+    kept = em.op("Equal", marks, em.constant(0, "zero"))
+    shape = em.op("Compress", em.op("Shape", reduced), kept, axis=0)
     may_be_empty = not never_empty(data)
     if count and may_be_empty and not em.branches:
         # Below opset 10 the rank of what is cut has to be known. Not where the shape goes straight
@@ -254,7 +247,7 @@ def _at_run_time(
 
 
 def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:
-    return em.op("Equal", em.op("Size", axes), em.constant(0, "zero"), dtype=_BOOL)
+    return em.op("Equal", em.op("Size", axes), em.constant(0, "zero"))
 
 
 # ArgMax-12 and ArgMin-12 with `select_last_index`, for opset 11.
@@ -278,8 +271,7 @@ def lower_arg_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -
     dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     step = em.constant([-1], "step")
     start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step, dtype=dtype)
+    turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step)
     found = em.op(node.op_type, turned, attributes=attributes)
     last = em.op("Sub", size(em, dim, data, axis), em.constant(1, "one"))
     return Replacement((em.op("Sub", last, found, hint="from_front"),))
@@ -298,10 +290,9 @@ def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     """
     view = NodeView(node, context.opset_of(node))
     data, axis = view.required("input"), view.integer("axis")
-    dtype = data.dtype or ir.DataType.UNDEFINED
     rank = None if data.shape is None else len(data.shape)
     if axis == -1 or (rank is not None and axis == rank - 1):
-        return Replacement((em.op(node.op_type, data, attributes={"axis": -1}, dtype=dtype),))
+        return Replacement((em.op(node.op_type, data, axis=-1),))
     if rank is None:
         raise Refusal(
             "unknown-rank",
@@ -312,7 +303,7 @@ def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
         raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {rank}")
     swap = list(range(rank))
     swap[axis % rank], swap[-1] = swap[-1], swap[axis % rank]
-    turned = em.op("Transpose", data, attributes={"perm": swap}, dtype=dtype, hint="to_last")
-    result = em.op(node.op_type, turned, attributes={"axis": -1}, dtype=dtype)
-    back = em.op("Transpose", result, attributes={"perm": swap}, dtype=dtype, hint="from_last")
+    turned = em.op("Transpose", data, perm=swap, hint="to_last")
+    result = em.op(node.op_type, turned, axis=-1)
+    back = em.op("Transpose", result, perm=swap, hint="from_last")
     return Replacement((back,))

@@ -65,8 +65,7 @@ def lower_reshape_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     data, shape = view.required("data"), view.required("shape")
     known = context.folder.integers(shape)
     if view.integer("allowzero") == 0 or (known is not None and (known != 0).all()):
-        dtype = data.dtype or ir.DataType.UNDEFINED
-        return Replacement((em.op("Reshape", data, shape, dtype=dtype),))
+        return Replacement((em.op("Reshape", data, shape),))
     return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
 
 
@@ -90,9 +89,9 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     """
     dtype = data.dtype or ir.DataType.UNDEFINED
     if not empty:
-        return em.op("Reshape", data, shape, dtype=dtype)
+        return em.op("Reshape", data, shape)
     if em.opset >= 14:
-        return em.op("Reshape", data, shape, attributes={"allowzero": 1}, dtype=dtype)
+        return em.op("Reshape", data, shape, allowzero=1)
     if dtype not in _PLAIN:
         raise Refusal(
             "element-type",
@@ -102,19 +101,17 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
         )
     if not em.branches:
         return _filled(em, data, shape)
-    product = em.op("ReduceProd", shape, attributes={"keepdims": 0})
-    zero = em.op("Equal", product, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
+    product = em.op("ReduceProd", shape, keepdims=0)
+    zero = em.op("Equal", product, em.constant(0, "zero"))
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
     bodies = {
         "then_branch": em.nested(
-            lambda: [em.op("ConstantOfShape", shape, attributes={"value": nothing}, dtype=dtype)],
+            lambda: [em.op("ConstantOfShape", shape, value=nothing)],
             hint="empty",
         ),
-        "else_branch": em.nested(
-            lambda: [em.op("Reshape", data, shape, dtype=dtype)], hint="reshaped"
-        ),
+        "else_branch": em.nested(lambda: [em.op("Reshape", data, shape)], hint="reshaped"),
     }
-    return em.op("If", zero, attributes=bodies, dtype=dtype)
+    return em.op("If", zero, attributes=bodies)
 
 
 def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
@@ -124,23 +121,23 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
     """
     dtype = data.dtype or ir.DataType.UNDEFINED
     zero, one = em.constant([0]), em.constant([1])
-    is_empty = em.op("Equal", shape, zero, dtype=ir.DataType.BOOL, hint="is_empty")
-    empty = em.op("Cast", is_empty, attributes={"to": ir.DataType.INT64.value}, hint="empty")
+    is_empty = em.op("Equal", shape, zero, hint="is_empty")
+    empty = em.op("Cast", is_empty, to=ir.DataType.INT64.value, hint="empty")
     sizes = em.op("Add", shape, empty, hint="sizes")
-    product = em.op("ReduceProd", shape, attributes={"keepdims": 1})
-    is_none = em.op("Equal", product, zero, dtype=ir.DataType.BOOL, hint="is_none")
-    none = em.op("Cast", is_none, attributes={"to": ir.DataType.INT64.value}, hint="none")
-    needed = em.op("ReduceProd", sizes, attributes={"keepdims": 1}, hint="needed")
+    product = em.op("ReduceProd", shape, keepdims=1)
+    is_none = em.op("Equal", product, zero, hint="is_none")
+    none = em.op("Cast", is_none, to=ir.DataType.INT64.value, hint="none")
+    needed = em.op("ReduceProd", sizes, keepdims=1, hint="needed")
     lacking = em.op("Mul", none, needed, hint="lacking")
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
-    filling = em.op("ConstantOfShape", lacking, attributes={"value": nothing}, dtype=dtype)
-    flat = em.op("Reshape", data, em.constant([-1], "flat"), dtype=dtype)
-    both = em.op("Concat", flat, filling, attributes={"axis": 0}, dtype=dtype, hint="filled")
-    whole = em.op("Reshape", both, sizes, dtype=dtype)
+    filling = em.op("ConstantOfShape", lacking, value=nothing)
+    flat = em.op("Reshape", data, em.constant([-1], "flat"))
+    both = em.op("Concat", flat, filling, axis=0, hint="filled")
+    whole = em.op("Reshape", both, sizes)
     kept = em.op("Sub", one, empty, hint="kept")
     end = em.op("Mul", kept, em.constant([_TO_THE_END], "end"), hint="ends")
     start = em.op("Mul", shape, zero, hint="starts")
-    return em.op("Slice", whole, start, end, dtype=dtype, hint="cut")
+    return em.op("Slice", whole, start, end, hint="cut")
 
 
 # Axes that are known at run time only: as one flag per axis of a value of known rank.
@@ -169,7 +166,7 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     places = em.op("Mod", flat, em.constant(rank, "rank"))
     if count is None:
         one = ir.tensor(np.ones(1, np.int64))
-        ones = em.op("ConstantOfShape", em.op("Shape", places), attributes={"value": one})
+        ones = em.op("ConstantOfShape", em.op("Shape", places), value=one)
     else:
         ones = em.constant([1] * count, "ones")
     zeros = em.constant(np.zeros(rank, np.int64), "zeros")
@@ -198,7 +195,6 @@ def switch(
         apply: What is done with it; the other sizes stay.
         size: The size of the axis then; None where it stays what it is.
     """
-    dtype = value.dtype or ir.DataType.UNDEFINED
     if not em.branches:
         return _cut_out(em, marks, axis, value, apply(value), size)
     mark = em.op("Gather", marks, em.constant(axis, "axis"))
@@ -206,7 +202,7 @@ def switch(
     marked = em.nested(lambda: [apply(value)], hint="marked")
     unmarked = em.nested(lambda: [value], hint="unmarked")
     bodies = {"then_branch": marked, "else_branch": unmarked}
-    result = em.op("If", chosen, attributes=bodies, dtype=dtype)
+    result = em.op("If", chosen, attributes=bodies)
     if value.shape is not None and marked.outputs[0].shape == value.shape:
         result.shape = ir.Shape(value.shape)
     return result
@@ -221,7 +217,6 @@ def _cut_out(
     size: int | None,
 ) -> ir.Value:
     """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
     dims, place = dims_of(value), em.constant([axis], "axis")
     dim = None if dims is None else dims[axis]
     if isinstance(dim, int):
@@ -234,9 +229,9 @@ def _cut_out(
     length = start if size is None else mark
     if size not in (None, 1):
         length = em.op("Mul", mark, em.constant([size or 0], "size"), hint="length")
-    both = em.op("Concat", value, other, attributes={"axis": axis}, dtype=dtype, hint="both")
+    both = em.op("Concat", value, other, axis=axis, hint="both")
     end = em.op("Add", count, length, hint="end")
-    result = em.op("Slice", both, start, end, place, dtype=dtype, hint="chosen")
+    result = em.op("Slice", both, start, end, place, hint="chosen")
     if dims is not None:
         result.shape = ir.Shape(
             [None if i == axis and size is not None else d for i, d in enumerate(dims)]
@@ -261,8 +256,8 @@ def lower_squeeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     rank, count = _facts(data, axes)
     if axes is None or count == 0:
         raise Refusal("empty-axes", "an empty list of axes cannot be an attribute", lowest_opset=13)
-    kept = em.op("Equal", axis_marks(em, axes, rank), em.constant(0, "zero"), dtype=_BOOL)
-    shape = em.op("Compress", em.op("Shape", data), kept, attributes={"axis": 0})
+    kept = em.op("Equal", axis_marks(em, axes, rank), em.constant(0, "zero"))
+    shape = em.op("Compress", em.op("Shape", data), kept, axis=0)
     return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
 
 
@@ -278,18 +273,18 @@ def lower_unsqueeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     data, axes = view.required("data"), view.required("axes")
     rank, count = _facts(data, axes)
     if count == 0:
-        return Replacement((em.op("Identity", data, dtype=_dtype(data)),))
+        return Replacement((em.op("Identity", data),))
     if rank == 0:
         shape = em.constant([1] * count, "ones")
-        return Replacement((em.op("Reshape", data, shape, dtype=_dtype(data)),))
+        return Replacement((em.op("Reshape", data, shape),))
     marks = axis_marks(em, axes, rank + count)  # (rank + count,)
     kept = em.op("Sub", em.constant(1, "one"), marks)
-    before = em.op("CumSum", kept, em.constant(0, "axis"), attributes={"exclusive": 1})
+    before = em.op("CumSum", kept, em.constant(0, "axis"), exclusive=1)
     # The number past the last size is read at named places only, where it does not matter.
     last = em.constant(rank - 1, "last")
-    inside = em.op("Less", before, last, dtype=_BOOL)
+    inside = em.op("Less", before, last)
     sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
-    named = em.op("Cast", marks, attributes={"to": _BOOL.value}, dtype=_BOOL)
+    named = em.op("Cast", marks, to=_BOOL.value)
     shape = em.op("Where", named, em.constant(1, "one"), sizes)
     return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
 
@@ -337,7 +332,7 @@ def lower_shape_15(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 def lower_size(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
     shape = em.op("Shape", NodeView(node, context.opset_of(node)).required("data"))
-    return Replacement((em.op("ReduceProd", shape, attributes={"keepdims": 0}),))
+    return Replacement((em.op("ReduceProd", shape, keepdims=0),))
 
 
 # Identity-14 of sequences, for opsets 11 to 13.
@@ -358,13 +353,13 @@ def passed(em: Emitter, value: ir.Value) -> ir.Value:
     """Return a tensor or a sequence under another name."""
     dtype = value.dtype or ir.DataType.UNDEFINED
     if em.opset >= 14 or not isinstance(value.type, ir.SequenceType):
-        result = em.op("Identity", value, dtype=dtype)
+        result = em.op("Identity", value)
     else:
         filling = "" if dtype == ir.DataType.STRING else 0
         element = em.constant(np.array(filling, dtype.numpy()), "element")
-        longer = em.op("SequenceInsert", value, element, dtype=dtype, hint="inserted")
+        longer = em.op("SequenceInsert", value, element, hint="inserted")
         longer.type = value.type
-        result = em.op("SequenceErase", longer, dtype=dtype, hint="erased")
+        result = em.op("SequenceErase", longer, hint="erased")
     result.type = value.type
     return result
 
@@ -383,5 +378,5 @@ def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     if tensor is None:
         text = "the Constant has no attribute that can be a tensor"
         raise MalformedNode("constant-form", text)
-    output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)
+    output = em.op("Constant", value=tensor)
     return Replacement((output,))

@@ -72,7 +72,7 @@ def resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
         filling = em.constant(number.astype(dtype.numpy()), "fill")
         result = where(em, place, filling, result, "cut")
     if result is data:
-        result = em.op("Identity", data, dtype=dtype)
+        result = em.op("Identity", data)
     return result
 
 
@@ -86,8 +86,7 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
 
     def looked_up(name: str, place: int) -> ir.Value:
         value = view.required(name)
-        dtype = value.dtype or _D.FLOAT
-        return em.op("Gather", value, em.constant(place, "axis"), dtype=dtype, hint=name)
+        return em.op("Gather", value, em.constant(place, "axis"), hint=name)
 
     befores = [cast(em, size(em, dims[axis], data, axis), numbers.dtype) for axis in axes]
     if view.input("sizes") is None:
@@ -156,13 +155,12 @@ def _resized(
     dtype = data.dtype or _D.UNDEFINED
     behind = list(range(2, 2 + rank - line.axis - 1))
     factors = cast(numbers.em, unsqueeze(numbers.em, shares, behind) if behind else shares, dtype)
-    parts = numbers.em.op("Mul", rows, factors, dtype=dtype, hint="parts")
+    parts = numbers.em.op("Mul", rows, factors, hint="parts")
     return reduce(numbers.em, "ReduceSum", parts, [line.axis + 1], keepdims=False)
 
 
 def _rows(em: Emitter, data: ir.Value, places: ir.Value, axis: int) -> ir.Value:
-    dtype = data.dtype or _D.UNDEFINED
-    return em.op("Gather", data, places, attributes={"axis": axis}, dtype=dtype, hint="rows")
+    return em.op("Gather", data, places, axis=axis, hint="rows")
 
 
 def _spread(
@@ -197,10 +195,10 @@ def _spread(
     rows = _rows(em, data, index(places), line.axis)
     order = [d for d in range(rank) if d != line.axis] + [line.axis]
     back = [order.index(d) for d in range(rank)]
-    turned = em.op("Transpose", rows, attributes={"perm": order}, dtype=dtype)
-    factors = em.op("Transpose", shares, attributes={"perm": [1, 0]}, dtype=dtype)  # (n, after)
-    product = em.op("MatMul", turned, factors, dtype=dtype)
-    return em.op("Transpose", product, attributes={"perm": back}, dtype=dtype)
+    turned = em.op("Transpose", rows, perm=order)
+    factors = em.op("Transpose", shares, perm=[1, 0])  # (n, after)
+    product = em.op("MatMul", turned, factors)
+    return em.op("Transpose", product, perm=back)
 
 
 def _keys(numbers: Numbers, distance: ir.Value, a: float) -> ir.Value:
@@ -289,14 +287,12 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
             scales = em.constant(whole_scales, "scales")
         elif scales is not None:
             ones = em.constant(np.ones(rank, np.float32), "ones")
-            scales = em.op(
-                "ScatterElements", ones, place, scales, dtype=ir.DataType.FLOAT, hint="scales"
-            )
+            scales = em.op("ScatterElements", ones, place, scales, hint="scales")
         if roi is not None and roi.dtype is not None:
             whole = np.repeat(np.array([0, 1]), rank).astype(roi.dtype.numpy())
             places = em.constant(np.concatenate([first, first + rank]), "places")
             region = em.constant(whole, "region")
-            roi = em.op("ScatterElements", region, places, roi, dtype=roi.dtype, hint="roi")
+            roi = em.op("ScatterElements", region, places, roi, hint="roi")
     if em.opset < 13:
         nothing = em.constant(np.zeros(0, np.float32), "nothing")
         roi, scales = roi or nothing, scales or nothing
@@ -310,8 +306,7 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         and isinstance(value := view.attribute(name), (int, float, str, tuple))
     }
     inputs = [data, roi, scales] + ([] if sizes is None else [sizes])
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    return Replacement((em.op("Resize", *inputs, attributes=attributes, dtype=dtype),))
+    return Replacement((em.op("Resize", *inputs, attributes=attributes),))
 
 
 def _guard(view: NodeView, opset: int) -> None:

@@ -89,9 +89,9 @@ def coordinates(view: NodeView, numbers: Numbers, line: Line, i: ir.Value) -> ir
             x = op("Mul", x, several)
     # A row whose axis keeps its size is itself, whatever rounding makes of it.
     em = numbers.em
-    sides = (em.op(name, line.scale, numbers.constant(1), dtype=_D.BOOL) for name in _ORDERS)
-    differs = em.op("Or", *sides, dtype=_D.BOOL, hint="differs")
-    return where(em, em.op("Reshape", differs, em.constant([1]), dtype=_D.BOOL), x, i, "x")
+    sides = (em.op(name, line.scale, numbers.constant(1)) for name in _ORDERS)
+    differs = em.op("Or", *sides, hint="differs")
+    return where(em, em.op("Reshape", differs, em.constant([1])), x, i, "x")
 
 
 def _symmetric(numbers: Numbers, line: Line, i: ir.Value) -> ir.Value:
@@ -110,7 +110,7 @@ def beyond(numbers: Numbers, x: ir.Value, before: ir.Value) -> ir.Value:
     """Return where coordinates lie outside of the source: bool."""
     below = numbers.is_greater(numbers.constant(0), x)
     behind = numbers.is_greater(x, numbers.op("Sub", before, 1))
-    return numbers.em.op("Or", below, behind, dtype=_D.BOOL, hint="outside")
+    return numbers.em.op("Or", below, behind, hint="outside")
 
 
 def nearest(numbers: Numbers, mode: str, x: ir.Value) -> ir.Value:
@@ -185,7 +185,7 @@ def resized_by_tables(context: LoweringContext, view: NodeView, em: Emitter) -> 
     for one, (places, weights) in zip(axes, tables, strict=True):
         result = _weighted(em, result, one, rank, places, weights, wide)
     if result is data:
-        result = em.op("Identity", data, dtype=dtype)
+        result = em.op("Identity", data)
     return cast(em, result, dtype)
 
 
@@ -201,12 +201,12 @@ def _weighted(
     total: ir.Value | None = None
     for tap in range(places.shape[1]):
         index = em.constant(places[:, tap], "places")
-        part = em.op("Gather", data, index, attributes={"axis": one.axis}, dtype=dtype)
+        part = em.op("Gather", data, index, axis=one.axis)
         if weights is not None:
             column = weights[:, tap].reshape([-1] + [1] * (rank - one.axis - 1))
             factor = em.constant(column.astype(dtype.numpy()), "weights")
-            part = em.op("Mul", part, factor, dtype=dtype)
-        total = part if total is None else em.op("Add", total, part, dtype=dtype)
+            part = em.op("Mul", part, factor)
+        total = part if total is None else em.op("Add", total, part)
     assert total is not None
     return total
 

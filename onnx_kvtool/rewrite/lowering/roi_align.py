@@ -49,7 +49,7 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         if isinstance(value, (int, float, str)):
             attributes[name] = value
     if mode == "output_half_pixel":
-        made = em.op("RoiAlign", data, rois, batch, attributes=attributes, dtype=dtype)
+        made = em.op("RoiAlign", data, rois, batch, attributes=attributes)
         return Replacement((made,))
     numbers = Numbers(em, dtype if dtype in _WIDE else ir.DataType.FLOAT)
     wide = cast(em, data, numbers.dtype)
@@ -76,22 +76,19 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         result = em.op(
             "If",
             is_large,
-            attributes={
-                "then_branch": em.nested(
-                    lambda: [
-                        em.op(
-                            "RoiAlign",
-                            wide,
-                            boxes,
-                            batch,
-                            attributes=attributes,
-                            dtype=numbers.dtype,
-                        )
-                    ],
-                    hint="large",
-                ),
-                "else_branch": em.nested(lambda: [pool.sampled()], hint="small"),
-            },
+            then_branch=em.nested(
+                lambda: [
+                    em.op(
+                        "RoiAlign",
+                        wide,
+                        boxes,
+                        batch,
+                        attributes=attributes,
+                    )
+                ],
+                hint="large",
+            ),
+            else_branch=em.nested(lambda: [pool.sampled()], hint="small"),
             dtype=numbers.dtype,
         )
     return Replacement((cast(em, result, dtype),), via="shifted")
@@ -101,13 +98,13 @@ def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
     em = numbers.em
     sides = sides_of(numbers, boxes)
-    small = em.op("Less", sides, numbers.constant(1), dtype=_BOOL)
+    small = em.op("Less", sides, numbers.constant(1))
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
-    none = em.op("Not", em.op("Equal", sides, sides, dtype=_BOOL), dtype=_BOOL)
-    marks = cast(em, em.op("Or", small, none, dtype=_BOOL), ir.DataType.FLOAT)
+    none = em.op("Not", em.op("Equal", sides, sides))
+    marks = cast(em, em.op("Or", small, none), ir.DataType.FLOAT)
     count = reduce(em, "ReduceSum", marks, [0, 1], keepdims=False)
     half = em.constant(np.array(0.5, np.float32), "half")
-    return em.op("Less", count, half, dtype=_BOOL)
+    return em.op("Less", count, half)
 
 
 def sides_of(numbers: Numbers, boxes: ir.Value) -> ir.Value:
@@ -122,8 +119,7 @@ def _columns(numbers: Numbers, boxes: ir.Value, columns: list[int]) -> ir.Value:
         "Gather",
         boxes,
         em.constant(columns, "columns"),
-        attributes={"axis": 1},
-        dtype=numbers.dtype,
+        axis=1,
     )
 
 
@@ -173,7 +169,7 @@ class Pool:
 
     def sampled(self) -> ir.Value:
         """Return the result: (R, C, oh, ow)."""
-        em, dtype = self.numbers.em, self.numbers.dtype
+        em, _dtype = self.numbers.em, self.numbers.dtype
         rows, columns = self._line(1, self.bins[0], 1), self._line(0, self.bins[1], 3)
         sizes = [
             em.constant([self.bins[0]]),
@@ -184,13 +180,13 @@ class Pool:
 
         def shape(*around: ir.Value) -> ir.Value:
             given = [around[0], *sizes, *around[1:]]
-            return em.op("Concat", *given, attributes={"axis": 0}, hint="shape")
+            return em.op("Concat", *given, axis=0, hint="shape")
 
         one = em.constant([1])
         whole = shape(one, one)
         rows_of = em.constant([-1, 1], "shape")
         y, x = (
-            em.op("Reshape", em.op("Expand", line.place, whole, dtype=dtype), rows_of, dtype=dtype)
+            em.op("Reshape", em.op("Expand", line.place, whole), rows_of)
             for line in (rows, columns)
         )
         spread = em.op("Reshape", self.batch, em.constant([-1, 1, 1, 1, 1], "shape"))
@@ -198,9 +194,9 @@ class Pool:
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
         count = em.op("Reshape", channels, one, hint="channels")
-        values = em.op("Reshape", found, shape(em.constant([-1]), count), dtype=dtype)
+        values = em.op("Reshape", found, shape(em.constant([-1]), count))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
-        return em.op("Transpose", pooled, attributes={"perm": [0, 3, 1, 2]}, dtype=dtype)
+        return em.op("Transpose", pooled, perm=[0, 3, 1, 2])
 
     def _line(self, column: int, bins: int, place: int) -> _Line:
         """Return the samples along one axis.
@@ -216,7 +212,7 @@ class Pool:
             shape = [1] * 6
             for axis, count in sizes:
                 shape[axis] = count
-            return em.op("Reshape", value, em.constant(shape, "shape"), dtype=dtype)
+            return em.op("Reshape", value, em.constant(shape, "shape"))
 
         start = shaped(_columns(numbers, self.boxes, [column]), (0, -1))
         side = shaped(_columns(numbers, self.sides, [column]), (0, -1))
@@ -228,10 +224,8 @@ class Pool:
             divisor = numbers.constant(self.ratio)
         else:
             count = numbers.op("Ceil", one_bin)
-            flat = em.op("Reshape", count, em.constant([-1]), dtype=dtype)
-            listed = em.op(
-                "Concat", flat, numbers.constant([1]), attributes={"axis": 0}, dtype=dtype
-            )
+            flat = em.op("Reshape", count, em.constant([-1]))
+            listed = em.op("Concat", flat, numbers.constant([1]), axis=0)
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
             samples = em.op("Reshape", whole, em.constant([1]), hint="samples")
@@ -248,7 +242,7 @@ class Pool:
         inside = numbers.op("Div", inside, divisor)
         at = numbers.op("Add", numbers.op("Add", start, before), inside)
         if count is not None:
-            counts = em.op("Less", numbered, count, dtype=_BOOL)
+            counts = em.op("Less", numbered, count)
         return _Line(at, samples, count, counts)
 
     def _pooled(self, values: ir.Value, rows: _Line, columns: _Line) -> ir.Value:
@@ -257,14 +251,14 @@ class Pool:
         if rows.counts is None or columns.counts is None:
             op_type = "ReduceMean" if self.mode == "avg" else "ReduceMax"
             return reduce(em, op_type, values, axes, keepdims=False)
-        counts = em.op("And", rows.counts, columns.counts, dtype=_BOOL)
+        counts = em.op("And", rows.counts, columns.counts)
         filling = numbers.constant(0 if self.mode == "avg" else -np.inf)
         kept = where(em, counts, values, filling)
         assert rows.count is not None
         assert columns.count is not None
         held = [numbers.op("Max", line, 0) for line in (rows.count, columns.count)]
         total = numbers.op("Mul", *held)
-        total = em.op("Reshape", total, em.constant([-1, 1, 1, 1], "shape"), dtype=numbers.dtype)
+        total = em.op("Reshape", total, em.constant([-1, 1, 1, 1], "shape"))
         if self.mode == "avg":
             added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
             return numbers.op("Div", added, numbers.op("Max", total, 1))
@@ -276,10 +270,10 @@ class Pool:
 def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
     """Return the pixels at points: of a box of one pixel around each."""
     em, numbers = pool.numbers.em, pool.numbers
-    points = em.op("Concat", x, y, x, y, attributes={"axis": 1}, dtype=numbers.dtype, hint="points")
+    points = em.op("Concat", x, y, x, y, axis=1, hint="points")
     boxes = numbers.op("Add", points, numbers.constant([-0.5, -0.5, 0.5, 0.5]))
     attributes: dict[str, AttributeValue] = {"mode": pool.mode, "sampling_ratio": 1}
-    return em.op("RoiAlign", pool.data, boxes, pictures, attributes=attributes, dtype=numbers.dtype)
+    return em.op("RoiAlign", pool.data, boxes, pictures, attributes=attributes)
 
 
 # DeformConv-22 and DeformConv-19, for opsets below 19.
@@ -326,27 +320,27 @@ def lower_deform_conv_19(context: LoweringContext, node: ir.Node, em: Emitter) -
     pixels = pixel_rows(em, cast(em, data, wide), len(dims), 1)
     if parts > 1:
         split = em.constant([-1, channels // parts], "shape")
-        pixels = em.op("Reshape", pixels, split, dtype=wide)
+        pixels = em.op("Reshape", pixels, split)
         part = em.constant(np.arange(parts).reshape(1, -1, 1, 1, 1), "part")
         index = em.op("Add", em.op("Mul", index, em.constant(parts)), part)
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
         form = em.constant([0, parts, elements, -1, 1], "shape")
-        factor = em.op("Reshape", cast(em, mask, wide), form, dtype=wide)
+        factor = em.op("Reshape", cast(em, mask, wide), form)
         samples = numbers.op("Mul", samples, factor)
-    turned = em.op("Transpose", samples, attributes={"perm": [0, 1, 4, 2, 3]}, dtype=wide)
+    turned = em.op("Transpose", samples, perm=[0, 1, 4, 2, 3])
     columns = em.constant([0, group, channels // group * elements, -1], "shape")
-    windows = em.op("Reshape", turned, columns, dtype=wide)
+    windows = em.op("Reshape", turned, columns)
     form = em.constant([group, sizes[0] // group, sizes[1] * elements], "shape")
     product = numbers.op(
-        "MatMul", em.op("Reshape", cast(em, filters, wide), form, dtype=wide), windows
+        "MatMul", em.op("Reshape", cast(em, filters, wide), form), windows
     )  # (N, group, oC / group, P)
-    result = em.op("Reshape", product, _shape(em, offset, sizes[0], len(dims)), dtype=wide)
+    result = em.op("Reshape", product, _shape(em, offset, sizes[0], len(dims)))
     bias = view.input("B")
     if bias is not None:
         form = em.constant([1, -1] + [1] * len(kernel), "shape")
-        result = numbers.op("Add", result, em.op("Reshape", cast(em, bias, wide), form, dtype=wide))
+        result = numbers.op("Add", result, em.op("Reshape", cast(em, bias, wide), form))
     return Replacement((cast(em, result, dtype),))
 
 
@@ -358,7 +352,7 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
         return em.constant([0, channels, *known], "shape")
     places = em.constant(np.arange(2, rank), "axes")
     rest = em.op("Gather", em.op("Shape", offset), places, hint="sizes")
-    return em.op("Concat", em.constant([0, channels]), rest, attributes={"axis": 0}, hint="shape")
+    return em.op("Concat", em.constant([0, channels]), rest, axis=0, hint="shape")
 
 
 def _places(
@@ -370,7 +364,7 @@ def _places(
     dilations = _given(view, "dilations", [1] * rank)
     pads = _given(view, "pads", [0] * (2 * rank))
     apart = em.constant([0, parts, elements, rank, -1], "shape")
-    offsets = em.op("Reshape", offset, apart, dtype=numbers.dtype)
+    offsets = em.op("Reshape", offset, apart)
     given = view.required("offset")
     dims = dims_of(given) or (None,) * (rank + 2)
     corners = np.indices(kernel).reshape(rank, elements, 1)
@@ -378,7 +372,7 @@ def _places(
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
         number, third = em.constant(axis, "axis"), {"axis": 3}
-        moved = em.op("Gather", offsets, number, attributes=third, dtype=numbers.dtype)
+        moved = em.op("Gather", offsets, number, attributes=third)
         sizes = [dim for dim in dims[2:] if isinstance(dim, int)]
         if len(sizes) == rank:
             along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)

@@ -188,14 +188,14 @@ class _Rotation:
 
     def _split(self, value: ir.Value, sizes: list[int]) -> tuple[ir.Value, ...]:
         """Split the last axis into parts of these sizes."""
-        em, dtypes = self.em, [self.dtype] * len(sizes)
+        em, count = self.em, len(sizes)
         if em.opset >= 13:
             lengths = em.constant(sizes, "split")
-            return em.multi("Split", value, lengths, attributes={"axis": -1}, dtypes=dtypes)
-        return em.multi("Split", value, attributes={"axis": -1, "split": sizes}, dtypes=dtypes)
+            return em.multi("Split", value, lengths, axis=-1, count=count)
+        return em.multi("Split", value, axis=-1, split=sizes, count=count)
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
         return self._op("Reshape", value, self.em.constant(shape, "shape"))
 
     def _op(self, op_type: str, *inputs: ir.Value, **keywords: Any) -> ir.Value:
-        return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)
+        return self.em.op(op_type, *inputs, **keywords)

@@ -32,9 +32,9 @@ def reduced(em: Emitter, reduction: str, present: ir.Value, updates: ir.Value) -
     dtype = present.dtype or ir.DataType.UNDEFINED
     if reduction in ("max", "min") and em.opset < 12 and dtype not in FLOAT_TYPES:
         order = "Greater" if reduction == "max" else "Less"  # Max of integers came with opset 12
-        is_kept = em.op(order, present, updates, dtype=_BOOL)
+        is_kept = em.op(order, present, updates)
         return where(em, is_kept, present, updates)
-    return em.op(_ELEMENTWISE[reduction], present, updates, dtype=dtype)
+    return em.op(_ELEMENTWISE[reduction], present, updates)
 
 
 def scattered_in_rounds(
@@ -62,10 +62,10 @@ def scattered_in_rounds(
     """
     dtype = data.dtype or ir.DataType.UNDEFINED
     if count == 0:
-        return em.op("Identity", data, dtype=dtype)
+        return em.op("Identity", data)
     order, number = _numbered(em, places, sizes, count)
     none = em.constant([-1], "none")
-    numbers = em.op("Concat", number, none, attributes={"axis": 0}, hint="numbers")
+    numbers = em.op("Concat", number, none, axis=0, hint="numbers")
     last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
     rounds = em.op("Add", last, em.constant(1), hint="rounds")
     fresh = em.scope.names.fresh
@@ -78,18 +78,18 @@ def scattered_in_rounds(
     )
 
     def one_round() -> list[ir.Value]:
-        due = em.op("Equal", number, turn, dtype=_BOOL, hint="due")
+        due = em.op("Equal", number, turn, hint="due")
         ids = em.op("Gather", order, _flat(em, em.op("NonZero", due)), hint="updates")
         rows = em.op("Gather", places, ids, hint="places")
-        given = em.op("Gather", updates, ids, dtype=dtype, hint="given")
-        present = em.op("GatherND", state, rows, dtype=dtype, hint="present")
+        given = em.op("Gather", updates, ids, hint="given")
+        present = em.op("GatherND", state, rows, hint="present")
         combined = reduced(em, reduction, present, given)
-        after = em.op("ScatterND", state, rows, combined, dtype=dtype, hint="scattered")
-        return [em.op("Identity", goes, dtype=_BOOL), after]
+        after = em.op("ScatterND", state, rows, combined, hint="scattered")
+        return [em.op("Identity", goes), after]
 
     body = em.nested(one_round, [turn, goes, state], hint="rounds")
     goes_on = em.constant(np.array(True), "goes_on")
-    result = em.op("Loop", rounds, goes_on, data, attributes={"body": body}, dtype=dtype)
+    result = em.op("Loop", rounds, goes_on, data, body=body)
     result.shape = None if data.shape is None else ir.Shape(data.shape)
     return result
 
@@ -107,13 +107,13 @@ def _numbered(
     zero, key = em.constant(0), None
     for column, extent in enumerate(sizes):
         index = em.constant(column, "column")
-        one = em.op("Gather", places, index, attributes={"axis": 1}, hint="column")
-        is_negative = em.op("Less", one, zero, dtype=_BOOL)
+        one = em.op("Gather", places, index, axis=1, hint="column")
+        is_negative = em.op("Less", one, zero)
         counted = where(em, is_negative, em.op("Add", one, extent), one)
         key = counted if key is None else em.op("Add", em.op("Mul", key, extent), counted)
     assert key is not None
     if not em.branches:  # below opset 11 TopK takes floats only; no tensor is beyond float64
-        key = em.op("Cast", key, attributes={"to": ir.DataType.DOUBLE.value}, dtype=_DOUBLE)
+        key = em.op("Cast", key, to=ir.DataType.DOUBLE.value)
     if count is None:
         length = em.op("Shape", key, hint="count")  # (1,)
         whole = em.op("Reshape", length, em.constant([], "scalar"))
@@ -121,21 +121,15 @@ def _numbered(
     else:
         length, everyone = em.constant([count]), em.constant(np.arange(count), "everyone")
     dtype = key.dtype or ir.DataType.INT64
-    by_place, order = em.multi(
-        "TopK",
-        key,
-        length,
-        attributes={"axis": 0, "largest": 0},
-        dtypes=[dtype, ir.DataType.INT64],
-    )
+    by_place, order = em.multi("TopK", key, length, axis=0, largest=0, count=2)
     # Places are not negative, so that the first one differs from what stands before it.
     none = em.constant(np.array([-1], dtype.numpy()), "none")
-    shifted = em.op("Concat", none, by_place, attributes={"axis": 0}, dtype=dtype, hint="shifted")
+    shifted = em.op("Concat", none, by_place, axis=0, hint="shifted")
     ends = (em.constant([end]) for end in (0, -1, 0))
-    before = em.op("Slice", shifted, *ends, dtype=dtype, hint="before")
-    is_same = em.op("Equal", by_place, before, dtype=_BOOL, hint="is_same")
-    is_first = em.op("Not", is_same, dtype=_BOOL, hint="is_first")
-    marks = em.op("Cast", is_first, attributes={"to": ir.DataType.INT64.value}, hint="marks")
+    before = em.op("Slice", shifted, *ends, hint="before")
+    is_same = em.op("Equal", by_place, before, hint="is_same")
+    is_first = em.op("Not", is_same, hint="is_first")
+    marks = em.op("Cast", is_first, to=ir.DataType.INT64.value, hint="marks")
     run = em.op("Sub", em.op("CumSum", marks, zero), em.constant(1), hint="run")
     firsts = _flat(em, em.op("NonZero", is_first))
     return order, em.op("Sub", everyone, em.op("Gather", firsts, run), hint="number")
@@ -166,7 +160,6 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     data, indices, updates = (view.required(n) for n in ("data", "indices", "updates"))
     reduction, elements = view.string("reduction"), node.op_type == "ScatterElements"
     attributes: dict[str, AttributeValue] = {"axis": view.integer("axis")} if elements else {}
-    dtype = data.dtype or ir.DataType.UNDEFINED
     if em.opset < _SINCE[reduction]:
         known = context.folder.integers(indices)
         axis = attributes.get("axis")
@@ -174,11 +167,11 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
             result = _in_rounds(em, data, indices, updates, reduction, axis)
             return Replacement((result,), via="loop")
         gather = "GatherElements" if elements else "GatherND"
-        present = em.op(gather, data, indices, attributes=attributes, dtype=dtype)
+        present = em.op(gather, data, indices, attributes=attributes)
         updates = reduced(em, reduction, present, updates)
     elif reduction != "none":
         attributes["reduction"] = reduction
-    scattered = em.op(node.op_type, data, indices, updates, attributes=attributes, dtype=dtype)
+    scattered = em.op(node.op_type, data, indices, updates, attributes=attributes)
     return Replacement((scattered,))
 
 
@@ -231,10 +224,9 @@ def _in_rounds(
             help="make the indices constant, or declare the shapes",
             lowest_opset=_SINCE[reduction],
         )
-    dtype = updates.dtype or ir.DataType.UNDEFINED
     if isinstance(axis, int):
         indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
-        flat = em.op("Reshape", updates, em.constant([-1], "flat"), dtype=dtype)
+        flat = em.op("Reshape", updates, em.constant([-1], "flat"))
     else:
         rest = [size_ for size_ in dims[length:] if isinstance(size_, int)]
         if len(rest) == len(dims) - length:
@@ -242,8 +234,8 @@ def _in_rounds(
         else:
             places = em.constant(np.arange(length, len(dims)), "axes")
             known = em.op("Gather", em.op("Shape", data), places, hint="rest")
-            shape = em.op("Concat", em.constant([-1]), known, attributes={"axis": 0})
-        flat = em.op("Reshape", updates, shape, dtype=dtype)
+            shape = em.op("Concat", em.constant([-1]), known, axis=0)
+        flat = em.op("Reshape", updates, shape)
     rows = em.op("Reshape", indices, em.constant([-1, length], "shape"), hint="places")
     sizes = [size(em, dims[place], data, place) for place in range(length)]
     lead = list((index or (None,))[: None if isinstance(axis, int) else -1])
@@ -263,7 +255,7 @@ def _tuples(
     dims = dims or (None,) * rank
     whole = indices
     if indices.dtype != ir.DataType.INT64:
-        whole = em.op("Cast", indices, attributes={"to": ir.DataType.INT64.value})
+        whole = em.op("Cast", indices, to=ir.DataType.INT64.value)
     last = em.constant([*[0] * rank, -1], "shape")  # copies each size; a column of one behind
     columns = []
     nothing = em.op("Mul", whole, em.constant(0), hint="nothing")
@@ -275,4 +267,4 @@ def _tuples(
         columns.append(em.op("Reshape", one, last, hint="column"))
     if rank == 1:
         return columns[0]
-    return em.op("Concat", *columns, attributes={"axis": rank}, hint="places")
+    return em.op("Concat", *columns, axis=rank, hint="places")

@@ -102,8 +102,7 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
             return _product(em, data, len(dims), place, matrix)
         attributes = {"inverse": int(inverse), "onesided": int(onesided), "axis": place}
         given = [] if length is None else [length]
-        dtype = data.dtype or ir.DataType.UNDEFINED
-        return em.op("DFT", data, *given, attributes=attributes, dtype=dtype)
+        return em.op("DFT", data, *given, attributes=attributes)
 
     if axis is not None:
         return Replacement((transform(axis),))
@@ -156,7 +155,6 @@ def _cut(
     Along every axis the transform is made of what the axes before gave: that is the signal still,
     unless one of them was meant. All have the components that the signal or the result has more of.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
     parts, components = next((m.shape[1], m.shape[3]) for m in matrices.values())
 
     def with_parts(value: ir.Value, given: int, wanted: int) -> ir.Value:
@@ -164,9 +162,9 @@ def _cut(
             return value
         if given < wanted:  # what is added is cut off again, and means nothing
             both, attributes = [value, value], {"axis": rank - 1}
-            return em.op("Concat", *both, attributes=attributes, dtype=dtype, hint="widened")
+            return em.op("Concat", *both, attributes=attributes, hint="widened")
         first = em.constant(list(range(wanted)), "components")
-        return em.op("Gather", value, first, attributes={"axis": rank - 1}, dtype=dtype)
+        return em.op("Gather", value, first, axis=rank - 1)
 
     most = max(parts, components)
     result = with_parts(data, parts, most)
@@ -239,17 +237,15 @@ def _product(
     def shaped(value: ir.Value, last: list[int]) -> ir.Value:
         # The other dimensions are copied: 0 means that of the input at this place.
         shape = em.constant([0] * len(others) + last, "shape")
-        return em.op("Reshape", value, shape, dtype=dtype)
+        return em.op("Reshape", value, shape)
 
-    turned = em.op(
-        "Transpose", data, attributes={"perm": [*others, axis, rank - 1]}, dtype=dtype
-    )  # (..., N, C)
+    turned = em.op("Transpose", data, perm=[*others, axis, rank - 1])  # (..., N, C)
     flat = shaped(turned, [size * parts])
     weights = matrix.reshape(size * parts, results * components).astype(dtype.numpy())
-    product = em.op("MatMul", flat, em.constant(weights, "dft"), dtype=dtype)
+    product = em.op("MatMul", flat, em.constant(weights, "dft"))
     spread = shaped(product, [results, components])  # (..., K, components)
     back = [(*others, axis, rank - 1).index(a) for a in range(rank)]
-    return em.op("Transpose", spread, attributes={"perm": back}, dtype=dtype)
+    return em.op("Transpose", spread, perm=back)
 
 
 # STFT-17, for opsets below 17.
@@ -306,13 +302,13 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
     index = _frames(em, size(em, dims[1], signal, 1), step, count, numbered)
-    frames = em.op("Gather", x, index, attributes={"axis": 1}, dtype=wide)  # (B, frames, N, C)
+    frames = em.op("Gather", x, index, axis=1)  # (B, frames, N, C)
     if window is not None:
         column = unsqueeze(em, cast(em, window, wide), [1])
-        frames = em.op("Mul", frames, column, dtype=wide)
-    rows = em.op("Reshape", frames, em.constant([0, 0, -1], "shape"), dtype=wide)
-    product = em.op("MatMul", rows, matrix, dtype=wide)
-    result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"), dtype=wide)
+        frames = em.op("Mul", frames, column)
+    rows = em.op("Reshape", frames, em.constant([0, 0, -1], "shape"))
+    product = em.op("MatMul", rows, matrix)
+    result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"))
     return Replacement((cast(em, result, dtype),))
 
 
@@ -379,7 +375,7 @@ def _matrix_of_frames(
     double = ir.DataType.DOUBLE
 
     def op(op_type: str, *inputs: ir.Value, dtype: ir.DataType = double) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=dtype)
+        return em.op(op_type, *inputs)
 
     one, two = em.constant(1), em.constant(2)
     outputs = em.op("Add", em.op("Div", count, two), one) if is_half else count
@@ -392,11 +388,11 @@ def _matrix_of_frames(
         unsqueeze(em, cast(em, op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
     )
     last = {"axis": 3}
-    rows = em.op("Concat", cosine, op("Neg", sine, dtype=dtype), attributes=last, dtype=dtype)
+    rows = em.op("Concat", cosine, op("Neg", sine), attributes=last)
     if parts == 2:
-        other = em.op("Concat", sine, cosine, attributes=last, dtype=dtype)
-        rows = em.op("Concat", rows, other, attributes={"axis": 1}, dtype=dtype)
-    return em.op("Flatten", rows, attributes={"axis": 2}, dtype=dtype)  # of (N, C, K, 2)
+        other = em.op("Concat", sine, cosine, attributes=last)
+        rows = em.op("Concat", rows, other, axis=1)
+    return em.op("Flatten", rows, axis=2)  # of (N, C, K, 2)
 
 
 # HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
@@ -430,7 +426,7 @@ def lower_cosine_window_17(
         return None
 
     def op(kind: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(kind, *inputs, dtype=_D.DOUBLE, hint=hint)
+        return em.op(kind, *inputs, hint=hint)
 
     def number(value: float, name: str) -> ir.Value:
         return em.constant(np.array(value, np.float64), name)
@@ -480,7 +476,7 @@ def lower_mel_weight_matrix_17(context: LoweringContext, node: ir.Node, em: Emit
         raise Refusal("too-large", text, lowest_opset=17)
     dtype = ir.DataType(view.integer("output_datatype"))
     matrix = em.constant(_triangles(rows, size).astype(dtype.numpy()), "mel")
-    return Replacement((em.op("Identity", matrix, dtype=dtype),))
+    return Replacement((em.op("Identity", matrix),))
 
 
 def _one(view: NodeView, name: str) -> float:

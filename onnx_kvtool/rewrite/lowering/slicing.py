@@ -47,33 +47,29 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         )
     dims = dims_of(data)
     size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
-    dtypes = [data.dtype or ir.DataType.UNDEFINED] * count
     if isinstance(size, int):
         sizes = _sizes(size, count)
         if em.opset < 13:
-            with_sizes: dict[str, int | list[int]] = {"axis": axis, "split": sizes}
-            return Replacement(em.multi("Split", data, attributes=with_sizes, dtypes=dtypes))
+            return Replacement(em.multi("Split", data, axis=axis, split=sizes, count=count))
         lengths = em.constant(sizes, "split")
     elif em.opset < 13:
         computed = _computed(em, data, axis, count)
         return Replacement(_slices(em, data, computed, axis, count))
     else:
         lengths = _computed(em, data, axis, count)
-    attributes = {"axis": axis}
-    return Replacement(em.multi("Split", data, lengths, attributes=attributes, dtypes=dtypes))
+    return Replacement(em.multi("Split", data, lengths, axis=axis, count=count))
 
 
 def _slices(
     em: Emitter, data: ir.Value, sizes: ir.Value, axis: int, count: int
 ) -> tuple[ir.Value, ...]:
     """Return the parts of `data` of the given sizes: (count,), which add up to the dimension."""
-    dtype = data.dtype or ir.DataType.UNDEFINED
     end = em.constant([0], "start")
     parts = []
     for index in range(count):
         size = em.op("Gather", sizes, em.constant([index], "part"), hint="size")  # (1,)
         start, end = end, em.op("Add", end, size, hint="end")
-        parts.append(em.op("Slice", data, start, end, em.constant([axis], "axes"), dtype=dtype))
+        parts.append(em.op("Slice", data, start, end, em.constant([axis], "axes")))
     return tuple(parts)
 
 
@@ -95,7 +91,7 @@ def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
     each = em.op("Div", rounded, em.constant([count], "parts"), hint="part")
     rest = em.op("Sub", size, em.op("Mul", each, em.constant([count - 1], "round_up")), hint="rest")
     parts = [each] * (count - 1) + [rest]
-    return em.op("Concat", *parts, attributes={"axis": 0}, hint="split")
+    return em.op("Concat", *parts, axis=0, hint="split")
 
 
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
@@ -129,8 +125,7 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     inputs = [data, pads, view.input("constant_value"), axes]
     while inputs[-1] is None:
         inputs.pop()
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    return Replacement((em.op("Pad", *inputs, attributes={"mode": mode}, dtype=dtype),))
+    return Replacement((em.op("Pad", *inputs, mode=mode),))
 
 
 def pads_of_all_axes(
@@ -166,14 +161,14 @@ def _places(folder: Folder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     axes = cast(em, axes, ir.DataType.INT64)
     begin = em.op("Mod", axes, em.constant(rank, "rank"))  # negative axes count from the end
     end = em.op("Add", begin, em.constant(rank, "rank"))
-    return em.op("Concat", begin, end, attributes={"axis": 0}, hint="places")
+    return em.op("Concat", begin, end, axis=0, hint="places")
 
 
 def _wrapped(
     context: LoweringContext, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
 ) -> ir.Value:
     known, rank = context.folder.integers(pads), len(dims)
-    dtype, result = data.dtype or ir.DataType.UNDEFINED, data
+    _dtype, result = data.dtype or ir.DataType.UNDEFINED, data
     for axis, dim in enumerate(dims):
         if known is not None and not known[axis] and not known[axis + rank]:
             continue
@@ -184,9 +179,9 @@ def _wrapped(
         first, last = em.op("Neg", begin), em.op("Add", length, end)
         index = em.op("Range", first, last, em.constant(1))
         inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
-        result = em.op("Gather", result, inside, attributes={"axis": axis}, dtype=dtype)
+        result = em.op("Gather", result, inside, axis=axis)
     if result is data:
-        return em.op("Identity", data, dtype=dtype)
+        return em.op("Identity", data)
     return result
 
 
@@ -216,10 +211,10 @@ def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     column = positions(em, columns, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
     if k is not None:
         row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))
-    outside = em.op("Less" if upper else "Greater", column, row, dtype=_BOOL)  # (1, ..., R, C)
+    outside = em.op("Less" if upper else "Greater", column, row)  # (1, ..., R, C)
     if dtype == _BOOL:
-        kept = em.op("Not", outside, dtype=_BOOL)
-        return Replacement((em.op("And", kept, data, dtype=_BOOL),))
+        kept = em.op("Not", outside)
+        return Replacement((em.op("And", kept, data),))
     if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         raise Refusal(
             "element-type",
@@ -256,11 +251,10 @@ def lower_gather_nd_12(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         )
     rank = len(dims)
     counted = em.op("Slice", em.op("Shape", indices), em.constant([0], "from"), em.constant([-1]))
-    tuples = em.op("Concat", counted, em.constant([1], "one"), attributes={"axis": 0})
+    tuples = em.op("Concat", counted, em.constant([1], "one"), axis=0)
     parts = []
     for axis in range(batch):
         place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
         parts.append(em.op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
-    whole = em.op("Concat", *parts, indices, attributes={"axis": -1}, hint="indices")
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    return Replacement((em.op("GatherND", data, whole, dtype=dtype),))
+    whole = em.op("Concat", *parts, indices, axis=-1, hint="indices")
+    return Replacement((em.op("GatherND", data, whole),))

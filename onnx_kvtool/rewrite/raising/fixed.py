@@ -73,8 +73,8 @@ def replace_update(
         past,
         update,
         *([] if starts is None else [starts]),
-        attributes={"axis": plan.axis, "mode": plan.mode},
-        dtype=past.dtype or plan.output.dtype or ir.DataType.UNDEFINED,
+        axis=plan.axis,
+        mode=plan.mode,
         hint=node.name or "TensorScatter",
     )
     scatter = present.producer()
@@ -130,7 +130,7 @@ def _presents(
     for old in sorted(plan.presents, key=lambda value: not value.is_graph_output()):
         new = read if pairs else present
         if pairs and old.is_graph_output():
-            new = em.op("Identity", read, dtype=present.dtype or ir.DataType.UNDEFINED)
+            new = em.op("Identity", read)
         pairs.append((old, new))
     return pairs
 
@@ -154,9 +154,8 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
         return em.op("Mod", rows, em.constant([window.size]), hint="order")
 
     rows = em.once(("order of a window", behind, window.size), order)
-    dtype = present.dtype or ir.DataType.UNDEFINED
     axis = {"axis": plan.axis}
-    return em.op("Gather", present, rows, attributes=axis, dtype=dtype, hint="ordered")
+    return em.op("Gather", present, rows, attributes=axis, hint="ordered")
 
 
 def _is_read(plan: Plan) -> bool:
@@ -179,18 +178,17 @@ def arranged(em: Emitter, value: ir.Value, rank: int, axes: Axes, hint: str) -> 
             occur have size 1.
         hint: Last part of the names of new nodes.
     """
-    dtype = value.dtype or ir.DataType.UNDEFINED
     axes = completed(axes, rank)
     unused = [axis for axis in range(rank) if axis not in axes]
     if unused:
-        value = em.op("Squeeze", value, em.constant(unused, "axes"), dtype=dtype, hint=hint)
+        value = em.op("Squeeze", value, em.constant(unused, "axes"), hint=hint)
     kept = [axis for axis in range(rank) if axis in axes]
     perm = [kept.index(axis) for axis in axes if axis is not None]
     if perm != sorted(perm):
-        value = em.op("Transpose", value, attributes={"perm": perm}, dtype=dtype, hint=hint)
+        value = em.op("Transpose", value, perm=perm, hint=hint)
     new = [place for place, axis in enumerate(axes) if axis is None]
     if new:
-        value = em.op("Unsqueeze", value, em.constant(new, "axes"), dtype=dtype, hint=hint)
+        value = em.op("Unsqueeze", value, em.constant(new, "axes"), hint=hint)
     return value
 
 

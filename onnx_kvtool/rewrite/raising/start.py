@@ -121,8 +121,8 @@ def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
 
     def build() -> ir.Value:
         to = ir.DataType.INT32, ir.DataType.INT64
-        narrow = em.op("Cast", starts, attributes={"to": int(to[0])}, dtype=to[0])
-        wide = em.op("Cast", narrow, attributes={"to": int(to[1])}, dtype=to[1])
+        narrow = em.op("Cast", starts, to=int(to[0]))
+        wide = em.op("Cast", narrow, to=int(to[1]))
         wide.name = em.scope.names.fresh("write_indices")
         return wide
 
@@ -196,7 +196,7 @@ class _Building:
     def size(self, value: ir.Value, axis: int, hint: str) -> ir.Value:
         """Return the size of an axis, (1,)."""
         value = self.replaced.get(value, value)
-        return self.em.op("Shape", value, attributes={"start": axis, "end": axis + 1}, hint=hint)
+        return self.em.op("Shape", value, start=axis, end=axis + 1, hint=hint)
 
     def as_int64(self, value: ir.Value) -> ir.Value:
         value = self.replaced.get(value, value)
@@ -246,11 +246,11 @@ class _Building:
                 parts = [value(part) for part in sorted(of, key=str)]
                 return op("Max", *parts)
             case IsNegative(of):
-                return self.number(op("Less", value(of), self.zero(), dtype=ir.DataType.BOOL))
+                return self.number(op("Less", value(of), self.zero()))
             case IsZero(of):
-                return self.number(op("Equal", value(of), self.zero(), dtype=ir.DataType.BOOL))
+                return self.number(op("Equal", value(of), self.zero()))
             case Choice(condition, yes, no):
-                holds = op("Equal", value(condition), self.zero(), dtype=ir.DataType.BOOL)
+                holds = op("Equal", value(condition), self.zero())
                 return op("Where", holds, value(no), value(yes))
         raise AssertionError(f"no atom: {atom}")
 
@@ -258,7 +258,7 @@ class _Building:
         return self.em.constant([0])
 
     def number(self, truth: ir.Value) -> ir.Value:
-        return self.em.op("Cast", truth, attributes={"to": int(ir.DataType.INT64)})
+        return self.em.op("Cast", truth, to=int(ir.DataType.INT64))
 
     def rows(self) -> ir.Value:
         """Return 0, 1, ... up to the batch size."""
@@ -276,9 +276,7 @@ class _Building:
                 continue
             if place.number == 0 and shape is not None and shape[axis].number == 1:
                 continue  # an axis of one element, which the Reshape below drops
-            found = self.em.op(
-                "Gather", found, self.value(place), attributes={"axis": axis}, hint="start"
-            )
+            found = self.em.op("Gather", found, self.value(place), axis=axis, hint="start")
         if len(index) == 1:
             return found
         return self.em.op("Reshape", found, self.em.constant([-1]), hint="start")

@@ -53,11 +53,10 @@ def upgrade_batch_normalization_9_14(
     mean, variance = view.required("mean"), view.required("var")
     epsilon = view.attribute("epsilon")
     assert isinstance(epsilon, float)
-    dtype = data.dtype or ir.DataType.UNDEFINED
     small = number_like(em, epsilon, data, "epsilon")
-    deviation = em.op("Sqrt", em.op("Add", variance, small, dtype=dtype), dtype=dtype)
-    normal = em.op("Div", em.op("Sub", data, mean, dtype=dtype), deviation, dtype=dtype)
-    result = em.op("Add", em.op("Mul", normal, scale, dtype=dtype), bias, dtype=dtype)
+    deviation = em.op("Sqrt", em.op("Add", variance, small))
+    normal = em.op("Div", em.op("Sub", data, mean), deviation)
+    result = em.op("Add", em.op("Mul", normal, scale), bias)
     return Replacement((result, *[None] * (len(node.outputs) - 1)))
 
 
@@ -80,15 +79,14 @@ def upgrade_group_normalization_21(
     if isinstance(channels, int):
         target = fixed([groups, channels // groups], em, "per_group")
     else:
-        count = em.op("Shape", data, attributes={"start": 1, "end": 2}, hint="channels")  # (1,)
+        count = em.op("Shape", data, start=1, end=2, hint="channels")  # (1,)
         each = em.op("Div", count, fixed([groups], em, "groups"))
-        target = em.op("Concat", fixed([groups], em, "groups"), each, attributes={"axis": 0})
+        target = em.op("Concat", fixed([groups], em, "groups"), each, axis=0)
 
     def spread(value: ir.Value) -> ir.Value:
-        dtype = value.dtype or ir.DataType.UNDEFINED
-        column = em.op("Reshape", value, fixed([groups, 1], em, "column"), dtype=dtype)
-        repeated = em.op("Expand", column, target, dtype=dtype)  # (num_groups, C / num_groups)
-        return em.op("Reshape", repeated, fixed([-1], em, "flat"), dtype=dtype)
+        column = em.op("Reshape", value, fixed([groups, 1], em, "column"))
+        repeated = em.op("Expand", column, target)  # (num_groups, C / num_groups)
+        return em.op("Reshape", repeated, fixed([-1], em, "flat"))
 
     inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
     plain = data.dtype == ir.DataType.FLOAT
@@ -107,8 +105,7 @@ def upgrade_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {len(dims)}")
     if axis == -1 or (dims is not None and axis == len(dims) - 1):
         return again(em, node, [data], attributes={"axis": axis})
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    flat = em.op("Flatten", data, attributes={"axis": axis}, dtype=dtype)
+    flat = em.op("Flatten", data, axis=axis)
     along = again(em, node, [flat], attributes={"axis": -1}).outputs[0]
     if along is None:
         raise MalformedNode("output", f"`{node.op_type}` has no output")
@@ -167,8 +164,8 @@ def upgrade_resize_11_13(context: LoweringContext, node: ir.Node, em: Emitter) -
     if known is not None and (known <= 1).all():
         return Replacement((_resize(em, data, scales, mode, "ceil"),))
     one = em.constant(np.ones(1, np.float32), "one")
-    grown = _resize(em, data, em.op("Max", scales, one, dtype=_FLOAT), mode, "floor")
-    shrunk = _resize(em, grown, em.op("Min", scales, one, dtype=_FLOAT), mode, "ceil")
+    grown = _resize(em, data, em.op("Max", scales, one), mode, "floor")
+    shrunk = _resize(em, grown, em.op("Min", scales, one), mode, "ceil")
     return Replacement((shrunk,))
 
 
@@ -209,14 +206,13 @@ def _mode(view: NodeView) -> str:
 
 
 def _resize(em: Emitter, data: ir.Value, scales: ir.Value, mode: str, rounding: str) -> ir.Value:
-    dtype = data.dtype or ir.DataType.UNDEFINED
     if em.opset < 11:
-        return em.op("Resize", data, scales, attributes={"mode": mode}, dtype=dtype)
+        return em.op("Resize", data, scales, mode=mode)
     nothing = em.constant(np.zeros(0, np.float32), "no_roi") if em.opset < 13 else None
     attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
     if mode == "nearest":
         attributes["nearest_mode"] = rounding
-    return em.op("Resize", data, nothing, scales, attributes=attributes, dtype=dtype)
+    return em.op("Resize", data, nothing, scales, attributes=attributes)
 
 
 _NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}

@@ -94,7 +94,7 @@ def number_like(em: Emitter, number: float, data: ir.Value, hint: str) -> ir.Val
     if em.opset < 15:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     constant = em.constant(array, hint)
-    return em.op("CastLike", constant, data, dtype=ir.DataType.UNDEFINED, hint=hint)
+    return em.op("CastLike", constant, data, hint=hint)
 
 
 # Operators whose attributes became inputs: axes, bounds, sizes, pads, a ratio.
@@ -224,10 +224,9 @@ def upgrade_cast_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("input")
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    infinite = em.op("IsInf", data, dtype=ir.DataType.BOOL)
+    infinite = em.op("IsInf", data)
     nothing = number_like(em, np.nan, data, "nan")
-    finite = em.op("Where", infinite, nothing, data, dtype=dtype)
+    finite = em.op("Where", infinite, nothing, data)
     return again(em, node, [finite, *node.inputs[1:]])
 
 
@@ -265,8 +264,7 @@ def upgrade_quantize_linear_13_19(
 def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
     if value is None or (value.shape is not None and len(value.shape) == 0):
         return value
-    dtype = value.dtype or ir.DataType.UNDEFINED
-    return em.op("Reshape", value, fixed([], em, "scalar"), dtype=dtype, hint="scalar")
+    return em.op("Reshape", value, fixed([], em, "scalar"), hint="scalar")
 
 
 # Operators that select by indices: OneHot and Scatter.
@@ -289,12 +287,12 @@ def upgrade_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     if known is not None and (known >= 0).all():
         return again(em, node, [indices, depth, values])
     whole = [
-        value if value.dtype == _INT64 else em.op("Cast", value, attributes={"to": _INT64.value})
+        value if value.dtype == _INT64 else em.op("Cast", value, to=_INT64.value)
         for value in (indices, depth)
     ]
     # One element, of rank 0 or 1: as (1,) it would give scalar indices a dimension.
     scalar = em.op("Reshape", whole[1], fixed([], em, "scalar"), hint="depth")
-    negative = em.op("Less", whole[0], fixed(0, em, "zero"), dtype=_BOOL)
+    negative = em.op("Less", whole[0], fixed(0, em, "zero"))
     kept = em.op("Where", negative, scalar, whole[0], hint="indices")
     return again(em, node, [kept, scalar, values])
 
@@ -328,18 +326,16 @@ def upgrade_scan_9(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     attributes: dict[str, AttributeValue] = {"body": body, "num_scan_inputs": scanned}
     if isinstance(directions, tuple):
         attributes["scan_input_directions"] = [int(one) for one in directions]
-    dtypes = [output.dtype or ir.DataType.UNDEFINED for output in node.outputs]
+    count = len(node.outputs)
 
     def one_sample() -> Sequence[ir.Value]:
-        return em.multi("Scan", *samples, attributes=attributes, dtypes=dtypes, hint="sequence")
+        return em.multi("Scan", *samples, attributes=attributes, count=count, hint="sequence")
 
     outer: dict[str, AttributeValue] = {
         "body": em.nested(one_sample, samples, hint="sample"),
         "num_scan_inputs": len(samples),
     }
-    results: list[ir.Value | None] = list(
-        em.multi("Scan", *batched, attributes=outer, dtypes=dtypes)
-    )
+    results: list[ir.Value | None] = list(em.multi("Scan", *batched, attributes=outer, count=count))
     for index, output in enumerate(node.outputs):
         if not output.name:
             results[index] = None

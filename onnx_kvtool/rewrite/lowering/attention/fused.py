@@ -108,15 +108,15 @@ def _seen_through(
     if not window.causal and window.left < 0 and window.right < 0:
         # One row would broadcast; kernels ask for all of them.
         rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
-        every = em.op("Less", em.constant([-1], "before"), rows, dtype=bool_, hint="every_row")
-        seen = em.op("And", seen, every, dtype=bool_, hint="is_seen")
+        every = em.op("Less", em.constant([-1], "before"), rows, hint="every_row")
+        seen = em.op("And", seen, every, hint="is_seen")
     if mask is not None and mask.dtype == bool_:
-        return em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+        return em.op("And", seen, mask, hint="is_seen")
     if mask is None:
         return seen
     mask = one_shape(em, mask, seen, (batch, 1, window.length, window.total))
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
-    return em.op("Where", seen, mask, hidden, dtype=dtype, hint="bias")
+    return em.op("Where", seen, mask, hidden, hint="bias")
 
 
 # The shapes of scores whose query heads are rows of one operand for each key/value head.

@@ -185,7 +185,7 @@ class _Grouped:
         batch = size(em, dims[0] if dims else None, view.key, 0)
         one = em.once(
             ("a batch of one", batch),
-            lambda: em.op("Equal", batch, em.constant(1), dtype=ir.DataType.BOOL, hint="is_one"),
+            lambda: em.op("Equal", batch, em.constant(1), hint="is_one"),
         )
         bodies = {
             "then_branch": em.nested(lambda: [weighted(stays=True)], hint="one_sequence"),
@@ -280,7 +280,7 @@ class _Grouped:
         precision = self.view.softmax_precision
         wanted = self.dtype if precision is None else ir.DataType(precision)
         weights = cast(self.em, scores, wanted)
-        weights = self.em.op("Softmax", weights, attributes={"axis": -1}, dtype=wanted)
+        weights = self.em.op("Softmax", weights, axis=-1)
         self.scores[3] = cast(self.em, weights, self.dtype)
         return self.scores[3]
 
@@ -330,7 +330,7 @@ class _Grouped:
         return dims is not None and dims[1 if self.view.rank == 3 else 2] == 1
 
     def _op(self, op_type: str, *inputs: ir.Value, **keywords: object) -> ir.Value:
-        return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)  # type: ignore[arg-type]
+        return self.em.op(op_type, *inputs, **keywords)  # type: ignore[arg-type]
 
     def _number(self, number: float) -> ir.Value:
         return self.em.constant(np.array(number, self.dtype.numpy()), "number")

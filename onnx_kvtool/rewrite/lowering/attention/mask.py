@@ -133,11 +133,11 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
     def build() -> ir.Value:
         if one_limit:
             limit = _first_hidden(em, window)
-            return em.op("Less", limit, em.constant([1], "one"), dtype=ir.DataType.BOOL)
+            return em.op("Less", limit, em.constant([1], "one"))
         seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
         most = reduce(em, "ReduceMax", seen, [-1])
         half = em.constant(np.array([0.5], np.float32), "half")
-        return em.op("Less", most, half, dtype=ir.DataType.BOOL, hint="empty_rows")
+        return em.op("Less", most, half, hint="empty_rows")
 
     return em.once(("empty rows", window.key), build)
 
@@ -147,16 +147,16 @@ def _allowed(em: Emitter, window: Window) -> ir.Value:
     conditions = []
     if window.causal or window.nonpad is not None or window.right >= 0:
         limit = _first_hidden(em, window)
-        conditions.append(em.op("Less", columns, limit, dtype=ir.DataType.BOOL, hint="is_seen"))
+        conditions.append(em.op("Less", columns, limit, hint="is_seen"))
     if window.nonpad is not None and not window.causal and window.right >= 0:
-        valid = em.op("Less", columns, _valid(em, window.nonpad), dtype=ir.DataType.BOOL)
+        valid = em.op("Less", columns, _valid(em, window.nonpad))
         conditions.append(valid)
     if window.left >= 0:
         first = _shifted_rows(em, window, -window.left - 1)
-        conditions.append(em.op("Less", first, columns, dtype=ir.DataType.BOOL, hint="is_near"))
+        conditions.append(em.op("Less", first, columns, hint="is_near"))
     allowed = conditions[0]
     for condition in conditions[1:]:
-        allowed = em.op("And", allowed, condition, dtype=ir.DataType.BOOL, hint="is_seen")
+        allowed = em.op("And", allowed, condition, hint="is_seen")
     return allowed
 
 
@@ -303,8 +303,7 @@ def _for_groups(em: Emitter, value: ir.Value, shape: list[int] | None) -> ir.Val
         apart = unsqueeze(em, value, [2])
         if shape is None:
             return apart
-        dtype = value.dtype or ir.DataType.UNDEFINED
-        return em.op("Reshape", apart, em.constant(shape, "shape"), dtype=dtype)
+        return em.op("Reshape", apart, em.constant(shape, "shape"))
 
     return em.once(("for groups", value, tuple(shape or ())), build)
 
@@ -318,21 +317,20 @@ def _sum_of_masks(
         mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
     seen = allowed_keys(em, window) if window.hides else None
     if mask is not None and mask.dtype == ir.DataType.BOOL:
-        bool_ = ir.DataType.BOOL
-        seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+        seen = mask if seen is None else em.op("And", seen, mask, hint="is_seen")
         mask = None
     if seen is None:
         assert mask is not None
         return mask
     nothing, hidden = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.0, -np.inf))
     bias = where(em, seen, nothing, hidden, hint="bias")
-    return bias if mask is None else em.op("Add", bias, mask, dtype=dtype, hint="bias")
+    return bias if mask is None else em.op("Add", bias, mask, hint="bias")
 
 
 def _all_hidden(em: Emitter, bias: ir.Value, dtype: ir.DataType) -> ir.Value:
     most = reduce(em, "ReduceMax", bias, [-1])
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "number")
-    return em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
+    return em.op("Equal", most, hidden, hint="empty_rows")
 
 
 # Keys and values of the layout (B, S, KV * width) as operands of a product over heads.
@@ -386,9 +384,8 @@ def flat_operand(
         assert dims is not None
         assert isinstance(dims[1], int)
         lead, rows = [dims[1], 1], 0
-    dtype = cache.dtype or ir.DataType.UNDEFINED
     shape = em.constant([*lead, *heads, width], "shape")
-    split = em.op("Reshape", cache, shape, dtype=dtype)
+    split = em.op("Reshape", cache, shape)
     others = [axis for axis in range(last) if axis != rows]
     perm = [*others, *((last, rows) if turned else (rows, last))]
-    return em.op("Transpose", split, attributes={"perm": perm}, dtype=dtype)
+    return em.op("Transpose", split, perm=perm)

@@ -117,8 +117,8 @@ def from_front(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
         index: Any shape, int64.
         length: Broadcasts to it, int64.
     """
-    behind = em.op("Less", index, em.constant([0], "zero"), dtype=_BOOL, hint="is_negative")
-    once = em.op("Cast", behind, attributes={"to": _INT64.value}, hint="is_negative")
+    behind = em.op("Less", index, em.constant([0], "zero"), hint="is_negative")
+    once = em.op("Cast", behind, to=_INT64.value, hint="is_negative")
     return em.op("Add", index, em.op("Mul", once, length), hint="index")
 
 
@@ -128,8 +128,8 @@ def inside_or_behind(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value
     These must not be counted from the back once more, as runtimes do at every opset.
     """
     front = from_front(em, index, length)
-    below = em.op("Less", front, em.constant([0], "zero"), dtype=_BOOL)
-    once = em.op("Cast", below, attributes={"to": _INT64.value}, hint="is_outside")
+    below = em.op("Less", front, em.constant([0], "zero"))
+    once = em.op("Cast", below, to=_INT64.value, hint="is_outside")
     missing = em.op("Mul", once, em.op("Sub", length, front), hint="missing")
     return em.op("Add", front, missing, hint="index")
 
@@ -142,9 +142,9 @@ def count_up(em: Emitter, count: ir.Value) -> ir.Value:
         count: (1,), int64, not negative.
     """
     one = ir.Tensor(np.ones(1, np.int64))
-    ones = em.op("ConstantOfShape", count, attributes={"value": one}, hint="ones")
+    ones = em.op("ConstantOfShape", count, value=one, hint="ones")
     places = em.op("NonZero", ones, hint="places")  # (1, count)
-    return em.op("Squeeze", places, attributes={"axes": [0]}, hint="counted")
+    return em.op("Squeeze", places, axes=[0], hint="counted")
 
 
 def clamped(em: Emitter, value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
@@ -152,9 +152,9 @@ def clamped(em: Emitter, value: ir.Value, low: ir.Value, high: ir.Value) -> ir.V
 
     Max and Min take floats only.
     """
-    below = em.op("Less", value, low, dtype=_BOOL)
+    below = em.op("Less", value, low)
     value = em.op("Where", below, low, value)
-    above = em.op("Less", high, value, dtype=_BOOL)
+    above = em.op("Less", high, value)
     return em.op("Where", above, high, value, hint="clamped")
 
 
@@ -175,7 +175,7 @@ def joined_sizes(
     parts = [product(em, value, dims, group) for group in groups]
     if len(parts) == 1:
         return parts[0]
-    return em.op("Concat", *parts, attributes={"axis": 0}, hint="sizes")
+    return em.op("Concat", *parts, axis=0, hint="sizes")
 
 
 def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> ir.Value:

@@ -56,24 +56,24 @@ def lower_range_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     wide = _D.INT64 if dtype in _INTEGERS else dtype
     one = em.constant([1], "one")
     start, limit, delta = (
-        em.op("Reshape", cast(em, value, wide), one, dtype=wide, hint=name)
+        em.op("Reshape", cast(em, value, wide), one, hint=name)
         for value, name in zip(given, names, strict=True)
     )
-    way = em.op("Sub", limit, start, dtype=wide, hint="way")
+    way = em.op("Sub", limit, start, hint="way")
     if wide == _D.INT64:
         more = em.op("Sub", delta, em.op("Sign", delta), hint="rounding")
         count = em.op("Div", em.op("Add", way, more), delta, hint="count")
     else:
         double = _D.DOUBLE
-        quotient = em.op("Div", cast(em, way, double), cast(em, delta, double), dtype=double)
+        quotient = em.op("Div", cast(em, way, double), cast(em, delta, double))
         count = cast(em, quotient, _D.INT64)  # cut off
-        below = em.op("Less", cast(em, count, double), quotient, dtype=_D.BOOL)
+        below = em.op("Less", cast(em, count, double), quotient)
         count = em.op("Add", count, cast(em, below, _D.INT64), hint="count")
     zero = em.constant([0], "zero")
-    is_none = em.op("Less", count, zero, dtype=_D.BOOL)
+    is_none = em.op("Less", count, zero)
     count = em.op("Where", is_none, zero, count, hint="count")
-    steps = em.op("Mul", cast(em, count_up(em, count), wide), delta, dtype=wide)
-    return Replacement((cast(em, em.op("Add", start, steps, dtype=wide), dtype),))
+    steps = em.op("Mul", cast(em, count_up(em, count), wide), delta)
+    return Replacement((cast(em, em.op("Add", start, steps), dtype),))
 
 
 def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -104,10 +104,10 @@ def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:
     """Return 1 for the axis, which may count from the end, else 0: (rank,), int64."""
     place = em.op("Reshape", cast(em, axis, _D.INT64), em.constant([1]), hint="axis")
-    is_negative = em.op("Less", place, em.constant([0]), dtype=_D.BOOL)
+    is_negative = em.op("Less", place, em.constant([0]))
     more = em.op("Mul", cast(em, is_negative, _D.INT64), em.constant([rank]))
     counted = em.op("Add", place, more, hint="counted")
-    is_meant = em.op("Equal", em.constant(np.arange(rank)), counted, dtype=_D.BOOL)
+    is_meant = em.op("Equal", em.constant(np.arange(rank)), counted)
     return cast(em, is_meant, _D.INT64, hint="marks")
 
 
@@ -125,14 +125,14 @@ def _summed(
     # What is added to -0 stays what it is, zeros of both signs as well.
     nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
     zero = ir.Tensor(nothing.astype(dtype.numpy()))
-    start = em.op("ConstantOfShape", others, attributes={"value": zero}, dtype=dtype)
+    start = em.op("ConstantOfShape", others, value=zero)
     state, part = _body_input(em, "sum", dtype), _body_input(em, "slice", dtype)
 
     shape = [dim for d, dim in enumerate(dims) if d != axis]
 
     def build() -> list[ir.Value]:
-        added = em.op("Add", state, part, dtype=dtype, hint="sum")
-        given = em.op("Identity", state if exclusive else added, dtype=dtype, hint="given")
+        added = em.op("Add", state, part, hint="sum")
+        given = em.op("Identity", state if exclusive else added, hint="given")
         given.shape = ir.Shape(shape)  # which nothing else says where there are no slices
         return [added, given]
 
@@ -145,7 +145,7 @@ def _summed(
         "scan_input_directions": [direction],
         "scan_output_directions": [direction],
     }
-    _, result = em.multi("Scan", start, data, attributes=attributes, dtypes=[dtype, dtype])
+    _, result = em.multi("Scan", start, data, attributes=attributes, count=2)
     return result
 
 
@@ -180,7 +180,7 @@ def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         text = f"Unique of {dtype.name} cannot be written before opset 11"
         raise Refusal("element-type", text, lowest_opset=11)
     if axis is None:
-        source = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
+        source = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
         rows, along = unsqueeze(em, source, [1]), 0
         count, width = _size(em, data), None
     else:
@@ -188,17 +188,15 @@ def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         dims = known_rank(data, "Unique", 11)
         source, along = data, counted_axis(axis, len(dims))
         others = [place for place in range(len(dims)) if place != along]
-        turned = em.op("Transpose", data, attributes={"perm": [along, *others]}, dtype=dtype)
+        turned = em.op("Transpose", data, perm=[along, *others])
         shape = joined_sizes(em, data, dims, [[along], others])
-        rows = em.op("Reshape", turned, shape, dtype=dtype, hint="rows")
+        rows = em.op("Reshape", turned, shape, hint="rows")
         count, width = product(em, data, dims, [along]), product(em, data, dims, others)
     less = _less(em, rows, dtype, width)
     found = _Groups(em, less, count, view.integer("sorted") != 0)
     order = found.order
     wanted = [bool(output.name) for output in node.outputs]
-    results: list[ir.Value | None] = [
-        em.op("Gather", source, order, attributes={"axis": along}, dtype=dtype)
-    ]
+    results: list[ir.Value | None] = [em.op("Gather", source, order, axis=along)]
     if any(wanted[1:]):
         results += [em.op("Identity", order), found.place, found.counts()]
     return Replacement(
@@ -228,7 +226,7 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
     one, other = unsqueeze(em, rows, [1]), unsqueeze(em, rows, [0])
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=_BOOL)
+        return em.op(op_type, *inputs)
 
     less = op("Less", one, other)  # (n, n, m)
     if wide in FLOAT_TYPES:
@@ -238,9 +236,9 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
         return squeeze(em, less, [2])
     # The first place where two rows differ decides: each place has a number above those behind it.
     weights = cast(em, em.op("Sub", width, count_up(em, width)), _FLOAT, hint="weights")
-    marked = em.op("Mul", cast(em, less, _FLOAT), weights, dtype=_FLOAT, hint="marked")
+    marked = em.op("Mul", cast(em, less, _FLOAT), weights, hint="marked")
     first = reduce(em, "ReduceMax", marked, [2], keepdims=False)
-    turned = em.op("Transpose", first, attributes={"perm": [1, 0]}, dtype=_FLOAT)
+    turned = em.op("Transpose", first, perm=[1, 0])
     return op("Greater", first, turned)
 
 
@@ -260,10 +258,10 @@ class _Groups:
 
     def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:
         def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-            return em.op(op_type, *inputs, dtype=_BOOL)
+            return em.op(op_type, *inputs)
 
         self._em = em
-        greater = em.op("Transpose", less, attributes={"perm": [1, 0]}, dtype=_BOOL)
+        greater = em.op("Transpose", less, perm=[1, 0])
         self._equal = op("Not", op("Or", less, greater))
         every = count_up(em, count)
         behind = op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
@@ -274,7 +272,7 @@ class _Groups:
         if is_sorted:
             self.place = self._total(op("And", column, less), 0)
             places = em.op("Gather", self.place, firsts, hint="places")
-            self.order = em.op("Scatter", firsts, places, firsts, attributes={"axis": 0})
+            self.order = em.op("Scatter", firsts, places, firsts, axis=0)
         else:
             ahead = self._total(op("And", column, behind), 0)  # firsts before each row
             own = cast(em, op("And", column, self._equal), _INT64)  # the first that a row equals
@@ -347,12 +345,11 @@ def _by_halves(
 
 
 def _signed(em: Emitter, value: ir.Value, turned: bool) -> ir.Value:
-    return em.op("Neg", value, dtype=value.dtype or _D.UNDEFINED) if turned else value
+    return em.op("Neg", value) if turned else value
 
 
 def _top(em: Emitter, value: ir.Value, count: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:
-    dtypes = [value.dtype or _D.UNDEFINED, _D.INT64]
-    values, places = em.multi("TopK", value, count, attributes={"axis": axis}, dtypes=dtypes)
+    values, places = em.multi("TopK", value, count, axis=axis, count=2)
     return values, places
 
 
@@ -385,7 +382,6 @@ def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     first = count_up(em, em.op("Reshape", view.required("K"), em.constant([1], "one")))
 
     def cut(part: ir.Value) -> ir.Value:
-        dtype = part.dtype or _D.UNDEFINED
-        return em.op("Gather", part, first, attributes={"axis": axis}, dtype=dtype, hint="first")
+        return em.op("Gather", part, first, axis=axis, hint="first")
 
     return Replacement(tuple(part and cut(part) for part in whole.outputs))

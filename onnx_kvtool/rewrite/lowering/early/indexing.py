@@ -55,18 +55,16 @@ def lower_scatter_elements_11(context: LoweringContext, node: ir.Node, em: Emitt
     view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
     front, axis = _front(context, em, data, indices, view.integer("axis"), "ScatterElements")
-    dtype = element_type(data, "ScatterElements", 11)
+    element_type(data, "ScatterElements", 11)
     updates = view.required("updates")
-    return Replacement(
-        (em.op("Scatter", data, front, updates, attributes={"axis": axis}, dtype=dtype),)
-    )
+    return Replacement((em.op("Scatter", data, front, updates, axis=axis),))
 
 
 def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Gather from the data in one dimension, at the place of each element there."""
     view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
-    dtype = element_type(data, "GatherElements", 11)
+    element_type(data, "GatherElements", 11)
     dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
     front, axis = _front(context, em, data, indices, view.integer("axis"), "GatherElements")
     place = _element_places(em, data, dims, front, counts, axis)
@@ -74,8 +72,8 @@ def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitte
         length = product(em, data, dims, [axis])
         everything = product(em, data, dims, range(len(dims)))
         place = _or_none(em, place, _outside(em, front, length), everything)
-    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
-    return Replacement((em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype),))
+    flat = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
+    return Replacement((em.op("Gather", flat, place, axis=0),))
 
 
 def gathered_elements(
@@ -96,10 +94,9 @@ def gathered_elements(
         counts: Dimensions of the index.
         axis: The axis, counted from the front.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
     place = _element_places(em, data, dims, index, counts, axis)
-    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
-    return em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype, hint="gathered")
+    flat = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
+    return em.op("Gather", flat, place, axis=0, hint="gathered")
 
 
 def _element_places(
@@ -139,7 +136,7 @@ def lower_gather_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     length = _tuple_length(indices, "GatherND")
     rows = _rows(em, data, dims, length, dtype)
     number = _numbers(context, em, data, dims, indices, length)
-    return Replacement((em.op("Gather", rows, number, attributes={"axis": 0}, dtype=dtype),))
+    return Replacement((em.op("Gather", rows, number, axis=0),))
 
 
 def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -149,12 +146,12 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
     """
     view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
-    dtype = element_type(data, "ScatterND", 11)
+    element_type(data, "ScatterND", 11)
     dims = known_rank(data, "ScatterND", 11)
     length = _tuple_length(indices, "ScatterND")
     updates = view.required("updates")
     if 0 in dims:  # there is nothing to write to
-        return Replacement((em.op("Identity", data, dtype=dtype),))
+        return Replacement((em.op("Identity", data),))
     number = _numbers(context, em, data, dims, indices, length)
     tuples = known_rank(indices, "ScatterND", 11)[:-1]
     sizes = (*tuples, *dims[length:])
@@ -167,9 +164,9 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
         shape = em.op("Shape", updates)
     column = _flat(em, number, len(tuples), len(tuples), "row")
     places = em.op("Expand", column, shape, hint="places")
-    result = em.op("Scatter", rows, places, updates, attributes={"axis": 0}, dtype=dtype)
+    result = em.op("Scatter", rows, places, updates, axis=0)
     whole = _shape_of(em, data, dims)
-    return Replacement((em.op("Reshape", result, whole, dtype=dtype),))
+    return Replacement((em.op("Reshape", result, whole),))
 
 
 def lower_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -245,7 +242,7 @@ def _rows(
     else:
         groups = [range(length), *([axis] for axis in range(length, len(dims)))]
         shape = joined_sizes(em, data, dims, groups)
-    return em.op("Reshape", data, shape, dtype=dtype, hint="rows")
+    return em.op("Reshape", data, shape, hint="rows")
 
 
 def _nothing(em: Emitter, sizes: Sequence[int], dtype: ir.DataType) -> ir.Value:
@@ -255,10 +252,9 @@ def _nothing(em: Emitter, sizes: Sequence[int], dtype: ir.DataType) -> ir.Value:
 
 def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.Value:
     """Return the dimensions in front of an axis as one, and the others as one: also of size 0."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
     if not axis and not rank:
-        return em.op("Reshape", value, em.constant([1, 1], "shape"), dtype=dtype, hint=hint)
-    return em.op("Flatten", value, attributes={"axis": axis}, dtype=dtype, hint=hint)
+        return em.op("Reshape", value, em.constant([1, 1], "shape"), hint=hint)
+    return em.op("Flatten", value, axis=axis, hint=hint)
 
 
 def _numbers(
@@ -290,9 +286,8 @@ def _numbers(
 
 def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
     """Return 1 for indices behind the last element, 0 for all others, int64."""
-    bool_ = ir.DataType.BOOL
-    inside = em.op("Less", index, length, dtype=bool_)
-    outside = em.op("Not", inside, dtype=bool_)
+    inside = em.op("Less", index, length)
+    outside = em.op("Not", inside)
     return cast(em, outside, _INT64, hint="is_outside")
 
 

@@ -42,8 +42,8 @@ def lower_round_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     x = view.required("X")
     dtype = element_type(x, "Round", 11)
     result, zero = rounded(em, x, dtype), em.constant(np.zeros((), dtype.numpy()), "zero")
-    is_some = em.op("Greater", em.op("Abs", result, dtype=dtype), zero, dtype=_BOOL)
-    nothing = em.op("Mul", x, zero, dtype=dtype, hint="nothing")
+    is_some = em.op("Greater", em.op("Abs", result), zero)
+    nothing = em.op("Mul", x, zero, hint="nothing")
     return Replacement((where(em, is_some, result, nothing),))
 
 
@@ -51,10 +51,10 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=dtype)
+        return em.op(op_type, *inputs)
 
     def is_greater(a: ir.Value, b: ir.Value) -> ir.Value:
-        return em.op("Greater", a, b, dtype=_BOOL)
+        return em.op("Greater", a, b)
 
     half, two = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.5, 2.0))
     down = op("Floor", x)
@@ -62,10 +62,10 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     halved = op("Mul", down, half)
     odd = op("Sub", down, op("Mul", op("Floor", halved), two))  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
-    is_half = em.op("Not", em.op("Less", above, half, dtype=_BOOL), dtype=_BOOL)
-    to_even = em.op("And", is_half, is_greater(odd, half), dtype=_BOOL)
-    up = em.op("Or", is_greater(above, half), to_even, dtype=_BOOL, hint="is_up")
-    more = em.op("Cast", up, attributes={"to": dtype.value}, dtype=dtype)
+    is_half = em.op("Not", em.op("Less", above, half))
+    to_even = em.op("And", is_half, is_greater(odd, half))
+    up = em.op("Or", is_greater(above, half), to_even, hint="is_up")
+    more = em.op("Cast", up, to=dtype.value)
     return op("Add", down, more)
 
 
@@ -83,13 +83,13 @@ def lower_equal_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
             f"Equal of {dtype.name} cannot be written before opset 11",
             lowest_opset=11,
         )
-    orders = (em.op(op_type, a, b, dtype=_BOOL) for op_type in ("Less", "Greater"))
-    differs = em.op("Or", *orders, dtype=_BOOL, hint="differs")
+    orders = (em.op(op_type, a, b) for op_type in ("Less", "Greater"))
+    differs = em.op("Or", *orders, hint="differs")
     if dtype in FLOAT_TYPES:
         for operand in (a, b):
-            is_none = em.op("IsNaN", operand, dtype=_BOOL)
-            differs = em.op("Or", differs, is_none, dtype=_BOOL, hint="differs")
-    return Replacement((em.op("Not", differs, dtype=_BOOL, hint="equal"),))
+            is_none = em.op("IsNaN", operand)
+            differs = em.op("Or", differs, is_none, hint="differs")
+    return Replacement((em.op("Not", differs, hint="equal"),))
 
 
 def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -114,9 +114,9 @@ def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     known = {name: as_attribute(value) for name, value in bounds.items()}
     limits = {name: number for name, number in known.items() if number is not None}
     if len(limits) == 2:
-        return Replacement((em.op("Clip", result, attributes=limits, dtype=dtype),))
+        return Replacement((em.op("Clip", result, attributes=limits),))
     for name, op_type in (("min", "Max"), ("max", "Min")):
-        result = em.op(op_type, result, bounds[name], dtype=dtype, hint="clipped")
+        result = em.op(op_type, result, bounds[name], hint="clipped")
     return Replacement((result,))
 
 
@@ -130,9 +130,9 @@ def lower_bit_shift_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     dtype = element_type(x, "BitShift", 11)
     wide = dtype if dtype.bitwidth == 64 else _D.INT64
     powers = (np.uint64(1) << np.arange(64, dtype=np.uint64)).astype(wide.numpy())
-    power = em.op("Gather", em.constant(powers, "powers"), cast(em, y, _D.INT64), dtype=wide)
+    power = em.op("Gather", em.constant(powers, "powers"), cast(em, y, _D.INT64))
     op_type = "Mul" if view.string("direction") == "LEFT" else "Div"
-    return Replacement((cast(em, em.op(op_type, cast(em, x, wide), power, dtype=wide), dtype),))
+    return Replacement((cast(em, em.op(op_type, cast(em, x, wide), power), dtype),))
 
 
 def lower_gemm_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -175,7 +175,7 @@ def lower_mod_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     if not view.integer("fmod"):
         signs = em.op("Mul", em.op("Sign", rest), em.op("Sign", b), hint="signs")
         zero = em.constant(0, "zero")
-        differ = em.op("Less", signs, zero, dtype=_BOOL, hint="signs_differ")
+        differ = em.op("Less", signs, zero, hint="signs_differ")
         rest = em.op("Add", rest, em.op("Mul", cast(em, differ, _INT64), b), hint="rest")
     return Replacement((cast(em, rest, dtype),))
 
@@ -194,7 +194,7 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     zero, two = em.constant([0], "zero"), em.constant([2], "two")
 
     def flag(op_type: str, *operands: ir.Value) -> ir.Value:
-        return em.op(op_type, *operands, dtype=_BOOL)
+        return em.op(op_type, *operands)
 
     def taken(value: ir.Value, when: ir.Value) -> ir.Value:
         return em.op("Sub", value, em.op("Mul", cast(em, when, _INT64), b), hint="rest")
@@ -234,24 +234,24 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
     tables = [em.constant(np.exp2(third), "powers") for third in thirds]
     given = [cast(em, value, _DOUBLE) for value in (a, b)]
     dims = dims_of(a), dims_of(b)
-    sizes = [em.op("Abs", value, dtype=_DOUBLE, hint="size") for value in given]
+    sizes = [em.op("Abs", value, hint="size") for value in given]
     if not (covers(dims[0], dims[1]) and covers(dims[1], dims[0])):
         given[0] = one_shape(em, given[0], given[1], None)
         given[1] = one_shape(em, given[1], given[0], None)
-        sizes = [em.op("Abs", value, dtype=_DOUBLE, hint="size") for value in given]
+        sizes = [em.op("Abs", value, hint="size") for value in given]
     left = _reduced(em, sizes[0], sizes[1], tables, count)
     zero = em.constant(np.zeros(1), "zero")
 
     def mul(x: ir.Value, y: ir.Value) -> ir.Value:
-        return em.op("Mul", x, y, dtype=_DOUBLE)
+        return em.op("Mul", x, y)
 
-    sign = em.op("Sign", given[0], dtype=_DOUBLE)
+    sign = em.op("Sign", given[0])
     nothing = mul(given[0], zero)  # of the sign of the dividend, or no number
-    some = em.op("Greater", left, zero, dtype=_BOOL)
+    some = em.op("Greater", left, zero)
     rest = where(em, some, mul(left, sign), nothing, "rest")
     # What is infinite has no rest, and nothing has one of zero.
-    doubtful = em.op("Div", nothing, given[1], dtype=_DOUBLE)
-    is_none = em.op("IsNaN", doubtful, dtype=_BOOL)
+    doubtful = em.op("Div", nothing, given[1])
+    is_none = em.op("IsNaN", doubtful)
     return cast(em, where(em, is_none, doubtful, rest), dtype)
 
 
@@ -275,14 +275,14 @@ def _reduced(
     def take_away() -> list[ir.Value]:
         multiple = divisor
         for table in tables:
-            power = em.op("Gather", table, turn, attributes={"axis": 0}, dtype=_DOUBLE)
-            multiple = em.op("Mul", multiple, power, dtype=_DOUBLE, hint="multiple")
-        is_less = em.op("Less", state, multiple, dtype=_BOOL)
-        rest = em.op("Sub", state, multiple, dtype=_DOUBLE)
-        return [em.op("Identity", goes, dtype=_BOOL), where(em, is_less, state, rest, "left")]
+            power = em.op("Gather", table, turn, axis=0)
+            multiple = em.op("Mul", multiple, power, hint="multiple")
+        is_less = em.op("Less", state, multiple)
+        rest = em.op("Sub", state, multiple)
+        return [em.op("Identity", goes), where(em, is_less, state, rest, "left")]
 
     attributes: dict[str, AttributeValue] = {
         "body": em.nested(take_away, [turn, goes, state], hint="powers")
     }
     start = em.constant(count, "count"), em.constant(np.array(True), "goes_on")
-    return em.op("Loop", *start, dividend, attributes=attributes, dtype=_DOUBLE, hint="left")
+    return em.op("Loop", *start, dividend, attributes=attributes, hint="left")

@@ -79,7 +79,7 @@ def lower_q_linear_mat_mul_10(context: LoweringContext, node: ir.Node, em: Emitt
     if all(len(dims_of(value) or (1, 1)) == 1 for value in (a, b)):
         # Scales in vectors made one of the product of vectors, which is a scalar.
         scalar = em.constant([], "scalar")
-        result = em.op("Reshape", result, scalar, dtype=result.dtype or _D.UNDEFINED)
+        result = em.op("Reshape", result, scalar)
     return Replacement((result,))
 
 
@@ -108,7 +108,7 @@ def lower_q_linear_conv_10(context: LoweringContext, node: ir.Node, em: Emitter)
     bias = view.input("B")
     if bias is not None:
         bias = _along(em, bias, rank, 1)
-        total = em.op("Add", total, bias, dtype=_INT32, hint="with_bias")
+        total = em.op("Add", total, bias, hint="with_bias")
     scale = _along(em, view.required("w_scale"), rank, 1)
     return Replacement((_requantized(em, view, total, view.required("x_scale"), scale),))
 
@@ -118,7 +118,7 @@ def distance(em: Emitter, value: ir.Value, zero_point: ir.Value | None) -> ir.Va
     wide = cast(em, value, _INT32)
     if zero_point is None:
         return wide
-    return em.op("Sub", wide, cast(em, zero_point, _INT32), dtype=_INT32, hint="distance")
+    return em.op("Sub", wide, cast(em, zero_point, _INT32), hint="distance")
 
 
 def quantized(
@@ -127,9 +127,9 @@ def quantized(
     """Return float32 numbers rounded, halves to even, with the zero point added and saturated."""
     result = rounded(em, value, _FLOAT)
     if zero_point is not None:
-        result = em.op("Add", result, cast(em, zero_point, _FLOAT), dtype=_FLOAT)
+        result = em.op("Add", result, cast(em, zero_point, _FLOAT))
     limits = {"min": float(dtype.min), "max": float(dtype.max)}
-    result = em.op("Clip", result, attributes=limits, dtype=_FLOAT)
+    result = em.op("Clip", result, attributes=limits)
     return cast(em, result, dtype)
 
 
@@ -138,7 +138,7 @@ def _product(
 ) -> ir.Value:
     """Return the matrix product of distances from the zero points, int32."""
     left = distance(em, a, None if of_a is None else _per_row(em, of_a))
-    return em.op("MatMul", left, distance(em, b, of_b), dtype=_INT32, hint="product")
+    return em.op("MatMul", left, distance(em, b, of_b), hint="product")
 
 
 def _per_row(em: Emitter, value: ir.Value) -> ir.Value:
@@ -146,7 +146,7 @@ def _per_row(em: Emitter, value: ir.Value) -> ir.Value:
     dims = known_rank(value, "a product of quantized values", 10)
     if len(dims) != 1 or dims[0] == 1:
         return value
-    return em.op("Unsqueeze", value, attributes={"axes": [1]}, dtype=value.dtype or _D.UNDEFINED)
+    return em.op("Unsqueeze", value, axes=[1])
 
 
 def _along(em: Emitter, value: ir.Value, rank: int, axis: int) -> ir.Value:
@@ -156,7 +156,7 @@ def _along(em: Emitter, value: ir.Value, rank: int, axis: int) -> ir.Value:
         return value
     shape = [1] * rank
     shape[axis] = -1
-    return em.op("Reshape", value, em.constant(shape, "shape"), dtype=value.dtype or _D.UNDEFINED)
+    return em.op("Reshape", value, em.constant(shape, "shape"))
 
 
 def _convolved(
@@ -175,7 +175,7 @@ def _convolved(
         )
     cut_x, cut_w = _cuts(math.prod(taps), op_type)
     if of_x is not None:
-        of_x = em.op("Reshape", of_x, em.constant([1], "one"), dtype=of_x.dtype or _D.UNDEFINED)
+        of_x = em.op("Reshape", of_x, em.constant([1], "one"))
     if of_w is not None:
         of_w = _along(em, of_w, len(dims), 0)
     attributes: dict[str, AttributeValue] = {
@@ -185,12 +185,12 @@ def _convolved(
     for factor_x, part_x in _parts(em, distance(em, x, of_x), cut_x):
         for factor_w, part_w in _parts(em, distance(em, w, of_w), cut_w):
             given = cast(em, part_x, _FLOAT), cast(em, part_w, _FLOAT)
-            sums = em.op("Conv", *given, attributes=attributes, dtype=_FLOAT)
+            sums = em.op("Conv", *given, attributes=attributes)
             whole = cast(em, sums, _INT32)
             if (factor := factor_x * factor_w) > 1:
                 by = em.constant(np.array([factor], np.int32), "factor")
-                whole = em.op("Mul", whole, by, dtype=_INT32, hint="shifted")
-            total = whole if total is None else em.op("Add", total, whole, dtype=_INT32, hint="sum")
+                whole = em.op("Mul", whole, by, hint="shifted")
+            total = whole if total is None else em.op("Add", total, whole, hint="sum")
     assert total is not None
     return total
 
@@ -213,9 +213,9 @@ def _parts(em: Emitter, value: ir.Value, cut: bool) -> list[tuple[int, ir.Value]
     if not cut:
         return [(1, value)]
     base = em.constant(np.array([_BASE], np.int32), "base")
-    upper = em.op("Div", value, base, dtype=_INT32, hint="upper")
-    whole = em.op("Mul", upper, base, dtype=_INT32)
-    return [(_BASE, upper), (1, em.op("Sub", value, whole, dtype=_INT32, hint="lower"))]
+    upper = em.op("Div", value, base, hint="upper")
+    whole = em.op("Mul", upper, base)
+    return [(_BASE, upper), (1, em.op("Sub", value, whole, hint="lower"))]
 
 
 def _requantized(
@@ -239,9 +239,9 @@ def _requantized(
                 lowest_opset=10,
             )
     dtype = element_type(zero_point, view.node.op_type, 10)
-    factor = em.op("Mul", cast(em, one, _FLOAT), cast(em, other, _FLOAT), dtype=_FLOAT)
-    factor = em.op("Div", factor, cast(em, scale, _FLOAT), dtype=_FLOAT, hint="factor")
-    value = em.op("Mul", cast(em, total, _FLOAT), factor, dtype=_FLOAT, hint="scaled")
+    factor = em.op("Mul", cast(em, one, _FLOAT), cast(em, other, _FLOAT))
+    factor = em.op("Div", factor, cast(em, scale, _FLOAT), hint="factor")
+    value = em.op("Mul", cast(em, total, _FLOAT), factor, hint="scaled")
     return quantized(em, value, zero_point, dtype)
 
 
@@ -264,12 +264,12 @@ def lower_is_inf_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     ):
         if view.integer(name):
             most = em.constant(np.array(limit, dtype.numpy()), "largest")
-            found.append(em.op(op_type, x, most, dtype=_BOOL))
+            found.append(em.op(op_type, x, most))
     if not found:
-        nothing = em.op("IsNaN", x, dtype=_BOOL)
-        never = em.op("Not", nothing, dtype=_BOOL)
-        return Replacement((em.op("And", nothing, never, dtype=_BOOL),))
-    result = found[0] if len(found) == 1 else em.op("Or", *found, dtype=_BOOL)
+        nothing = em.op("IsNaN", x)
+        never = em.op("Not", nothing)
+        return Replacement((em.op("And", nothing, never),))
+    result = found[0] if len(found) == 1 else em.op("Or", *found)
     return Replacement((result,))
 
 
@@ -279,7 +279,7 @@ def lower_thresholded_relu_10(context: LoweringContext, node: ir.Node, em: Emitt
     x, alpha = view.required("X"), view.attribute("alpha")
     dtype = element_type(x, "ThresholdedRelu", 10)
     limit, zero = (em.constant(np.array(n, dtype.numpy()), "number") for n in (alpha, 0.0))
-    is_above = em.op("Greater", x, limit, dtype=_BOOL)
+    is_above = em.op("Greater", x, limit)
     return Replacement((where(em, is_above, x, zero),))
 
 
@@ -292,7 +292,7 @@ def lower_dequantize_linear_10(context: LoweringContext, node: ir.Node, em: Emit
     x = view.required("x")
     zero_point, scale = view.input("x_zero_point"), one_number(em, view.required("x_scale"), x)
     far = distance(em, x, None if zero_point is None else one_number(em, zero_point, x))
-    return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale, dtype=_FLOAT),))
+    return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale),))
 
 
 def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -303,7 +303,7 @@ def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitte
     dtype = _D.UINT8 if zero_point is None else element_type(zero_point, "QuantizeLinear", 10)
     wide = cast(em, x, _FLOAT)
     scale = one_number(em, view.required("y_scale"), x)
-    quotient = em.op("Div", wide, scale, dtype=_FLOAT, hint="quotient")
+    quotient = em.op("Div", wide, scale, hint="quotient")
     zero_point = None if zero_point is None else one_number(em, zero_point, x)
     return Replacement((quantized(em, quotient, zero_point, dtype),))
 
@@ -318,20 +318,20 @@ def lower_dynamic_quantize_linear_11(
     x = NodeView(node, context.opset_of(node)).required("x")
 
     def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=_FLOAT, hint=hint)
+        return em.op(op_type, *inputs, hint=hint)
 
     zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
     whole: dict[str, AttributeValue] = {"keepdims": 0}
     low, high = (
-        op(bound, em.op(f"Reduce{bound}", x, attributes=whole, dtype=_FLOAT), zero, hint=bound)
+        op(bound, em.op(f"Reduce{bound}", x, attributes=whole), zero, hint=bound)
         for bound in ("Min", "Max")
     )
     span = op("Sub", high, low, hint="range")
-    is_some = em.op("Greater", span, zero, dtype=_BOOL)
+    is_some = em.op("Greater", span, zero)
     scale = where(em, is_some, op("Div", span, most), one, "scale")
     place = op("Sub", zero, op("Div", low, scale), hint="place")
     zero_point = quantized(em, place, None, _D.UINT8)
-    y = em.op("QuantizeLinear", x, scale, zero_point, dtype=_D.UINT8)
+    y = em.op("QuantizeLinear", x, scale, zero_point)
     return Replacement((y, scale, zero_point))
 
 
@@ -358,10 +358,10 @@ def lower_det_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
     order, batch = product(em, data, dims, [len(dims) - 1]), range(len(dims) - 2)
     sizes = joined_sizes(em, data, dims, [batch, [len(dims) - 2], [len(dims) - 1]])
-    matrices = em.op("Reshape", cast(em, data, wide), sizes, dtype=wide, hint="matrices")
+    matrices = em.op("Reshape", cast(em, data, wide), sizes, hint="matrices")
     result = _Elimination(em, wide, product(em, data, dims, batch), order).run(matrices)
     shape = joined_sizes(em, data, dims, [[axis] for axis in batch])
-    return Replacement((cast(em, em.op("Reshape", result, shape, dtype=wide), dtype),))
+    return Replacement((cast(em, em.op("Reshape", result, shape), dtype),))
 
 
 class _Elimination:
@@ -384,37 +384,35 @@ class _Elimination:
         em, dtype = self._em, self._dtype
         one = ir.Tensor(np.ones(1, dtype.numpy()))
         zero = ir.Tensor(np.zeros(1, dtype.numpy()))
-        single = em.op(
-            "Concat", self._count, em.constant([1], "one"), attributes={"axis": 0}, hint="shape"
-        )
-        whole = em.op("Concat", self._count, self._order, attributes={"axis": 0}, hint="shape")
-        start = em.op("ConstantOfShape", single, attributes={"value": one}, dtype=dtype)
-        unused = em.op("ConstantOfShape", whole, attributes={"value": zero}, dtype=dtype)
+        single = em.op("Concat", self._count, em.constant([1], "one"), axis=0, hint="shape")
+        whole = em.op("Concat", self._count, self._order, axis=0, hint="shape")
+        start = em.op("ConstantOfShape", single, value=one)
+        unused = em.op("ConstantOfShape", whole, value=zero)
         turn, goes = self._input("turn", _INT64, 0), self._input("goes_on", _BOOL, 0)
         state = [self._input(name, dtype, rank) for name, rank in _STATE]
 
         def build() -> list[ir.Value]:
-            return [em.op("Identity", goes, dtype=_BOOL), *self._step(turn, *state)]
+            return [em.op("Identity", goes), *self._step(turn, *state)]
 
         attributes: dict[str, AttributeValue] = {
             "body": em.nested(build, [turn, goes, *state], hint="elimination")
         }
         rounds = em.op("Reshape", self._order, em.constant([], "scalar"), hint="rounds")
         given = [rounds, em.constant(np.array(True), "goes_on"), matrices, unused, start]
-        return em.multi("Loop", *given, attributes=attributes, dtypes=[dtype] * 3)[2]
+        return em.multi("Loop", *given, attributes=attributes, count=3)[2]
 
     def _input(self, name: str, dtype: ir.DataType, rank: int) -> ir.Value:
         fresh = self._em.scope.names.fresh(f"{self._em.prefix}/{name}")
         return ir.Value(name=fresh, type=ir.TensorType(dtype), shape=ir.Shape([None] * rank))
 
     def _op(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs, dtype=self._dtype)
+        return self._em.op(op_type, *inputs)
 
     def _number(self, number: float) -> ir.Value:
         return self._em.constant(np.array(number, self._dtype.numpy()), "number")
 
     def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs, dtype=_BOOL)
+        return self._em.op(op_type, *inputs)
 
     def _step(
         self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
@@ -428,23 +426,20 @@ class _Elimination:
             found: The product so far: (B, 1).
         """
         em, dtype = self._em, self._dtype
-        column = em.op("Gather", matrices, turn, attributes={"axis": 2}, dtype=dtype)
+        column = em.op("Gather", matrices, turn, axis=2)
         was_used = self._is("Greater", used, self._number(0.5))
         size = where(em, was_used, self._number(-1), self._op("Abs", column), "size")
-        chosen = em.op("ArgMax", size, attributes={"axis": 1, "keepdims": 1}, hint="chosen")
+        chosen = em.op("ArgMax", size, axis=1, keepdims=1, hint="chosen")
 
         flat = em.op(
             "Reshape",
             matrices,
-            em.op("Concat", em.constant([-1]), self._order, attributes={"axis": 0}),
-            dtype=dtype,
+            em.op("Concat", em.constant([-1]), self._order, axis=0),
             hint="rows",
         )
         number = em.op("Add", squeeze(em, chosen, [1]), self._first, hint="number")
-        row = em.op("Gather", flat, number, attributes={"axis": 0}, dtype=dtype, hint="row")
-        pivot = unsqueeze(
-            em, em.op("Gather", row, turn, attributes={"axis": 1}, dtype=dtype), [1], "pivot"
-        )
+        row = em.op("Gather", flat, number, axis=0, hint="row")
+        pivot = unsqueeze(em, em.op("Gather", row, turn, axis=1), [1], "pivot")
         before = cast(em, self._is("Less", self._rows, chosen), dtype)
         passed = reduce(em, "ReduceSum", self._op("Mul", before, self._left(used)), [1])
         pairs = self._op("Floor", self._op("Mul", passed, self._number(0.5)))

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import remove_node, subgraphs
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Names, Replacement, ScopedValues
+from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
@@ -164,9 +164,7 @@ def _split(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | No
     if not sizes:
         return ()
     em = Emitter(scope, _OPSET, node.name or node.op_type)
-    attributes: dict[str, AttributeValue] = {"axis": axis, "split": sizes}
-    dtypes = [data.dtype] * len(sizes)
-    parts = em.multi("Split", data, attributes=attributes, dtypes=dtypes)
+    parts = em.multi("Split", data, axis=axis, split=sizes, count=len(sizes))
     if drops:
         parts = tuple(squeeze(em, part, [axis]) for part in parts)
     new = em.commit()
@@ -195,7 +193,7 @@ def _joined(run: _Settling, node: ir.Node, elements: _Elements, em: Emitter) -> 
         return None
     if view.integer("new_axis"):
         elements = tuple(unsqueeze(em, element, [axis]) for element in elements)
-    return em.op("Concat", *elements, attributes={"axis": axis}, dtype=dtype)
+    return em.op("Concat", *elements, axis=axis)
 
 
 _SOURCES: Mapping[str, Callable[[_Settling, ir.Node, ScopedValues], _Elements | None]] = {

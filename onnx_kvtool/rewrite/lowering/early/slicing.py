@@ -59,7 +59,7 @@ def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("data")
-    dtype = element_type(data, "Slice", 10)
+    element_type(data, "Slice", 10)
     known = {n: context.folder.integers(view.input(n)) for n in ("starts", "ends", "axes", "steps")}
     dims = known_rank(data, "Slice", 10)
     count = _count(view, known)
@@ -75,8 +75,8 @@ def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
             "ends": [int(n) for n in ends.ravel()],
         }
         if not axes:
-            return Replacement((em.op("Identity", data, dtype=dtype),))
-        return Replacement((em.op("Slice", data, attributes=attributes, dtype=dtype),))
+            return Replacement((em.op("Identity", data),))
+        return Replacement((em.op("Slice", data, attributes=attributes),))
     return Replacement((_gathered(em, view, dims, axes, steps, count),))
 
 
@@ -90,7 +90,6 @@ def _gathered(
 ) -> ir.Value:
     """Gather the places of each axis; axes and steps are None where they are run-time inputs."""
     data = view.required("data")
-    dtype = data.dtype or ir.DataType.UNDEFINED
     far = em.constant([-_LONG], "far"), em.constant([_LONG], "far")
 
     def entries(name: str) -> list[ir.Value]:
@@ -112,7 +111,7 @@ def _gathered(
         axes = list(range(len(dims)))
     for axis, (begin, end, step) in zip(axes, bounds, strict=True):
         index = _index(em, begin, end, product(em, view.required("data"), dims, [axis]), step)
-        data = em.op("Gather", data, index, attributes={"axis": axis}, dtype=dtype)
+        data = em.op("Gather", data, index, axis=axis)
     return data
 
 
@@ -137,7 +136,7 @@ def _chosen(
     begin = em.constant([0], "zero")
     end, step = length, em.constant([1], "one")
     for place, (first, last, stride) in zip(named, bounds, strict=True):
-        is_meant = em.op("Equal", place, em.constant([axis], "axis"), dtype=ir.DataType.BOOL)
+        is_meant = em.op("Equal", place, em.constant([axis], "axis"))
         value = em.constant([stride], "step") if isinstance(stride, int) else stride
         begin = em.op("Where", is_meant, first, begin, hint="begin")
         end = em.op("Where", is_meant, last, end, hint="end")
@@ -183,7 +182,7 @@ def _index(
         rounding = em.constant([step - (1 if step > 0 else -1)], "rounding")
         stride = em.constant([step], "step")
     else:
-        forward = em.op("Less", zero, step, dtype=ir.DataType.BOOL, hint="is_forward")
+        forward = em.op("Less", zero, step, hint="is_forward")
         least = em.op("Where", forward, zero, before, hint="least")
         most = em.op("Where", forward, length, last, hint="most")
         rounding = em.op("Sub", step, em.op("Sign", step), hint="rounding")
@@ -212,7 +211,7 @@ def lower_reverse_sequence_10(context: LoweringContext, node: ir.Node, em: Emitt
     """
     view = NodeView(node, context.opset_of(node))
     data, lengths = view.required("input"), view.required("sequence_lens")
-    dtype = element_type(data, "ReverseSequence", 10)
+    element_type(data, "ReverseSequence", 10)
     dims = known_rank(data, "ReverseSequence", 10)
     time_first = view.integer("time_axis") == 0
     time_axis, batch_axis = (0, 1) if time_first else (1, 0)
@@ -225,7 +224,7 @@ def lower_reverse_sequence_10(context: LoweringContext, node: ir.Node, em: Emitt
     time = spread(count_up(em, count), along_time)
     last = em.op("Sub", spread(cast(em, lengths, _INT64), along_batch), em.constant([1], "one"))
     back = em.op("Sub", last, time, hint="back")
-    is_behind = em.op("Less", back, em.constant([0], "zero"), dtype=_BOOL)
+    is_behind = em.op("Less", back, em.constant([0], "zero"))
     more = em.op("Sub", time, back, hint="way")
     place = em.op("Add", back, em.op("Mul", cast(em, is_behind, _INT64), more), hint="place")
     number = spread(count_up(em, batch), along_batch)
@@ -233,13 +232,13 @@ def lower_reverse_sequence_10(context: LoweringContext, node: ir.Node, em: Emitt
         row = em.op("Add", em.op("Mul", place, batch), number, hint="row")
     else:
         row = em.op("Add", em.op("Mul", number, count), place, hint="row")
-    inside = em.op("Less", place, count, dtype=_BOOL)
-    outside = cast(em, em.op("Not", inside, dtype=_BOOL), _INT64, hint="is_outside")
+    inside = em.op("Less", place, count)
+    outside = cast(em, em.op("Not", inside), _INT64, hint="is_outside")
     missing = em.op("Sub", product(em, data, dims, [0, 1]), row, hint="missing")
     row = em.op("Add", row, em.op("Mul", outside, missing), hint="row")
     shape = joined_sizes(em, data, dims, [[0, 1], *([axis] for axis in range(2, len(dims)))])
-    rows = em.op("Reshape", data, shape, dtype=dtype, hint="rows")
-    return Replacement((em.op("Gather", rows, row, attributes={"axis": 0}, dtype=dtype),))
+    rows = em.op("Reshape", data, shape, hint="rows")
+    return Replacement((em.op("Gather", rows, row, axis=0),))
 
 
 # Pad, DepthToSpace and Resize of opset 11, for opset 10.
@@ -266,7 +265,7 @@ def lower_pad_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
         numbers = [int(pad) for pad in known.ravel()]
         attributes: dict[str, AttributeValue] = {"mode": mode, "pads": numbers}
         attributes["value"] = number or 0.0
-        return Replacement((em.op("Pad", data, attributes=attributes, dtype=dtype),))
+        return Replacement((em.op("Pad", data, attributes=attributes),))
     dims = known_rank(data, "Pad", 11)
     if fill is None:
         zero = "" if dtype == _D.STRING else 0
@@ -281,7 +280,7 @@ def lower_pad_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
         result = _padded(em, result, dims, axis, wide, value, mode == "reflect")
         dims = (*dims[:axis], None, *dims[axis + 1 :])
     if result is data:
-        result = em.op("Identity", data, dtype=dtype)
+        result = em.op("Identity", data)
     return Replacement((result,))
 
 
@@ -299,7 +298,7 @@ def _padded(
     One row of the fill is put behind the others, and whatever lies outside of them gathers it.
     Without a fill it gathers the row at that end, or the one as far inside as it is outside.
     """
-    rank, dtype = len(dims), data.dtype or _D.UNDEFINED
+    rank, _dtype = len(dims), data.dtype or _D.UNDEFINED
     zero = em.constant([0], "zero")
     begin, end = (
         em.op("Gather", pads, em.constant([place], "place"), hint="pad")
@@ -316,17 +315,17 @@ def _padded(
             turns = em.op("Mod", em.op("Abs", place), twice, hint="turns")
             place = em.op("Sub", last, em.op("Abs", em.op("Sub", last, turns)), hint="place")
         index = clamped(em, place, zero, last)
-        return em.op("Gather", data, index, attributes={"axis": axis}, dtype=dtype, hint="padded")
+        return em.op("Gather", data, index, axis=axis, hint="padded")
     target = joined_sizes(em, data, dims, [[] if d == axis else [d] for d in range(rank)])
-    value = em.op("Reshape", fill, em.constant([1] * rank, "shape"), dtype=dtype)
-    row = em.op("Expand", value, target, dtype=dtype, hint="fill")
-    more = em.op("Concat", data, row, attributes={"axis": axis}, dtype=dtype)
-    before = em.op("Less", place, zero, dtype=_D.BOOL)
-    behind = em.op("Less", length, place, dtype=_D.BOOL)
-    outside = cast(em, em.op("Or", before, behind, dtype=_D.BOOL), _D.INT64, hint="is_outside")
+    value = em.op("Reshape", fill, em.constant([1] * rank, "shape"))
+    row = em.op("Expand", value, target, hint="fill")
+    more = em.op("Concat", data, row, axis=axis)
+    before = em.op("Less", place, zero)
+    behind = em.op("Less", length, place)
+    outside = cast(em, em.op("Or", before, behind), _D.INT64, hint="is_outside")
     missing = em.op("Mul", outside, em.op("Sub", length, place), hint="missing")
     index = em.op("Add", place, missing, hint="index")
-    return em.op("Gather", more, index, attributes={"axis": axis}, dtype=dtype, hint="padded")
+    return em.op("Gather", more, index, axis=axis, hint="padded")
 
 
 def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -347,8 +346,7 @@ def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter
         )
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()
     places = em.constant([int(place) for place in order], "channels")
-    dtype = data.dtype or _D.UNDEFINED
-    sorted_ = em.op("Gather", data, places, attributes={"axis": 1}, dtype=dtype)
+    sorted_ = em.op("Gather", data, places, axis=1)
     return again(em, node, inputs=[sorted_])
 
 

@@ -54,10 +54,10 @@ def lower_non_max_suppression_10(
     search = _Search(em, scores, sides, batch, count, _one(em, view.input("iou_threshold"), 0.0))
     threshold, every = view.input("score_threshold"), em.constant(np.array([True]), "all")
     if threshold is None:
-        shape = em.op("Concat", batch, classes, count, attributes={"axis": 0}, hint="shape")
-        alive = em.op("Expand", every, shape, dtype=_BOOL, hint="alive")
+        shape = em.op("Concat", batch, classes, count, axis=0, hint="shape")
+        alive = em.op("Expand", every, shape, hint="alive")
     else:
-        alive = em.op("Greater", scores, _one(em, threshold, 0.0), dtype=_BOOL, hint="alive")
+        alive = em.op("Greater", scores, _one(em, threshold, 0.0), hint="alive")
     chosen, is_some = search.run(rounds, alive)  # (K, B, C, 1)
     return Replacement((_listed(em, chosen, is_some),))
 
@@ -66,7 +66,7 @@ def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
     """Return a float32 number of one dimension: (1,)."""
     if value is None:
         return em.constant(np.array([default], np.float32), "threshold")
-    return em.op("Reshape", value, em.constant([1], "one"), dtype=_FLOAT, hint="threshold")
+    return em.op("Reshape", value, em.constant([1], "one"), hint="threshold")
 
 
 def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
@@ -95,13 +95,10 @@ class _Sides:
 
 def _sides(em: Emitter, view: NodeView) -> _Sides:
     boxes = view.required("boxes")
-    columns = [
-        em.op("Gather", boxes, em.constant(i, "column"), attributes={"axis": 2}, dtype=_FLOAT)
-        for i in range(4)
-    ]
+    columns = [em.op("Gather", boxes, em.constant(i, "column"), axis=2) for i in range(4)]
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=_FLOAT)
+        return em.op(op_type, *inputs)
 
     if view.integer("center_point_box"):
         two = em.constant(np.array(2, np.float32), "two")
@@ -140,14 +137,14 @@ class _Search:
     ) -> None:
         self._em, self._threshold = em, threshold
         lowest = em.constant(np.array(np.finfo(np.float32).min), "lowest")
-        self._scores = em.op("Max", scores, lowest, dtype=_FLOAT, hint="scores")
+        self._scores = em.op("Max", scores, lowest, hint="scores")
         self._places = count_up(em, count)  # (N,)
         first = em.op("Mul", count_up(em, batch), count, hint="first_boxes")
         self._first = unsqueeze(em, first, [1, 2])  # (B, 1, 1)
         self._others = _Sides(*(unsqueeze(em, side, [1]) for side in sides.all()))  # (B, 1, N)
         columns = [unsqueeze(em, side, [2]) for side in sides.all()]
-        table = em.op("Concat", *columns, attributes={"axis": 2}, dtype=_FLOAT, hint="sides")
-        self._table = em.op("Reshape", table, em.constant([-1, 5], "shape"), dtype=_FLOAT)
+        table = em.op("Concat", *columns, axis=2, hint="sides")
+        self._table = em.op("Reshape", table, em.constant([-1, 5], "shape"))
 
     def run(self, rounds: ir.Value, alive: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
@@ -159,26 +156,22 @@ class _Search:
             "body": em.nested(lambda: self._round(state), [turn, goes, state], hint="rounds")
         }
         start = rounds, em.constant(np.array(True), "goes_on"), alive
-        dtypes = [_BOOL, _INT64, _BOOL]
-        _, chosen, is_some = em.multi("Loop", *start, attributes=attributes, dtypes=dtypes)
+        _, chosen, is_some = em.multi("Loop", *start, attributes=attributes, count=3)
         return chosen, is_some
 
     def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs, dtype=_BOOL)
+        return self._em.op(op_type, *inputs)
 
     def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
         nothing = em.constant(np.array(-np.inf, np.float32), "nothing")
         left = where(em, alive, self._scores, nothing, "left")
-        best = em.op("ArgMax", left, attributes={"axis": 2, "keepdims": 1}, hint="best")
+        best = em.op("ArgMax", left, axis=2, keepdims=1, hint="best")
         is_some = self._is("Greater", reduce(em, "ReduceMax", left, [2]), nothing)
         number = em.op("Add", best, self._first, hint="number")
-        chosen = em.op("Gather", self._table, number, attributes={"axis": 0}, dtype=_FLOAT)
+        chosen = em.op("Gather", self._table, number, axis=0)
         found = _Sides(
-            *(
-                em.op("Gather", chosen, em.constant(i), attributes={"axis": 3}, dtype=_FLOAT)
-                for i in range(5)
-            )
+            *(em.op("Gather", chosen, em.constant(i), axis=3) for i in range(5))
         )  # (B, C, 1)
         dropped = self._is("Or", self._overlaps(found), self._is("Equal", self._places, best))
         after = self._is("And", alive, self._is("Not", dropped))
@@ -191,7 +184,7 @@ class _Search:
         em, others = self._em, self._others
 
         def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-            return em.op(op_type, *inputs, dtype=_FLOAT)
+            return em.op(op_type, *inputs)
 
         width = op("Sub", op("Min", found.right, others.right), op("Max", found.left, others.left))
         height = op("Sub", op("Min", found.bottom, others.bottom), op("Max", found.top, others.top))
@@ -214,8 +207,8 @@ def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
     rows = em.op("NonZero", em.op("Reshape", marks, flat), hint="rows")  # (1, n)
     boxes = em.op("Gather", em.op("Reshape", chosen, flat), rows, hint="boxes")
     first = em.op("Gather", places, em.constant([0, 1], "columns"), hint="batch_and_class")
-    listed = em.op("Concat", first, boxes, attributes={"axis": 0}, hint="listed")
-    return em.op("Transpose", listed, attributes={"perm": [1, 0]})
+    listed = em.op("Concat", first, boxes, axis=0, hint="listed")
+    return em.op("Transpose", listed, perm=[1, 0])
 
 
 # RoiAlign-10, for opset 9.
@@ -263,12 +256,12 @@ class _Pixels:
 
     def read(self, pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
         """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
-        em, numbers, dtype = pool.numbers.em, pool.numbers, pool.numbers.dtype
-        turned = em.op("Transpose", pool.data, attributes={"perm": [0, 2, 3, 1]}, dtype=dtype)
+        em, numbers, _dtype = pool.numbers.em, pool.numbers, pool.numbers.dtype
+        turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
         height, width = (product(em, self._data, self._dims, [place]) for place in (2, 3))
         channels = product(em, self._data, self._dims, [1])
-        shape = em.op("Concat", em.constant([-1]), channels, attributes={"axis": 0}, hint="shape")
-        table = em.op("Reshape", turned, shape, dtype=dtype, hint="pixels")  # (N * H * W, C)
+        shape = em.op("Concat", em.constant([-1]), channels, axis=0, hint="shape")
+        table = em.op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
         first = em.op("Mul", em.op("Reshape", pictures, em.constant([-1, 1])), height)
         rows, above = self._line(numbers, self._axes[0], y)
         columns, beside = self._line(numbers, self._axes[1], x)
@@ -277,13 +270,13 @@ class _Pixels:
             start = em.op("Mul", em.op("Add", first, row), width, hint="row")
             for column, other in columns:
                 place = em.op("Reshape", em.op("Add", start, column), em.constant([-1]))
-                pixel = em.op("Gather", table, place, attributes={"axis": 0}, dtype=dtype)
+                pixel = em.op("Gather", table, place, axis=0)
                 parts.append(numbers.op("Mul", pixel, numbers.op("Mul", share, other)))
         op_type = "Add" if pool.mode == "avg" else "Max"
         value = parts[0]
         for part in parts[1:]:
             value = numbers.op(op_type, value, part)
-        return where(em, em.op("Or", above, beside, dtype=_BOOL), numbers.constant(0), value)
+        return where(em, em.op("Or", above, beside), numbers.constant(0), value)
 
     def _line(
         self, numbers: Numbers, axis: Axis, place: ir.Value
@@ -305,7 +298,7 @@ class _Pixels:
         high = numbers.op("Min", numbers.op("Add", low, 1), last)
         near = numbers.op("Sub", 1, far)
         rows = [(cast(em, low, _INT64), near), (cast(em, high, _INT64), far)]
-        return rows, em.op("Or", before, behind, dtype=_BOOL)
+        return rows, em.op("Or", before, behind)
 
 
 # ConvTranspose-11, for opset 10.
@@ -364,8 +357,8 @@ def lower_conv_transpose_11(context: LoweringContext, node: ir.Node, em: Emitter
         "pads": [*before, *after],
         "strides": stride,
     }
-    dtype = element_type(data, "ConvTranspose", 11)
-    return Replacement((em.op("ConvTranspose", *node.inputs, attributes=attributes, dtype=dtype),))
+    element_type(data, "ConvTranspose", 11)
+    return Replacement((em.op("ConvTranspose", *node.inputs, attributes=attributes),))
 
 
 def _asked(view: NodeView, rank: int) -> list[int] | None:

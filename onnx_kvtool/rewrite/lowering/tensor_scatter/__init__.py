@@ -45,7 +45,7 @@ def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter
     update = cache_update(node, context.opset_of(node))
     if 0 in (*update.lead, *(update.trail or ())):
         # Nothing is written. onnxruntime 1.31.1 would drop an Expand to a shape with a zero.
-        copied = em.op("Identity", update.past_cache, dtype=update.dtype)
+        copied = em.op("Identity", update.past_cache)
         return Replacement((copied,), via="identity")
     via = _form(update, context)
     op_type = "ScatterElements" if via == "scatterelements" else "ScatterND"
@@ -59,8 +59,7 @@ def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter
     past_cache, rows = update.past_cache, update.update
     if carrier is not None:
         past_cache, rows = (cast(em, v, carrier, "to_carrier") for v in (past_cache, rows))
-    dtype = carrier or update.dtype
-    scattered = em.op(op_type, past_cache, index, rows, attributes=attributes, dtype=dtype)
+    scattered = em.op(op_type, past_cache, index, rows, attributes=attributes)
     present_cache = cast(em, scattered, update.dtype, "from_carrier")
     return Replacement((present_cache,), via=via)
 

@@ -272,7 +272,7 @@ def _largest(em: Emitter, values: list[ir.Value]) -> ir.Value:
     if em.opset >= 12:
         return em.op("Max", *values, hint="modulus") if others else largest
     for other in others:
-        less = em.op("Less", largest, other, dtype=ir.DataType.BOOL)
+        less = em.op("Less", largest, other)
         largest = em.op("Where", less, other, largest, hint="modulus")
     return largest
 
@@ -305,19 +305,18 @@ def row_or_outside(
         As `outside`. Two nodes; three where it wraps.
     """
     shape = (*[1] * width, width)
-    bool_ = ir.DataType.BOOL
     if wraps:
         is_last = np.zeros(shape, np.bool_)
         is_last[..., -1] = True
         before = em.constant([-1], "before")
-        legal = em.op("Less", before, start, dtype=bool_, hint="is_legal")
-        is_row = em.op("And", em.constant(is_last, "last"), legal, dtype=bool_, hint="is_row")
+        legal = em.op("Less", before, start, hint="is_legal")
+        is_row = em.op("And", em.constant(is_last, "last"), legal, hint="is_row")
     else:
         # One comparison tells the coordinates apart and judges the start. One that is larger than
         # the limit becomes every coordinate, and is outside in each.
         limits = np.full(shape, _LARGEST, np.int64)
         limits[..., -1] = -1
-        is_row = em.op("Less", em.constant(limits, "limits"), start, dtype=bool_, hint="is_row")
+        is_row = em.op("Less", em.constant(limits, "limits"), start, hint="is_row")
     return em.op("Where", is_row, row, outside, hint="start")
 
 
@@ -338,7 +337,7 @@ def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value, rank: 
         As `rows`. Two nodes.
     """
     zero = em.constant(np.zeros([1] * rank, np.int64), "zero")
-    negative = em.op("Less", starts, zero, dtype=ir.DataType.BOOL, hint="is_negative")
+    negative = em.op("Less", starts, zero, hint="is_negative")
     return em.op("Where", negative, em.constant(OUTSIDE, "outside"), rows, hint="row")
 
 
@@ -350,5 +349,5 @@ def checked_start_int32(em: Emitter, starts: ir.Value) -> ir.Value:
     """
     outside = em.constant(OUTSIDE, "outside")
     inside = em.op("Mod", starts, outside, hint="start_mod")
-    same = em.op("Equal", inside, starts, dtype=ir.DataType.BOOL, hint="start_is_legal")
+    same = em.op("Equal", inside, starts, hint="start_is_legal")
     return em.op("Where", same, starts, outside, hint="start")

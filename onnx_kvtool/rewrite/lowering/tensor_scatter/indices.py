@@ -93,7 +93,7 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
             rows = outside_where_negative(em, starts, rows, update.rank)
     if dtype == "int32":
         rows = cast(em, rows, ir.DataType.INT32, "row_int32")
-    return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)
+    return em.op("Expand", rows, _shape(em, update))
 
 
 def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) -> ir.Value:

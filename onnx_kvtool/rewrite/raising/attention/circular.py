@@ -148,8 +148,7 @@ def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.
     slots = em.constant(np.arange(capacity, dtype=np.int64), "rows")
     size = em.constant([capacity])
     places = em.op("Mod", em.op("Sub", slots, oldest, hint="behind"), size, hint="columns")
-    dtype = mask.dtype or ir.DataType.UNDEFINED
-    found = em.op("Gather", mask, places, attributes={"axis": -1}, dtype=dtype, hint="mask")
+    found = em.op("Gather", mask, places, axis=-1, hint="mask")
     dims = dims_of(mask)
     if dims is not None:
         found.shape = ir.Shape([*dims[:-1], capacity])
@@ -310,19 +309,18 @@ class _Reading:
 
     def _tells(self, read: WindowRead, em: Emitter) -> ir.Value:
         """Return whether a step reads the cache as it lies: (1,), bool."""
-        boolean = ir.DataType.BOOL
 
         def tell() -> ir.Value:
             limits = {"start": read.axis, "end": read.axis + 1}
             count = em.op("Shape", read.new, attributes=limits, hint="new_rows")
-            one = em.op("Equal", count, em.constant([1]), dtype=boolean, hint="is_one_token")
+            one = em.op("Equal", count, em.constant([1]), hint="is_one_token")
             if self._is_full():
                 return one
             room = em.constant([read.capacity])
             # With one more the rows are as many as the cache has.
             total = em.op("Add", read.length, em.constant([1]), hint="tokens")
-            full = em.op("GreaterOrEqual", total, room, dtype=boolean, hint="is_full")
-            return em.op("And", one, full, dtype=boolean, hint="reads_as_it_lies")
+            full = em.op("GreaterOrEqual", total, room, hint="is_full")
+            return em.op("And", one, full, hint="reads_as_it_lies")
 
         return em.once(("as it lies", read.capacity, read.count or read.new), tell)
 
@@ -351,13 +349,13 @@ class _Reading:
         if self._is_full() and self._is_one(read):
             result = self._as_it_lies(reader, em)
         else:
-            tells = em.op("Squeeze", self._tells(read, em), dtype=ir.DataType.BOOL)
+            tells = em.op("Squeeze", self._tells(read, em))
             bodies: dict[str, AttributeValue] = {
                 "then_branch": em.nested(lambda: [self._as_it_lies(reader, em)], hint="as_it_lies"),
                 "else_branch": em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
             }
-            dtype = node.outputs[0].dtype or ir.DataType.UNDEFINED
-            result = em.op("If", tells, attributes=bodies, dtype=dtype, hint="window")
+            node.outputs[0].dtype or ir.DataType.UNDEFINED
+            result = em.op("If", tells, attributes=bodies, hint="window")
         _take_place(node, result, em)
         what = "one token" if self._is_full() else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
@@ -388,7 +386,7 @@ class _Reading:
 
 def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
     """Return a mask with columns that hide, up to as many as there are rows."""
-    last = em.op("Shape", mask, attributes={"start": -1}, hint="columns")
+    last = em.op("Shape", mask, start=-1, hint="columns")
     rest = em.op("Sub", em.constant([capacity]), last, hint="unused")
     whole = with_hidden_keys(em, mask, rest)
     dims = dims_of(mask)
@@ -401,8 +399,7 @@ def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.
     """Return the result of an Attention like another one, with other inputs."""
     output = node.outputs[0]
     attributes: dict[str, AttributeValue] = {a.name: a.value for a in node.attributes.values()}
-    dtype = output.dtype or ir.DataType.UNDEFINED
-    result = em.op("Attention", *inputs, attributes=attributes, dtype=dtype)
+    result = em.op("Attention", *inputs, attributes=attributes)
     result.shape = output.shape
     made = result.producer()
     assert made is not None

@@ -89,7 +89,7 @@ def emit_fixed_mask(
             keys,
             em.constant(numbers[:queries, None], "queries"),
             em.op("Sub", count, em.constant([queries], "new_rows"), hint="past_rows"),
-            em.op("Less", keys, count, dtype=ir.DataType.BOOL, hint="in_use"),
+            em.op("Less", keys, count, hint="in_use"),
             (queries, capacity),
         )
         return emit_mask_of(found, dtype, columns, em)
@@ -112,9 +112,9 @@ def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> 
 
     def build() -> ir.Value:
         keys = em.constant(np.arange(capacity, dtype=np.int64), "keys")
-        in_use = em.op("Less", keys, count, dtype=boolean, hint="in_use")
+        in_use = em.op("Less", keys, count, hint="in_use")
         if dtype == boolean:
-            return em.op("And", mask, in_use, dtype=boolean, hint="is_seen")
+            return em.op("And", mask, in_use, hint="is_seen")
         never = em.constant(np.array(-np.inf).astype(dtype.numpy()), "mask")
         return where(em, in_use, mask, never, hint="mask")
 
@@ -144,16 +144,16 @@ def emit_mask_of(
     conditions += [_told(value, columns, em) for value in (() if found is None else found.inputs)]
     shown = conditions[0]
     for condition in conditions[1:]:
-        shown = em.op("And", shown, condition, dtype=boolean, hint="is_seen")
+        shown = em.op("And", shown, condition, hint="is_seen")
     target = em.constant([1, 1, *columns.shape], "shape")
-    shown = em.op("Expand", shown, target, dtype=boolean, hint="is_seen")
+    shown = em.op("Expand", shown, target, hint="is_seen")
     if dtype == boolean or found is None:
         return shown
     zero, hidden, never = (
         em.constant(np.array(number).astype(dtype.numpy()), "mask")
         for number in (0.0, found.hidden, -np.inf)
     )
-    in_use = em.op("Expand", columns.in_use, target, dtype=boolean)
+    in_use = em.op("Expand", columns.in_use, target)
     return where(em, shown, zero, where(em, in_use, hidden, never, hint="hides"), hint="mask")
 
 
@@ -162,11 +162,11 @@ def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
     boolean = ir.DataType.BOOL
     other = value
     if value.dtype != boolean:
-        other = em.op("Cast", value, attributes={"to": int(boolean)}, dtype=boolean)
+        other = em.op("Cast", value, to=int(boolean))
     made = [other]
     if columns.places is not None:
         axis = {"axis": 1}
-        made.append(em.op("Gather", other, columns.places, attributes=axis, dtype=boolean))
+        made.append(em.op("Gather", other, columns.places, attributes=axis))
     made.append(unsqueeze(em, made[-1], [1, 2]))
     for one in made:
         node = one.producer()
@@ -197,7 +197,7 @@ def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) ->
         sides[coefficient > 0] = term if before is None else em.op("Add", before, term)
     nothing = em.constant([0], "nothing")
     left, right = (sides[side] or nothing for side in (True, False))
-    return em.op("Less", left, right, dtype=ir.DataType.BOOL, hint="is_seen")
+    return em.op("Less", left, right, hint="is_seen")
 
 
 def _is_within_use(of: Expr, found: MaskFunction) -> bool:
@@ -222,7 +222,6 @@ def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:
     """Return all rows that a step of `length` tokens may read, (B, KV, W + L - 1, D)."""
     if length == 1:
         return read.present
-    dtype = read.present.dtype or ir.DataType.UNDEFINED
     axis = {"axis": read.axis}
     before = min(length, read.capacity) - 1
 
@@ -233,12 +232,12 @@ def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:
 
     places = em.once(("overwritten", read.capacity, before, read.length), overwritten)
     past = read.gather.inputs[0]
-    parts = [em.op("Gather", past, places, attributes=axis, dtype=dtype, hint="overwritten")]
+    parts = [em.op("Gather", past, places, attributes=axis, hint="overwritten")]
     if length > read.capacity:  # new rows that the cache holds no more after the step
         limits = ([0], [length - read.capacity], [read.axis])
         cut = [em.constant(numbers) for numbers in limits]
-        parts.append(em.op("Slice", read.new, *cut, dtype=dtype, hint="passing"))
-    return em.op("Concat", *parts, read.present, attributes=axis, dtype=dtype, hint="rows")
+        parts.append(em.op("Slice", read.new, *cut, hint="passing"))
+    return em.op("Concat", *parts, read.present, attributes=axis, hint="rows")
 
 
 def window_mask(
@@ -262,7 +261,6 @@ def window_mask(
         first = em.op("Sub", read.length, past, hint="oldest")
         keys = em.op("Sub", positions, first, hint="keys")
         zero = em.constant([0], "zero")
-        boolean = ir.DataType.BOOL
         return emit_mask_of(
             found,
             dtype,
@@ -270,7 +268,7 @@ def window_mask(
                 keys,
                 em.constant(np.arange(length, dtype=np.int64)[:, None], "queries"),
                 past,
-                em.op("GreaterOrEqual", positions, zero, dtype=boolean, hint="in_use"),
+                em.op("GreaterOrEqual", positions, zero, hint="in_use"),
                 (length, read.capacity + length - 1),
                 em.op("Max", keys, zero, hint="columns"),
             ),
@@ -291,4 +289,4 @@ def _positions(read: WindowRead, length: int, em: Emitter) -> ir.Value:
         return positions
     offsets = np.arange(1, length, dtype=np.int64) - read.capacity
     rest = em.op("Add", read.length, em.constant(offsets, "before"), hint="positions")
-    return em.op("Concat", rest, positions, attributes={"axis": 0}, hint="positions")
+    return em.op("Concat", rest, positions, axis=0, hint="positions")

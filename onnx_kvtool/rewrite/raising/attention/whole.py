@@ -205,7 +205,7 @@ def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
     def build() -> ir.Value:
         rows = {"start": _ROWS, "end": _ROWS + 1}
         capacity = em.op("Shape", keys.cache, attributes=rows, hint="capacity")
-        last = em.op("Shape", mask, attributes={"start": -1}, hint="rows")
+        last = em.op("Shape", mask, start=-1, hint="rows")
         rest = em.op("Sub", capacity, last, hint="unused")
         whole = with_hidden_keys(em, mask, rest)
         dims = dims_of(mask)
@@ -296,9 +296,8 @@ def _is_cache(value: ir.Value, opset: int) -> bool:
 
 def _first(em: Emitter, value: ir.Value, axis: int, count: ir.Value, name: str) -> ir.Value:
     """Return the first of what a value has along an axis."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
     first, axes = em.constant([0], "first"), em.constant([axis], "axes")
-    found = em.op("Slice", value, first, count, axes, dtype=dtype, hint="rows_in_use")
+    found = em.op("Slice", value, first, count, axes, hint="rows_in_use")
     dims = dims_of(value)
     if dims is not None and dims[axis] != 1:  # one that is the same for all keys stays one
         kept = list(dims)

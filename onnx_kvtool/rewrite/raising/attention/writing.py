@@ -63,7 +63,7 @@ def emit_mask(
         parts = [_emit_part(part, dtype, em, as_bool=found.as_bool) for part in found.parts]
         whole = parts[0]
         for part in parts[1:]:
-            whole = em.op("Add", whole, part, dtype=dtype, hint="mask")
+            whole = em.op("Add", whole, part, hint="mask")
         if all(
             any(part.axes[role] is not None for part in found.parts)
             or frame.sizes[role].number == 1
@@ -75,8 +75,8 @@ def emit_mask(
             _size(frame.sizes[KEY], rows.keys, rows.axis, em),
         ]
         one = em.constant([1], "one")
-        target = em.op("Concat", one, one, *sizes, attributes={"axis": 0}, hint="shape")
-        return em.op("Expand", whole, target, dtype=whole.dtype or dtype, hint="mask")
+        target = em.op("Concat", one, one, *sizes, axis=0, hint="shape")
+        return em.op("Expand", whole, target, hint="mask")
 
     return em.once(key, build)
 
@@ -118,7 +118,7 @@ def for_each_sequence(
     known = carrier if batch is None else batch
 
     def size() -> ir.Value:
-        return em.op("Shape", carrier, attributes={"start": 0, "end": 1}, hint="batch_size")
+        return em.op("Shape", carrier, start=0, end=1, hint="batch_size")
 
     def build() -> ir.Value:
         fixed = None if number is None else em.constant([number], "batch_size")
@@ -134,7 +134,7 @@ def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
         return em.constant([size.number], "size")
     return em.once(
         ("number of rows", size),
-        lambda: em.op("Shape", value, attributes={"start": axis, "end": axis + 1}, hint="size"),
+        lambda: em.op("Shape", value, start=axis, end=axis + 1, hint="size"),
     )
 
 
@@ -148,14 +148,14 @@ def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool
     if not (in_place and shape == 4):
         value = _turned(value, part, kind, em)
     if as_bool:
-        return value if part.shown else em.op("Not", value, dtype=kind, hint="is_seen")
+        return value if part.shown else em.op("Not", value, hint="is_seen")
     if part.fill is not None:
         zero = em.constant(np.zeros((), dtype.numpy()), "zero")
         hidden = em.constant(np.array(part.fill).astype(dtype.numpy()), "hidden")
         return where(em, value, *((zero, hidden) if part.shown else (hidden, zero)), hint="mask")
     if part.factor != 1:
         factor = em.constant(np.array(part.factor).astype(dtype.numpy()), "factor")
-        return em.op("Mul", value, factor, dtype=dtype, hint="mask")
+        return em.op("Mul", value, factor, hint="mask")
     return value
 
 
@@ -166,11 +166,11 @@ def _turned(value: ir.Value, part: MaskPart, kind: ir.DataType, em: Emitter) -> 
         return unsqueeze(em, value, list(range(lead)))
     if part.single:
         gone = em.constant(list(part.single), "axes")
-        value = em.op("Squeeze", value, gone, dtype=kind)
+        value = em.op("Squeeze", value, gone)
     kept = sorted(axis for axis in part.axes if axis is not None)
     order = [kept.index(axis) for axis in part.axes if axis is not None]
     if order != sorted(order):
-        value = em.op("Transpose", value, attributes={"perm": order}, dtype=kind)
+        value = em.op("Transpose", value, perm=order)
     lacking = [role for role in (BATCH, HEAD, QUERY, KEY) if part.axes[role] is None]
     return unsqueeze(em, value, lacking) if lacking else value
 
@@ -206,7 +206,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
         inputs += [] if count is None else [None, None, None, count]
     elif fusion.masking.parts:
         inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
-    result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
+    result = em.op("Attention", *inputs, attributes=attributes)
     attention = result.producer()
     if packed:
         result = _apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
@@ -234,31 +234,28 @@ def _attributes(fusion: Fusion) -> dict[str, int | float]:
 
 def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
     """Return (B, H, L, E) in the shape that the product has."""
-    shape, dtype = fusion.weighted.shape, fusion.dtype
+    shape, _dtype = fusion.weighted.shape, fusion.dtype
     if len(shape) == 5:
         kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))
         assert kv is not None and group is not None
         if width is not None:
             target = em.constant([0, kv, group, -1, width], "shape")
-            return em.op("Reshape", result, target, dtype=dtype)
-        ends = [
-            em.op("Shape", result, attributes={"start": start, "end": end})
-            for start, end in ((0, 1), (2, 4))
-        ]
+            return em.op("Reshape", result, target)
+        ends = [em.op("Shape", result, start=start, end=end) for start, end in ((0, 1), (2, 4))]
         middle = em.constant([kv, group], "groups")
-        target = em.op("Concat", ends[0], middle, ends[1], attributes={"axis": 0})
-        return em.op("Reshape", result, target, dtype=dtype)
+        target = em.op("Concat", ends[0], middle, ends[1], axis=0)
+        return em.op("Reshape", result, target)
     if len(shape) == 4:
         kv = shape[1].number
         assert kv is not None
-        return em.op("Reshape", result, em.constant([0, kv, -1, 0], "shape"), dtype=dtype)
+        return em.op("Reshape", result, em.constant([0, kv, -1, 0], "shape"))
     if len(shape) == 2:
-        return em.op("Squeeze", result, em.constant([0, 1], "axes"), dtype=dtype)
+        return em.op("Squeeze", result, em.constant([0, 1], "axes"))
     if fusion.frame.sizes[HEAD].number == 1:
-        return em.op("Squeeze", result, em.constant([1], "axes"), dtype=dtype)
-    rows = em.op("Shape", result, attributes={"start": 2, "end": 4})
-    target = em.op("Concat", em.constant([-1], "rest"), rows, attributes={"axis": 0})
-    return em.op("Reshape", result, target, dtype=dtype)
+        return em.op("Squeeze", result, em.constant([1], "axes"))
+    rows = em.op("Shape", result, start=2, end=4)
+    target = em.op("Concat", em.constant([-1], "rest"), rows, axis=0)
+    return em.op("Reshape", result, target)
 
 
 def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
@@ -268,8 +265,7 @@ def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
         return _apart(value, operand.heads, operand.width, em)
     order = [axis for axis in axes if axis is not None]
     if order != sorted(order):
-        dtype = value.dtype or ir.DataType.UNDEFINED
-        value = em.op("Transpose", value, attributes={"perm": order}, dtype=dtype)
+        value = em.op("Transpose", value, perm=order)
     lacking = [role for role, axis in enumerate(axes) if axis is None]
     return unsqueeze(em, value, lacking) if lacking else value
 
@@ -277,7 +273,6 @@ def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
 def _apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
     """Return (B, rows, heads * width), of known heads and width, as (B, heads, rows, width)."""
     assert heads.number is not None and width.number is not None
-    dtype = value.dtype or ir.DataType.UNDEFINED
     target = em.constant([0, 0, heads.number, width.number], "shape")
-    split = em.op("Reshape", value, target, dtype=dtype)
-    return em.op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, dtype=dtype)
+    split = em.op("Reshape", value, target)
+    return em.op("Transpose", split, perm=[0, 2, 1, 3])

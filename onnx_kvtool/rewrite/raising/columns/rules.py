@@ -136,7 +136,7 @@ def scattered(view: NodeView, state: Widened) -> ir.Value:
         own = integer(0) if size == 1 else coordinate(axis)
         if place is None or place.element != own:
             raise Stuck("`ScatterND` is not known to write each element at its own place")
-    return state.em.op("Identity", state.of(updates), dtype=state.dtype(updates))
+    return state.em.op("Identity", state.of(updates))
 
 
 def sliced(view: NodeView, state: Widened) -> ir.Value:
@@ -159,15 +159,15 @@ def sliced(view: NodeView, state: Widened) -> ir.Value:
             limit if count == 1 else _element(limit, number, state) for limit in (starts, ends)
         ]
         value = _cut(value, axis, (before[axis], after[axis]), (limits[0], limits[1]), state)
-    return state.em.op("Identity", value, dtype=state.dtype(output))
+    return state.em.op("Identity", value)
 
 
 def _element(vector: ir.Value, number: int, state: Widened) -> ir.Value:
     known = state.folder.integers(vector)
     if known is not None:
         return state.em.constant([int(known.ravel()[number])], "limit")
-    dtype = state.dtype(vector)
-    return state.em.op("Gather", vector, state.em.constant([number], "place"), dtype=dtype)
+    state.dtype(vector)
+    return state.em.op("Gather", vector, state.em.constant([number], "place"))
 
 
 def _cut(
@@ -179,7 +179,6 @@ def _cut(
 ) -> ir.Value:
     """Cut a value along one axis; `sizes` are those of the axis before and after, in the source."""
     em, (before, after), (start, end) = state.em, sizes, limits
-    dtype = value.dtype or ir.DataType.UNDEFINED
     known = state.folder.integers(start)
     first = None if known is None else int(known.ravel()[0])
     if after == GROWN and first == 0:
@@ -192,7 +191,7 @@ def _cut(
                 f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
             )
         ends = em.constant([state.capacity], "capacity")
-        return em.op("Slice", value, start, ends, em.constant([axis], "axes"), dtype=dtype)
+        return em.op("Slice", value, start, ends, em.constant([axis], "axes"))
     if after == GROWN:
         raise Stuck("`Slice` does not begin with the first of the rows in use")
     if before == LONGER:
@@ -202,8 +201,8 @@ def _cut(
             raise Stuck("it is not known how many rows `Slice` takes")
         place = _from_front(start, state.count, em)
         rows = em.op("Add", place, em.constant(np.arange(after, dtype=np.int64), "rows"))
-        return em.op("Gather", value, rows, attributes={"axis": axis}, dtype=dtype)
-    return em.op("Slice", value, start, end, em.constant([axis], "axes"), dtype=dtype)
+        return em.op("Gather", value, rows, axis=axis)
+    return em.op("Slice", value, start, end, em.constant([axis], "axes"))
 
 
 def gathered(view: NodeView, state: Widened) -> ir.Value:
@@ -228,8 +227,8 @@ def gathered(view: NodeView, state: Widened) -> ir.Value:
         low, high = (
             state.em.constant(np.array(n).astype(dtype.numpy()), "limit") for n in (-size, size - 1)
         )
-        most = state.em.op("Min", places, high, dtype=dtype)
-        places = state.em.op("Max", most, low, dtype=dtype)
+        most = state.em.op("Min", places, high)
+        places = state.em.op("Max", most, low)
     return state.again(view, state.of(data), places)
 
 
@@ -257,9 +256,9 @@ def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
 
     Of caches of a fixed capacity that end is another.
     """
-    wide = em.op("Cast", places, attributes={"to": 7})
+    wide = em.op("Cast", places, to=7)
     zero = em.constant(np.array(0, np.int64), "zero")
-    behind = em.op("Less", wide, zero, dtype=ir.DataType.BOOL)
+    behind = em.op("Less", wide, zero)
     return em.op("Where", behind, em.op("Add", wide, count), wide)
 
 
@@ -340,7 +339,7 @@ def _reshaped(view: NodeView, state: Widened) -> ir.Value:
     data, output = view.required("data"), view.node.outputs[0]
     before, after = state.sizes(data), state.sizes(output)
     if before == after:
-        return state.em.op("Identity", state.of(data), dtype=state.dtype(data))
+        return state.em.op("Identity", state.of(data))
     if before.count(GROWN) != 1 or after.count(GROWN) != 1 or LONGER in (*before, *after):
         raise Stuck("the rows in use are joined with another axis")
     here, there = before.index(GROWN), after.index(GROWN)
@@ -364,7 +363,7 @@ def _counted(view: NodeView, state: Widened) -> ir.Value:
         raise Stuck("the steps of `Range` are not constant integers")
     steps = np.arange(state.capacity, dtype=np.int64) * int(step.ravel()[0])
     numbers = state.em.constant(steps.astype(dtype.numpy()), "steps")
-    return state.em.op("Add", start, numbers, dtype=dtype)
+    return state.em.op("Add", start, numbers)
 
 
 def _summed(view: NodeView, state: Widened) -> ir.Value:

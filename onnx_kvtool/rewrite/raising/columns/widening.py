@@ -142,7 +142,7 @@ def _count(
         else:
             pieces.append(count if size == GROWN else em.constant([size], "size"))
     output = node.outputs[0]
-    new = em.op("Concat", *pieces, attributes={"axis": 0}) if len(pieces) > 1 else pieces[0]
+    new = em.op("Concat", *pieces, axis=0) if len(pieces) > 1 else pieces[0]
     if output.is_graph_output() and new in pieces:
         new = em.op("Identity", new)  # which has a name of its own
     new.shape = ir.Shape([len(pieces)])

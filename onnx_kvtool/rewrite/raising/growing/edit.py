@@ -100,11 +100,10 @@ def _cover(mask: Expr | None, sizes: Sizes) -> str | None:
 
 def in_heads(em: Emitter, value: ir.Value, heads: int) -> ir.Value:
     """Return (B, S, H * D) as (B, H, S, D)."""
-    dtype = value.dtype or _UNDEFINED
     shape = em.constant([0, 0, heads, -1], "heads")
-    apart = em.op("Reshape", value, shape, dtype=dtype, hint="heads")
+    apart = em.op("Reshape", value, shape, hint="heads")
     perm = {"perm": [0, 2, 1, 3]}
-    return em.op("Transpose", apart, attributes=perm, dtype=dtype, hint="heads")
+    return em.op("Transpose", apart, attributes=perm, hint="heads")
 
 
 def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: ir.Value) -> None:
@@ -118,7 +117,6 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
         values: The values in use, (B, KV, P + S, E).
     """
     output = node.outputs[0]
-    dtype = output.dtype or view.query.dtype or _UNDEFINED
     attributes: dict[str, AttributeValue] = {
         attribute.name: attribute.value
         for attribute in node.attributes.values()
@@ -130,17 +128,17 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
         query = in_heads(em, query, heads[0])
     counted: list[ir.Value | None] = []
     if view.is_causal:
-        total = em.op("Shape", keys, attributes={"start": 2, "end": 3}, hint="keys")
-        batch = em.op("Shape", keys, attributes={"start": 0, "end": 1}, hint="batch")
+        total = em.op("Shape", keys, start=2, end=3, hint="keys")
+        batch = em.op("Shape", keys, start=0, end=1, hint="batch")
         counted = [None, None, em.op("Expand", total, batch, hint="nonpad_kv_seqlen")]
     operands = [query, keys, values, *([view.attn_mask] if view.attn_mask or counted else [])]
-    result = em.op("Attention", *operands, *counted, attributes=attributes, dtype=dtype)
+    result = em.op("Attention", *operands, *counted, attributes=attributes)
     attention = result.producer()
     if heads is not None:
         perm = {"perm": [0, 2, 1, 3]}
-        turned = em.op("Transpose", result, attributes=perm, dtype=dtype, hint="heads")
+        turned = em.op("Transpose", result, attributes=perm, hint="heads")
         flat = em.constant([0, 0, -1], "flat")
-        result = em.op("Reshape", turned, flat, dtype=dtype, hint="heads")
+        result = em.op("Reshape", turned, flat, hint="heads")
     result.type, result.shape = output.type or result.type, output.shape
     result.name, output.name = output.name, None
     supersede(output, result)
@@ -250,7 +248,6 @@ class Edit:
         graph, node = end.graph, end.node
         output = graph.outputs[end.index]
         em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
-        dtype = growth.past.dtype or output.dtype or ir.DataType.UNDEFINED
         starts = [self.starts[growth]] if node is not None else []
         new = end.new if end.axis == growth.axis else in_heads(em, end.new, self._heads(end))
         present = em.op(
@@ -258,8 +255,7 @@ class Edit:
             growth.past,
             new,
             *starts,
-            attributes={"axis": growth.axis},
-            dtype=dtype,
+            axis=growth.axis,
             hint="TensorScatter",
         )
         present.shape, present.doc_string = output.shape, output.doc_string
@@ -321,10 +317,9 @@ class Edit:
             limits = {"start": end.axis, "end": end.axis + 1}
             added = em.op("Shape", end.new, attributes=limits, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
-        dtype = present.dtype or ir.DataType.UNDEFINED
         self.total = total
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
-        return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
+        return em.op("Slice", present, first, total, axes, hint="rows_in_use")
 
     def _shape_in_use(self, grown: ir.Value, growth: Growth, end: End) -> ir.Shape | None:
         """Return the shape of the rows in use; caches of one length have one name for it."""
@@ -385,7 +380,7 @@ class Edit:
                 self._shape(em, growth, axis + 1, last),
             ]
             known = [piece for piece in pieces if piece is not None]
-            new = known[0] if len(known) == 1 else em.op("Concat", *known, attributes={"axis": 0})
+            new = known[0] if len(known) == 1 else em.op("Concat", *known, axis=0)
         else:
             new = self._shape(em, growth, first, last) or em.constant([], "sizes")
         graph.insert_before(node, em.commit())

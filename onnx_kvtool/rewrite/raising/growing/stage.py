@@ -85,9 +85,8 @@ class Circulating:
         for shape in window.shapes:
             edit.resize(window, shape)
         em = Emitter(edit.scopes[graph], edit.opset, node.name or "kvtool/raise")
-        dtype = past.dtype or ir.DataType.UNDEFINED
         axis = {"axis": window.axis}
-        rows = em.op("Gather", past, self.order[window.rows], attributes=axis, dtype=dtype)
+        rows = em.op("Gather", past, self.order[window.rows], attributes=axis)
         for head in window.heads:
             ir.convenience.replace_all_uses_with(head.outputs[0], rows)
         if not window.heads:
@@ -101,7 +100,6 @@ class Circulating:
             new,
             starts,
             attributes={**axis, "mode": "circular"},
-            dtype=dtype,
             hint="TensorScatter",
         )
         present.doc_string = output.doc_string
@@ -154,11 +152,10 @@ class Circulating:
         start = em.op("Sub", end, em.op("Min", count, capacity), hint="start")
         # The size of what was read of the cache before: where past and present are one buffer,
         # nothing may be written any sooner.
-        batch = em.op("Shape", rows, attributes={"start": 0, "end": 1}, hint="batch_size")
+        batch = em.op("Shape", rows, start=0, end=1, hint="batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
         cut = [em.constant([-window.capacity]), em.constant([TO_THE_END]), em.constant([axis])]
-        dtype = new.dtype or ir.DataType.UNDEFINED
-        return starts, em.op("Slice", new, *cut, dtype=dtype, hint="last_rows")
+        return starts, em.op("Slice", new, *cut, hint="last_rows")
 
 
 _GROWS = frozenset({"Attention", "Concat", "GroupQueryAttention", "MultiHeadAttention"})
