@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnx_kvtool.analysis.conditions.sizes import differ, type_of
+from onnx_kvtool.analysis.conditions.sizes import Asked, differ
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.targets.release import Limit
 
 __all__ = [
     "ATTENTION_CONDITIONS",
@@ -32,16 +29,16 @@ __all__ = [
 # Conditions of `targets/runtimes.toml` that ask for attributes, axes, constants and readers.
 
 
-def _in_place(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _in_place(asked: Asked) -> bool:
     """Whether others see what is written into the data, or an update can be lost.
 
     Nobody else sees the result of the copy that stands before it. Indices are looked at one after
     the other along their first axis: of a single index there is no such axis, and of updates that
     one step combines with the data, one at each place is left.
     """
-    view = NodeView(node, opset)
+    view = asked.view
     data, dims = view.required("data"), dims_of(view.required("indices"))
-    reduces = "reduction" in view.facts.attributes and view.string("reduction") != "none"
+    reduces = asked.has("reduction") and view.string("reduction") != "none"
     if (dims is not None and len(dims) == 1) or (reduces and (dims is None or len(dims) != 2)):
         return True
     return data.is_graph_output() or len(data.uses()) != 1 or not _is_fresh(data)
@@ -65,9 +62,9 @@ def _is_fresh(value: ir.Value) -> bool:
     return producer.op_type == "ScatterND"
 
 
-def _constant_indices(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _constant_indices(asked: Asked) -> bool:
     """Whether the second input is a constant of several dimensions, or of no elements."""
-    indices = node.inputs[1]
+    indices = asked.node.inputs[1]
     if indices is None:
         return False
     producer = indices.producer()
@@ -78,18 +75,18 @@ def _constant_indices(node: ir.Node, opset: int, limit: Limit, folder: Folder) -
     return dims is None or len(dims) > 1 or dims == (0,)
 
 
-def _same_padding(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _same_padding(asked: Asked) -> bool:
     """Whether `auto_pad` is SAME, and a window has gaps or is smaller than its step."""
-    view = NodeView(node, opset)
+    view = asked.view
     if not view.string("auto_pad").startswith("SAME"):
         return False
-    dilations = view.attribute("dilations") if "dilations" in view.facts.attributes else None
+    dilations = view.attribute("dilations") if asked.has("dilations") else None
     if any(step != 1 for step in _numbers(dilations)):
         return True
     strides = _numbers(view.attribute("strides"))
     kernel: Sequence[Dim] = _numbers(view.attribute("kernel_shape"))
     if not kernel:
-        kernel = (dims_of(node.inputs[1]) or ())[2:] if len(node.inputs) > 1 else ()
+        kernel = (dims_of(asked.node.inputs[1]) or ())[2:] if len(asked.node.inputs) > 1 else ()
     if all(step == 1 for step in strides):
         return False
     return len(kernel) != len(strides) or not all(
@@ -101,24 +98,24 @@ def _numbers(given: object) -> tuple[int, ...]:
     return tuple(int(one) for one in given) if isinstance(given, list | tuple) else ()
 
 
-def _uneven(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _uneven(asked: Asked) -> bool:
     """Whether Split counts its outputs, and they may be of unequal sizes."""
-    view = NodeView(node, opset)
-    if "num_outputs" not in view.facts.attributes or view.input("split") is not None:
+    view = asked.view
+    if not asked.has("num_outputs") or view.input("split") is not None:
         return False
     dims, axis = dims_of(view.required("input")), view.integer("axis")
     size = None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
-    return not isinstance(size, int) or size % len(node.outputs) != 0
+    return not isinstance(size, int) or size % len(asked.node.outputs) != 0
 
 
-def _negative_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _negative_axes(asked: Asked) -> bool:
     """Whether several axes are named, and one of them from the end."""
-    view = NodeView(node, opset)
-    if "axes" in view.facts.attributes:
+    view = asked.view
+    if asked.has("axes"):
         axes = _numbers(view.attribute("axes"))
     else:
         given = view.input("axes")
-        known = folder.integers(given)
+        known = asked.folder.integers(given)
         if given is not None and known is None:
             dims = dims_of(given)
             return dims is None or dims != (1,)
@@ -126,9 +123,9 @@ def _negative_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> b
     return len(axes) > 1 and min(axes) < 0
 
 
-def _narrow_range(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _narrow_range(asked: Asked) -> bool:
     """Whether it gives int64, and something else than a Cast to it reads it."""
-    output = node.outputs[0]
+    output = asked.node.outputs[0]
     if output.dtype is None or output.dtype.name != "INT64":
         return output.dtype is None
     return output.is_graph_output() or not all(
@@ -137,63 +134,63 @@ def _narrow_range(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
     )
 
 
-def _to_bytes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _to_bytes(asked: Asked) -> bool:
     """Whether the result is of uint8, or of an unknown type."""
-    given = node.outputs[0].dtype
+    given = asked.node.outputs[0].dtype
     return given is None or given.name == "UINT8"
 
 
-def _diagonal(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return NodeView(node, opset).integer("k") != 0
+def _diagonal(asked: Asked) -> bool:
+    return asked.view.integer("k") != 0
 
 
-def _inner_axis(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _inner_axis(asked: Asked) -> bool:
     """Whether the axis may be another one than the last."""
-    dims = dims_of(node.inputs[0])
-    axis = NodeView(node, opset).integer("axis")
+    dims = asked.dims
+    axis = asked.view.integer("axis")
     return axis != -1 and (dims is None or axis % max(len(dims), 1) != len(dims) - 1)
 
 
-def _of_integers(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _of_integers(asked: Asked) -> bool:
     """Whether the first input is of integers, or of an unknown type."""
-    dtype = None if node.inputs[0] is None else node.inputs[0].dtype
+    dtype = None if asked.node.inputs[0] is None else asked.node.inputs[0].dtype
     return dtype is None or dtype.is_integer()
 
 
-def _promoted(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _promoted(asked: Asked) -> bool:
     """Whether the second operand is of a wider float, and else than a Cast reads the result."""
-    base, exponent = (None if value is None else value.dtype for value in node.inputs[:2])
+    base, exponent = (None if value is None else value.dtype for value in asked.node.inputs[:2])
     if base is None or exponent is None:
         return True
     if not exponent.is_floating_point() or exponent.bitwidth <= base.bitwidth:
         return False
-    output = node.outputs[0]
+    output = asked.node.outputs[0]
     return output.is_graph_output() or not all(
         use.node.op_type == "Cast" and use.node.outputs[0].dtype == base for use in output.uses()
     )
 
 
-def _no_picture(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _no_picture(asked: Asked) -> bool:
     """Whether the first input has not, or may not have, four dimensions."""
-    dims = dims_of(node.inputs[0])
+    dims = asked.dims
     return dims is None or len(dims) != 4
 
 
-def _scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _scalar(asked: Asked) -> bool:
     """Whether the first input, a shape, is known to be that of a scalar."""
-    return dims_of(node.inputs[0]) == (0,)
+    return asked.dims == (0,)
 
 
-def _backward(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _backward(asked: Asked) -> bool:
     """Whether a Slice that goes backward may begin behind the last element."""
-    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
-    if "starts" in view.facts.attributes or view.input("steps") is None:
+    view, dims = asked.view, asked.dims
+    if asked.has("starts") or view.input("steps") is None:
         return False
     axes, starts, steps = (view.input(name) for name in ("axes", "starts", "steps"))
-    step, start = folder.integers(steps), folder.integers(starts)
+    step, start = asked.folder.integers(steps), asked.folder.integers(starts)
     if step is None or start is None:
         return step is None or bool((step < 0).any())
-    axis = np.arange(start.size) if axes is None else folder.integers(axes)
+    axis = np.arange(start.size) if axes is None else asked.folder.integers(axes)
     for index in np.flatnonzero(step < 0):
         size = None if dims is None or axis is None else dims[int(axis[index])]
         if start[index] >= 0 and (not isinstance(size, int) or start[index] >= size):
@@ -201,30 +198,29 @@ def _backward(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return False
 
 
-def _no_size(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _no_size(asked: Asked) -> bool:
     """Whether a Reshape is known to give an array without elements by a size of 0."""
-    view = NodeView(node, opset)
-    if "allowzero" not in view.facts.attributes or not view.integer("allowzero"):
+    view = asked.view
+    if not asked.has("allowzero") or not view.integer("allowzero"):
         return False
-    sizes = folder.integers(view.input("shape"))
+    sizes = asked.folder.integers(view.input("shape"))
     return sizes is not None and bool((sizes == 0).any())
 
 
-def _overflowing(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _overflowing(asked: Asked) -> bool:
     """Whether exponentials of elements may be more than the element type holds: always."""
     return True
 
 
-def _no_scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _no_scalar(asked: Asked) -> bool:
     """Whether an input that has to be a scalar is known to have a dimension."""
-    assert limit.operand is not None
-    return bool(dims_of(NodeView(node, opset).input(limit.operand)))
+    return bool(dims_of(asked.operand))
 
 
-def _computed_diagonal(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _computed_diagonal(asked: Asked) -> bool:
     """Whether the diagonal is computed, or so far off that a row more is no int64."""
-    k = NodeView(node, opset).input("k")
-    known = folder.integers(k)
+    k = asked.view.input("k")
+    known = asked.folder.integers(k)
     if k is None or known is None:
         return k is not None and not k.is_graph_input()
     return bool((np.abs(known.astype(float)) > _FAR).any())
@@ -233,43 +229,45 @@ def _computed_diagonal(node: ir.Node, opset: int, limit: Limit, folder: Folder) 
 _FAR = 2.0**62
 
 
-def _vector(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _vector(asked: Asked) -> bool:
     """Whether one of the first two inputs is known to be a vector."""
-    return any(len(dims_of(value) or ()) == 1 for value in node.inputs[:2])
+    return any(len(dims_of(value) or ()) == 1 for value in asked.node.inputs[:2])
 
 
-def _open_axis(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _open_axis(asked: Asked) -> bool:
     """Whether the size of the axis, or of those that it stands for, is no number."""
-    dims, axis = dims_of(node.inputs[0]), NodeView(node, opset).integer("axis")
+    dims, axis = asked.dims, asked.view.integer("axis")
     if not dims:
         return dims is None
     axis %= len(dims)
-    return not all(isinstance(dim, int) for dim in dims[axis : axis + 1 if opset >= 13 else None])
+    return not all(
+        isinstance(dim, int) for dim in dims[axis : axis + 1 if asked.opset >= 13 else None]
+    )
 
 
 FORM_CONDITIONS = (
-    ("no-scalar", _no_scalar),
-    ("computed-diagonal", _computed_diagonal),
-    ("vector", _vector),
-    ("open-axis", _open_axis),
-    ("in-place", _in_place),
-    ("constant-indices", _constant_indices),
-    ("same-padding", _same_padding),
-    ("uneven", _uneven),
-    ("negative-axes", _negative_axes),
-    ("narrow-range", _narrow_range),
-    ("to-bytes", _to_bytes),
-    ("diagonal", _diagonal),
-    ("inner-axis", _inner_axis),
-    ("of-integers", _of_integers),
-    ("promoted", _promoted),
-    ("no-picture", _no_picture),
-    ("scalar", _scalar),
-    ("backward", _backward),
-    ("no-size", _no_size),
-    ("overflowing", _overflowing),
+    _no_scalar,
+    _computed_diagonal,
+    _vector,
+    _open_axis,
+    _in_place,
+    _constant_indices,
+    _same_padding,
+    _uneven,
+    _negative_axes,
+    _narrow_range,
+    _to_bytes,
+    _diagonal,
+    _inner_axis,
+    _of_integers,
+    _promoted,
+    _no_picture,
+    _scalar,
+    _backward,
+    _no_size,
+    _overflowing,
 )
-"""Lines of `CONDITIONS` in `analysis/conditions.py`."""
+"""Part of `CONDITIONS`."""
 
 
 # Conditions of `targets/runtimes.toml` that ask for forms of Attention, and of cache updates.
@@ -279,22 +277,22 @@ _LONG_WAY = 100
 """Nodes from a shape back to what it is computed from."""
 
 
-def _nonpad(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return Attention(node, opset).nonpad_kv_seqlen is not None
+def _nonpad(asked: Asked) -> bool:
+    return Attention(asked.node, asked.opset).nonpad_kv_seqlen is not None
 
 
-def _causal_nonpad_rows(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _causal_nonpad_rows(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     return view.nonpad_kv_seqlen is not None and view.is_causal and _length(view.query) != 1
 
 
-def _masked(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _masked(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     return view.attn_mask is not None or view.nonpad_kv_seqlen is not None
 
 
-def _causal_single_row(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _causal_single_row(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     if not view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
         return False
     queries, keys = _length(view.query), _length(view.key)
@@ -302,37 +300,37 @@ def _causal_single_row(node: ir.Node, opset: int, limit: Limit, folder: Folder) 
     return queries is None or (queries != keys and (queries == 1 or isinstance(queries, str)))
 
 
-def _masked_softcap(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _masked_softcap(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     return view.softcap != 0 and _hides_keys(view)
 
 
-def _masked_score_output(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _masked_score_output(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     return (
         "qk_matmul_output" in view.outputs
-        and view.integer("qk_matmul_output_mode") in limit.values
+        and view.integer("qk_matmul_output_mode") in asked.limit.values
         and _hides_keys(view)
     )
 
 
-def _short_mask(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _short_mask(asked: Asked) -> bool:
     """Only a mask that is certainly short: the release fails loudly on one that turns out to be."""
-    view = Attention(node, opset)
+    view = Attention(asked.node, asked.opset)
     dims = dims_of(view.attn_mask)
     if view.past_key is not None or not dims:
         return False
     return contradict(dims[-1], _length(view.key))
 
 
-def _window(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _window(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     return view.left_window >= 0 or view.right_window >= 0
 
 
-def _computed_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _computed_heads(asked: Asked) -> bool:
     """Whether heads are grouped in 4-D, and the shape of an operand is computed."""
-    view = Attention(node, opset)
+    view = Attention(asked.node, asked.opset)
     dims = [dims_of(value) for value in (view.query, view.key)]
     if any(one is not None and len(one) == 3 for one in dims):
         return False  # attributes give the numbers
@@ -347,7 +345,7 @@ def _computed_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> 
         if producer is None:
             continue
         if producer.op_type == "Reshape":
-            if folder.integers(producer.inputs[1]) is None:
+            if asked.folder.integers(producer.inputs[1]) is None:
                 return True
         elif producer.op_type not in ("MatMul", "Gemm", "TensorScatter", "ScatterND"):
             before += producer.inputs
@@ -355,14 +353,14 @@ def _computed_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> 
     return bool(before)
 
 
-def _uncounted_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _uncounted_heads(asked: Asked) -> bool:
     """Whether a part of each head is rotated, of which the attributes do not say how many."""
-    view = NodeView(node, opset)
+    view = asked.view
     return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
 
 
-def _no_plain_4d(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = Attention(node, opset)
+def _no_plain_4d(asked: Asked) -> bool:
+    view = Attention(asked.node, asked.opset)
     if view.past_key is not None or view.past_value is not None or view.softcap != 0:
         return True
     if view.nonpad_kv_seqlen is not None or set(view.outputs) != {"Y"}:
@@ -373,8 +371,8 @@ def _no_plain_4d(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
     return any(len(dims_of(value) or ()) != 4 for value in operands)
 
 
-def _no_kv_cache_update(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = TensorScatter(node, opset)
+def _no_kv_cache_update(asked: Asked) -> bool:
+    view = TensorScatter(asked.node, asked.opset)
     past, update = dims_of(view.past_cache), dims_of(view.update)
     if past is None or update is None or len(past) != 4 or len(update) != 4:
         return True
@@ -385,7 +383,7 @@ def _no_kv_cache_update(node: ir.Node, opset: int, limit: Limit, folder: Folder)
         and view.write_indices is not None
         and view.past_cache.is_graph_input()
         and view.present_cache.is_graph_output()
-        and type_of(node) in limit.types
+        and asked.dtype in asked.limit.types
     )
 
 
@@ -401,28 +399,28 @@ def _length(value: ir.Value) -> Dim:
 
 
 ATTENTION_CONDITIONS = (
-    ("nonpad", _nonpad),
-    ("causal-nonpad-rows", _causal_nonpad_rows),
-    ("masked", _masked),
-    ("causal-single-row", _causal_single_row),
-    ("masked-softcap", _masked_softcap),
-    ("masked-score-output", _masked_score_output),
-    ("short-mask", _short_mask),
-    ("window", _window),
-    ("computed-heads", _computed_heads),
-    ("uncounted-heads", _uncounted_heads),
-    ("no-plain-4d", _no_plain_4d),
-    ("no-kv-cache-update", _no_kv_cache_update),
+    _nonpad,
+    _causal_nonpad_rows,
+    _masked,
+    _causal_single_row,
+    _masked_softcap,
+    _masked_score_output,
+    _short_mask,
+    _window,
+    _computed_heads,
+    _uncounted_heads,
+    _no_plain_4d,
+    _no_kv_cache_update,
 )
-"""Lines of `CONDITIONS` in `analysis/conditions.py`."""
+"""Part of `CONDITIONS`."""
 
 
 # Conditions of `targets/runtimes.toml` on Loop and If.
 
 
-def unlike_branches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def unlike_branches(asked: Asked) -> bool:
     """Whether the branches of an If give shapes that are not called the same."""
-    branches = [graph.outputs for _, graph in subgraphs(node)]
+    branches = [graph.outputs for _, graph in subgraphs(asked.node)]
     if len(branches) != 2:
         return False
     for one, other in zip(*branches, strict=False):
@@ -436,25 +434,27 @@ def unlike_branches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> 
     return False
 
 
-def unlike_ranks(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def unlike_ranks(asked: Asked) -> bool:
     """Whether the branches of an If give values of different ranks."""
-    branches = [graph.outputs for _, graph in subgraphs(node)]
+    branches = [graph.outputs for _, graph in subgraphs(asked.node)]
     shapes = ([dims_of(value) for value in outputs] for outputs in branches)
     pairs = zip(*shapes, strict=False)
     return any(None not in pair and len({len(dims or ()) for dims in pair}) > 1 for pair in pairs)
 
 
-def open_scan(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def open_scan(asked: Asked) -> bool:
     """Whether a Loop that may end early, or whose turns are no constant, gives what it scans."""
-    carried = len(node.inputs) - 2
-    if not any(output.uses() or output.is_graph_output() for output in node.outputs[carried:]):
+    carried = len(asked.node.inputs) - 2
+    if not any(
+        output.uses() or output.is_graph_output() for output in asked.node.outputs[carried:]
+    ):
         return False
-    if folder.integers(node.inputs[0]) is None:
+    if asked.folder.integers(asked.node.inputs[0]) is None:
         return True
-    (body,) = [graph for _, graph in subgraphs(node)]
+    (body,) = [graph for _, graph in subgraphs(asked.node)]
     goes_on: ir.Value | None = body.outputs[0]
     while goes_on is not None and (made := goes_on.producer()) is not None:
         if made.op_type != "Identity":
             break
         goes_on = made.inputs[0]
-    return goes_on is not body.inputs[1] and folder.integers(goes_on) is None
+    return goes_on is not body.inputs[1] and asked.folder.integers(goes_on) is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.conditions.sizes import Asked
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import graphs
@@ -19,8 +20,7 @@ from onnx_kvtool.targets.release import Release
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.targets.release import Limit, Release
+    from onnx_kvtool.targets.release import Release
 
 __all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "unknown_operator"]
 
@@ -114,11 +114,11 @@ def codes_of(node: ir.Node, opset: int) -> Iterator[Codes]:
         yield Codes(index, at, next((dtype for dtype in known if dtype is not None), None))
 
 
-def other_code_types(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def other_code_types(asked: Asked) -> bool:
     """Whether its codes have another combination of element types than those of the limit."""
-    dtypes = [codes.dtype for codes in codes_of(node, opset)]
+    dtypes = [codes.dtype for codes in codes_of(asked.node, asked.opset)]
     return " ".join("?" if dtype is None else dtype.name.lower() for dtype in dtypes) not in (
-        limit.types
+        asked.limit.types
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
 
 __all__ = [
+    "Asked",
     "beyond",
     "differ",
     "given_out",
@@ -31,10 +33,54 @@ __all__ = [
     "no_value",
     "off_zero",
     "shape_of_values",
-    "type_of",
     "undivided",
     "unlike",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A node of which a condition is asked whether a limit applies to it.
+
+    Attributes:
+        node: The node.
+        opset: The opset that it was written for.
+        limit: The limit.
+        folder: Knows the values of small integer constants.
+    """
+
+    node: ir.Node
+    opset: int
+    limit: Limit
+    folder: Folder
+
+    @property
+    def view(self) -> NodeView:
+        """The node by its schema; raises `MalformedNode`."""
+        return NodeView(self.node, self.opset)
+
+    @property
+    def operand(self) -> ir.Value | None:
+        """The input that the limit names."""
+        assert self.limit.operand is not None
+        return self.view.input(self.limit.operand)
+
+    @property
+    def dims(self) -> tuple[Dim, ...] | None:
+        """The shape of the first input."""
+        return dims_of(self.node.inputs[0])
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type that the first input and the first output have; None if unknown."""
+        for value in (self.node.inputs[0], self.node.outputs[0]):
+            if value is not None and value.dtype is not None:
+                return value.dtype.name.lower()
+        return None
+
+    def has(self, attribute: str) -> bool:
+        """Return whether the operator has an attribute of that name in this version."""
+        return attribute in self.view.facts.attributes
 
 
 # Conditions of `targets/runtimes.toml` on what elements depend on: constants, sizes, elements.
@@ -47,16 +93,15 @@ _LONG_WAY = 100
 """Nodes from a shape back to what it is computed from."""
 
 
-def shape_of_values(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def shape_of_values(asked: Asked) -> bool:
     """Whether the operand of the limit follows from more than shapes and constants.
 
     A long way counts as if it did.
     """
-    assert limit.operand is not None
-    view = NodeView(node, opset)
-    if limit.operand not in {formal.name for formal in view.facts.inputs}:
+    view = asked.view
+    if asked.limit.operand not in {formal.name for formal in view.facts.inputs}:
         return False  # an attribute of this version
-    value = view.input(limit.operand)
+    value = asked.operand
     return value is not None and _follows_from_elements(value)
 
 
@@ -80,11 +125,11 @@ def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ())
     return bool(before)
 
 
-def mixed_sizes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def mixed_sizes(asked: Asked) -> bool:
     """Whether one operand is a size without a number, and the other is computed from more."""
-    if not any(v is not None and v.dtype in _INTEGERS for v in node.inputs):
+    if not any(v is not None and v.dtype in _INTEGERS for v in asked.node.inputs):
         return False
-    kinds = {_kind(value, folder) for value in node.inputs[:2]}
+    kinds = {_kind(value, asked.folder) for value in asked.node.inputs[:2]}
     return kinds == {"size", "elements"}
 
 
@@ -105,12 +150,12 @@ _COUNTS = frozenset({"Range", "CumSum", "NonZero", "ConstantOfShape", "Expand", 
 """What makes more elements out of sizes."""
 
 
-def given_out(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def given_out(asked: Asked) -> bool:
     """Whether int64 that it gives is a result of the model, as it is or after arithmetic.
 
     What a Scan takes is given out as well: its body declares the type.
     """
-    before, seen = [node.outputs[0]], {node.outputs[0]}
+    before, seen = [asked.node.outputs[0]], {asked.node.outputs[0]}
     while before and len(seen) < _LONG_WAY:
         value = before.pop()
         if value.dtype is not None and value.dtype.name != "INT64":
@@ -132,22 +177,22 @@ def _carries(node: ir.Node) -> bool:
     return node.op_type == "Concat" or Trait.ELEMENTWISE in traits(node)
 
 
-def negative_indices(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def negative_indices(asked: Asked) -> bool:
     """Whether the indices, which are the second input, may count from the end."""
-    return not _is_from_the_front(node.inputs[1], folder, _LONG_WAY)
+    return not _is_from_the_front(asked.node.inputs[1], asked.folder, _LONG_WAY)
 
 
-def negative_indices_open(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def negative_indices_open(asked: Asked) -> bool:
     """Whether they may, into dimensions of which not all are numbers."""
-    view = NodeView(node, opset)
+    view = asked.view
     data, indices = dims_of(view.required("data")), dims_of(view.required("indices"))
-    batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
+    batch = view.integer("batch_dims") if asked.has("batch_dims") else 0
     length = indices[-1] if indices else None
     if data is not None and isinstance(length, int):
         sizes = data[batch : batch + length]
         if len(sizes) == length and all(isinstance(size, int) for size in sizes):
             return False
-    return negative_indices(node, opset, limit, folder)
+    return negative_indices(asked)
 
 
 def _is_from_the_front(value: ir.Value | None, folder: Folder, steps: int) -> bool:
@@ -196,27 +241,18 @@ def _turns(node: ir.Node) -> bool:
     return less is not None and less.op_type == "Less" and less.inputs[0] is kept
 
 
-def no_value(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def no_value(asked: Asked) -> bool:
     """Whether ConstantOfShape leaves its value, and with it the element type, to the default."""
-    return "value" not in node.attributes
+    return "value" not in asked.node.attributes
 
 
-def off_zero(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def off_zero(asked: Asked) -> bool:
     """Whether the operand of the limit, a zero point, is another number than 0, or no constant."""
-    assert limit.operand is not None
-    value = NodeView(node, opset).input(limit.operand)
+    value = asked.operand
     if value is None:
         return False
     tensor = None if value.is_graph_input() else const_tensor(value)
     return tensor is None or bool(tensor.numpy().any())
-
-
-def type_of(node: ir.Node) -> str | None:
-    """Return the element type that the first input and the first output have; None if unknown."""
-    for value in (node.inputs[0], node.outputs[0]):
-        if value is not None and value.dtype is not None:
-            return value.dtype.name.lower()
-    return None
 
 
 # Conditions of `targets/runtimes.toml` on sizes that have names in the place of numbers.
@@ -232,17 +268,17 @@ _TO_THE_END = (1 << 31) - 1
 Pair = tuple[Dim, Dim]
 
 
-def undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def undivided(asked: Asked) -> bool:
     """Whether it takes more than names to see that a Reshape keeps the number of elements.
 
     That is so where -1 stands for what is left of a sum, or of sizes that have no common divisor
     with the known ones, and where sizes are called otherwise than those of the operand.
     """
-    dims = dims_of(node.inputs[0])
-    asked = None if dims is None else _asked(node, opset, folder)
-    if dims is None or asked is None or all(isinstance(dim, int) for dim in dims):
+    dims = asked.dims
+    sizes = None if dims is None else _asked(asked)
+    if dims is None or sizes is None or all(isinstance(dim, int) for dim in dims):
         return False
-    copied, wanted, is_open = asked
+    copied, wanted, is_open = sizes
     rest = [dim for axis, dim in enumerate(dims) if axis not in copied]
     known, number = (math.prod(d for d in ones if isinstance(d, int)) for ones in (rest, wanted))
     if is_open and None in rest:
@@ -262,15 +298,15 @@ def undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return bool(named) and any(not _is_sum(str(dim)) for dim in left)
 
 
-def _asked(node: ir.Node, opset: int, folder: Folder) -> tuple[set[int], list[Dim], bool] | None:
+def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
     """Return which axes a Reshape copies, the other sizes, and whether one of them is -1.
 
     None where nothing is known of the shape, and nothing of the result.
     """
-    view = NodeView(node, opset)
-    if "shape" in view.facts.attributes:
+    view = asked.view
+    if asked.has("shape"):
         return None
-    shape, given = folder.partial(node.inputs[1]), dims_of(node.outputs[0])
+    shape, given = asked.folder.partial(asked.node.inputs[1]), dims_of(asked.node.outputs[0])
     if shape is None and given is None:
         return None
     rank = len(given or ()) if shape is None else shape.numbers.size
@@ -280,7 +316,7 @@ def _asked(node: ir.Node, opset: int, folder: Folder) -> tuple[set[int], list[Di
     if shape is not None:
         pairs = zip(shape.numbers.ravel(), shape.known.ravel(), strict=True)
         numbers = [int(size) if is_known else None for size, is_known in pairs]
-    literal = "allowzero" in view.facts.attributes and view.integer("allowzero") == 1
+    literal = asked.has("allowzero") and view.integer("allowzero") == 1
     copied = {axis for axis, size in enumerate(numbers) if size == 0 and not literal}
     wanted = [
         (None if given is None else given[axis]) if size is None else size
@@ -298,32 +334,32 @@ def _is_sum(text: str) -> bool:
     return not any(mark in text for mark in "/(%*")
 
 
-def merged_names(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def merged_names(asked: Asked) -> bool:
     """Whether Flatten reads more than one dimension that is no number."""
-    dims = dims_of(node.inputs[0])
+    dims = asked.dims
     return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
 
 
-def merged_names_open(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def merged_names_open(asked: Asked) -> bool:
     """Whether it makes two dimensions without a number, of which none is that of the operand."""
-    dims = dims_of(node.inputs[0])
+    dims = asked.dims
     if dims is None:
         return False
-    axis = NodeView(node, opset).integer("axis")
+    axis = asked.view.integer("axis")
     axis += len(dims) if axis < 0 else 0
     sides = dims[:axis], dims[axis:]
     return axis != 1 and not any(all(isinstance(dim, int) for dim in side) for side in sides)
 
 
-def unlike(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def unlike(asked: Asked) -> bool:
     """Whether sizes that have to be one are neither the same number nor the same name."""
     try:
-        NodeView(node, opset)
+        NodeView(asked.node, asked.opset)
     except MalformedNode:  # which is refused for that
         return False
     return any(
         one is not None and other is not None and differ(one, other)
-        for one, other in _PAIRS[node.op_type](node, opset)
+        for one, other in _PAIRS[asked.node.op_type](asked.node, asked.opset)
     )
 
 
@@ -408,14 +444,14 @@ _PAIRS = {
 """What yields the sizes of an operator that have to be one."""
 
 
-def beyond(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def beyond(asked: Asked) -> bool:
     """Whether a number bounds a Slice of a dimension that may be shorter."""
-    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
-    if dims is None or "starts" in view.facts.attributes:
+    view, dims = asked.view, asked.dims
+    if dims is None or asked.has("starts"):
         return False
-    starts, ends = (folder.partial(view.input(name)) for name in ("starts", "ends"))
+    starts, ends = (asked.folder.partial(view.input(name)) for name in ("starts", "ends"))
     given = view.input("axes")
-    axes = range(len(dims)) if given is None else folder.integers(given)
+    axes = range(len(dims)) if given is None else asked.folder.integers(given)
     if axes is None:
         return False
     is_open = [not isinstance(dims[axis], int) for axis in axes]

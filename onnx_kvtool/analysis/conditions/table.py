@@ -16,6 +16,7 @@ from onnx_kvtool.analysis.conditions.forms import (
 )
 from onnx_kvtool.analysis.conditions.operators import other_code_types
 from onnx_kvtool.analysis.conditions.sizes import (
+    Asked,
     beyond,
     given_out,
     merged_names,
@@ -26,21 +27,16 @@ from onnx_kvtool.analysis.conditions.sizes import (
     no_value,
     off_zero,
     shape_of_values,
-    type_of,
     undivided,
     unlike,
 )
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import NEWEST, is_standard
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.release import Limit
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit
 
 __all__ = [
@@ -86,193 +82,192 @@ OF_CONSTANTS = frozenset({"no-elements"})
 OF_TYPES = frozenset({"other-element-type", "absent-bound", "several-inputs"})
 """Conditions that spare the element types of their limit, which can stand for the others."""
 
-Condition = Callable[["ir.Node", int, "Limit", "Folder"], bool]
+Condition = Callable[[Asked], bool]
 """Whether a limit strikes a node that was written for an opset."""
 
 
-def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _always(asked: Asked) -> bool:
     return True
 
 
-def _other_element_type(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return type_of(node) not in limit.types
+def _other_element_type(asked: Asked) -> bool:
+    return asked.dtype not in asked.limit.types
 
 
-def _absent_bound(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _absent_bound(asked: Asked) -> bool:
     """Whether a bound of Clip is left out, which 6 and earlier hold as attributes."""
-    if opset < 11 or type_of(node) in limit.types:
+    if asked.opset < 11 or asked.dtype in asked.limit.types:
         return False
-    view = NodeView(node, opset)
+    view = asked.view
     return view.input("min") is None or view.input("max") is None
 
 
-def _absent(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _absent(asked: Asked) -> bool:
     """Whether an input is left out, and the element type is not spared."""
-    assert limit.operand is not None
-    return NodeView(node, opset).input(limit.operand) is None and type_of(node) not in limit.types
+    return asked.operand is None and asked.dtype not in asked.limit.types
 
 
-def _unsaid(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _unsaid(asked: Asked) -> bool:
     """Whether an attribute is left to its default."""
-    return limit.attribute not in node.attributes
+    return asked.limit.attribute not in asked.node.attributes
 
 
-def _present(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _present(asked: Asked) -> bool:
     """Whether an optional input is given."""
-    assert limit.operand is not None
-    return NodeView(node, opset).input(limit.operand) is not None
+    return asked.operand is not None
 
 
-def _vector_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _vector_batches(asked: Asked) -> bool:
     """Whether a vector is certainly multiplied by several matrices: new nodes have no shape yet."""
-    ranks = [len(dims) for value in node.inputs if (dims := dims_of(value)) is not None]
+    ranks = [len(dims) for value in asked.node.inputs if (dims := dims_of(value)) is not None]
     return len(ranks) == 2 and min(ranks) == 1 and max(ranks) > 2
 
 
-def _several_inputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return len(node.inputs) > 2 and type_of(node) not in limit.types
+def _several_inputs(asked: Asked) -> bool:
+    return len(asked.node.inputs) > 2 and asked.dtype not in asked.limit.types
 
 
-def _behind(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _behind(asked: Asked) -> bool:
     """Whether it reads what one operator gives, and gives another type than those spared."""
-    producer = None if node.inputs[0] is None else node.inputs[0].producer()
-    if producer is None or producer.op_type != limit.behind or not is_standard(producer):
+    producer = None if asked.node.inputs[0] is None else asked.node.inputs[0].producer()
+    if producer is None or producer.op_type != asked.limit.behind or not is_standard(producer):
         return False
-    given = node.outputs[0].dtype
-    return given is None or given.name.lower() not in limit.types
+    given = asked.node.outputs[0].dtype
+    return given is None or given.name.lower() not in asked.limit.types
 
 
-def _computed(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _computed(asked: Asked) -> bool:
     """Whether it reads what a node gives, of another element type than those spared."""
-    data = node.inputs[0]
-    return data is not None and data.producer() is not None and type_of(node) not in limit.types
+    data = asked.node.inputs[0]
+    return data is not None and data.producer() is not None and asked.dtype not in asked.limit.types
 
 
-def _no_elements(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _no_elements(asked: Asked) -> bool:
     """Whether it is a Constant without elements that is the result of a body."""
-    if not node.outputs[0].is_graph_output():
+    if not asked.node.outputs[0].is_graph_output():
         return False
-    tensor = const_tensor(node.outputs[0])
+    tensor = const_tensor(asked.node.outputs[0])
     return tensor is None or tensor.size == 0
 
 
-def _infinite(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _infinite(asked: Asked) -> bool:
     """Whether the input may hold infinities, and its element type is not spared."""
-    data = node.inputs[0]
+    data = asked.node.inputs[0]
     producer = None if data is None else data.producer()
     if producer is not None and producer.op_type == "Cast":
         given = producer.inputs[0]
         if given is not None and given.dtype is not None and given.dtype.name == "BOOL":
             return False
-    return type_of(node) not in limit.types
+    return asked.dtype not in asked.limit.types
 
 
-def _further_outputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return any(output.name for output in node.outputs[1:])
+def _further_outputs(asked: Asked) -> bool:
+    return any(output.name for output in asked.node.outputs[1:])
 
 
-def _reduction(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = NodeView(node, opset)
-    return "reduction" in view.facts.attributes and view.attribute("reduction") != "none"
+def _reduction(asked: Asked) -> bool:
+    view = asked.view
+    return asked.has("reduction") and view.attribute("reduction") != "none"
 
 
-def _extremes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _extremes(asked: Asked) -> bool:
     """Whether it keeps the larger or smaller number, of another element type than those spared."""
-    view = NodeView(node, opset)
-    if "reduction" not in view.facts.attributes:
+    view = asked.view
+    if not asked.has("reduction"):
         return False
-    return view.attribute("reduction") in ("max", "min") and type_of(node) not in limit.types
+    return view.attribute("reduction") in ("max", "min") and asked.dtype not in asked.limit.types
 
 
-def _dynamic_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = NodeView(node, opset)
-    if "axes" in view.facts.attributes:
+def _dynamic_axes(asked: Asked) -> bool:
+    view = asked.view
+    if asked.has("axes"):
         return False
     axes = view.input("axes")
     if axes is None or (axes.const_value is not None and not axes.is_graph_input()):
         return False
-    return folder.integers(axes) is None
+    return asked.folder.integers(axes) is None
 
 
-def _not_constant(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _not_constant(asked: Asked) -> bool:
     """Whether an input is given at run time, or computed from what is."""
-    assert limit.operand is not None
-    view = NodeView(node, opset)
-    if limit.operand not in {formal.name for formal in view.facts.inputs}:
+    view = asked.view
+    if asked.limit.operand not in {formal.name for formal in view.facts.inputs}:
         return False  # an attribute of this version
-    value = view.input(limit.operand)
-    if value is None or folder.integers(value) is not None:
+    value = asked.operand
+    if value is None or asked.folder.integers(value) is not None:
         return False
     return value.is_graph_input() or const_tensor(value) is None
 
 
-def _dynamic_input(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    dims = dims_of(node.inputs[0])
+def _dynamic_input(asked: Asked) -> bool:
+    dims = asked.dims
     return dims is None or not all(isinstance(dim, int) for dim in dims)
 
 
-def _attribute(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+def _attribute(asked: Asked) -> bool:
     """Whether an attribute has one of some values, or not its default where none is named."""
-    assert limit.attribute is not None
-    view = NodeView(node, opset)
-    if limit.attribute not in view.facts.attributes:
+    assert asked.limit.attribute is not None
+    view = asked.view
+    if asked.limit.attribute not in view.facts.attributes:
         return False
-    value = view.attribute(limit.attribute)
-    if not limit.values:
-        return value != view.facts.attributes[limit.attribute].default
-    return value in limit.values
+    value = view.attribute(asked.limit.attribute)
+    if not asked.limit.values:
+        return value != view.facts.attributes[asked.limit.attribute].default
+    return value in asked.limit.values
 
 
-def _constant_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    operand = node.inputs[1]
+def _constant_batches(asked: Asked) -> bool:
+    operand = asked.node.inputs[1]
     dims = dims_of(operand)
     is_constant = operand is not None and operand.const_value is not None
     return is_constant and (dims is None or len(dims) > 2)
 
 
-CONDITIONS: Mapping[str, Condition] = Table(
-    "condition",
-    [
-        ("always", _always),
-        ("other-element-type", _other_element_type),
-        ("other-code-types", other_code_types),
-        ("absent-bound", _absent_bound),
-        ("absent", _absent),
-        ("present", _present),
-        ("unsaid", _unsaid),
-        ("vector-batches", _vector_batches),
-        ("several-inputs", _several_inputs),
-        ("behind", _behind),
-        ("computed", _computed),
-        ("no-elements", _no_elements),
-        ("infinite", _infinite),
-        ("further-outputs", _further_outputs),
-        ("reduction", _reduction),
-        ("extremes", _extremes),
-        ("dynamic-axes", _dynamic_axes),
-        ("not-constant", _not_constant),
-        ("dynamic-input", _dynamic_input),
-        ("shape-of-values", shape_of_values),
-        ("undivided", undivided),
-        ("merged-names", merged_names),
-        ("merged-names-open", merged_names_open),
-        ("unlike", unlike),
-        ("unlike-branches", unlike_branches),
-        ("unlike-ranks", unlike_ranks),
-        ("open-scan", open_scan),
-        ("off-zero", off_zero),
-        ("mixed-sizes", mixed_sizes),
-        ("given-out", given_out),
-        ("negative-indices", negative_indices),
-        ("negative-indices-open", negative_indices_open),
-        ("no-value", no_value),
-        ("beyond", beyond),
-        ("attribute", _attribute),
-        ("constant-batches", _constant_batches),
-        *ATTENTION_CONDITIONS,
-        *FORM_CONDITIONS,
-    ],
+_CONDITIONS: tuple[Condition, ...] = (
+    _always,
+    _other_element_type,
+    other_code_types,
+    _absent_bound,
+    _absent,
+    _present,
+    _unsaid,
+    _vector_batches,
+    _several_inputs,
+    _behind,
+    _computed,
+    _no_elements,
+    _infinite,
+    _further_outputs,
+    _reduction,
+    _extremes,
+    _dynamic_axes,
+    _not_constant,
+    _dynamic_input,
+    shape_of_values,
+    undivided,
+    merged_names,
+    merged_names_open,
+    unlike,
+    unlike_branches,
+    unlike_ranks,
+    open_scan,
+    off_zero,
+    mixed_sizes,
+    given_out,
+    negative_indices,
+    negative_indices_open,
+    no_value,
+    beyond,
+    _attribute,
+    _constant_batches,
+    *ATTENTION_CONDITIONS,
+    *FORM_CONDITIONS,
 )
+
+CONDITIONS: Mapping[str, Condition] = Table(
+    "condition", [(one.__name__.strip("_").replace("_", "-"), one) for one in _CONDITIONS]
+)
+"""By the name in the data file, which is that of the function."""
 
 
 # Which limits are no reason to refuse a model, because what they strike has another form.

@@ -275,6 +275,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
 
     A limit applies if a fact is unknown. Other rules report nodes that their schemas do not allow.
     """
+    from onnx_kvtool.analysis.conditions.sizes import Asked
     from onnx_kvtool.analysis.conditions.table import CONDITIONS
     from onnx_kvtool.ops.view import MalformedNode
 
@@ -288,7 +289,9 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
             if not limit.concerns(site.opset):
                 continue
             try:
-                applies = CONDITIONS[limit.when](site.node, site.opset, limit, context.folder)
+                applies = CONDITIONS[limit.when](
+                    Asked(site.node, site.opset, limit, context.folder)
+                )
             except MalformedNode:
                 continue
             if applies:

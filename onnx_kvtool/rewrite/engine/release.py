@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.conditions.operators import codes_of, foreign_types, unknown_operator
+from onnx_kvtool.analysis.conditions.sizes import Asked
 from onnx_kvtool.analysis.conditions.table import CONDITIONS, OF_CONSTANTS, OF_SHAPES, OF_SOURCE
 from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
@@ -129,14 +130,15 @@ class ReleaseLimits:
                 continue
             if limit.when in OF_SHAPES and stage != "finished":
                 continue
-            if CONDITIONS[limit.when](node, opset, limit, folder):
+            if CONDITIONS[limit.when](Asked(node, opset, limit, folder)):
                 return limit
         return None
 
     def concerns(self, node: ir.Node, opset: int) -> bool:
         """Return whether a limit may strike a node of a function, whose types are not known."""
         return any(
-            limit.when not in OF_CONSTANTS or CONDITIONS[limit.when](node, opset, limit, Folder())
+            limit.when not in OF_CONSTANTS
+            or CONDITIONS[limit.when](Asked(node, opset, limit, Folder()))
             for limit in self._by_operator.get(node.op_type, ())
         )
 
@@ -297,7 +299,7 @@ def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
 def _moved(em: Emitter, value: ir.Value, by: int, dtype: ir.DataType) -> ir.Value:
     wide = cast(em, value, _D.INT32)
     number = em.constant(np.array(by, np.int32), "shift")
-    return cast(em, em.op("Add", wide, number, dtype=_D.INT32, hint="shifted"), dtype)
+    return cast(em, em.op("Add", wide, number, hint="shifted"), dtype)
 
 
 # Forms of one node for releases that spoil the one it has.
@@ -343,8 +345,8 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
         shape = _part(em, indices, 0, 1)
         if left:
             part = _part(em, data, dims[-1], len(whole))
-            shape = em.op("Concat", shape, part, attributes={"axis": 0})
-        updates = em.op("Reshape", updates, shape, dtype=updates.dtype or _D.UNDEFINED)
+            shape = em.op("Concat", shape, part, axis=0)
+        updates = em.op("Reshape", updates, shape)
     return _again(node, em, {0: copied, 1: indices, 2: updates})
 
 
@@ -367,7 +369,7 @@ def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
         return ir.Tensor(np.ones(1, carrier.numpy()))
 
     factor = em.weight(("copy", owner), one, "kvtool/one")
-    return cast(em, em.op("Mul", cast(em, data, carrier), factor, dtype=carrier), data.dtype)
+    return cast(em, em.op("Mul", cast(em, data, carrier), factor), data.dtype)
 
 
 def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -443,7 +445,7 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     if result is None or dtype is None:
         return None
     attributes = {"to": dtype.value}
-    return Replacement((em.op("Cast", result, attributes=attributes, dtype=dtype),), folds=False)
+    return Replacement((em.op("Cast", result, attributes=attributes),), folds=False)
 
 
 def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -460,12 +462,12 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         return None
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=data.dtype or _D.UNDEFINED)
+        return em.op(op_type, *inputs)
 
     most = reduce(em, "ReduceMax", data, axes, hint="most")
     infinite = em.constant(np.array(np.inf, data.dtype.numpy()), "infinity")
     zero = em.constant(np.array(0, data.dtype.numpy()), "zero")
-    finite = em.op("Less", op("Abs", most), infinite, dtype=_D.BOOL, hint="is_finite")
+    finite = em.op("Less", op("Abs", most), infinite, hint="is_finite")
     least = where(em, finite, most, zero, "shift")
     keeps = view.integer("keepdims") != 0
     total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
@@ -498,8 +500,7 @@ def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
 
 
 def _identity(em: Emitter, value: ir.Value | None) -> ir.Value:
-    dtype = None if value is None else value.dtype
-    return em.op("Identity", value, dtype=dtype or _D.UNDEFINED)
+    return em.op("Identity", value)
 
 
 def _again(
@@ -528,7 +529,7 @@ def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
     """
     data = node.inputs[0]
     undefined = ir.DataType.UNDEFINED
-    apart = em.op("Identity", data, dtype=undefined if data is None else data.dtype or undefined)
+    apart = em.op("Identity", data)
     attributes = {name: given.value for name, given in node.attributes.items()}
     dtypes = [value.dtype or undefined for value in node.outputs]
     again = em.multi(node.op_type, apart, *node.inputs[1:], attributes=attributes, dtypes=dtypes)
@@ -542,15 +543,14 @@ def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         return None
     zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
     shape = em.constant(tensor.shape.numpy(), "shape")
-    filled = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=tensor.dtype)
+    filled = em.op("ConstantOfShape", shape, value=zero)
     return Replacement((filled,))
 
 
 def _with_value(node: ir.Node, em: Emitter, opset: int) -> Replacement:
     """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
     zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
-    dtype = ir.DataType.FLOAT
-    return Replacement((em.op("ConstantOfShape", node.inputs[0], attributes=zero, dtype=dtype),))
+    return Replacement((em.op("ConstantOfShape", node.inputs[0], attributes=zero),))
 
 
 def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -578,8 +578,7 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         shape = [0, -1]
     else:
         return None
-    dtype = data.dtype or ir.DataType.UNDEFINED
-    return Replacement((em.op("Reshape", data, em.constant(shape, "shape"), dtype=dtype),))
+    return Replacement((em.op("Reshape", data, em.constant(shape, "shape")),))
 
 
 def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -599,13 +598,12 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     else:
         begin, end = em.constant([batch], "begin"), em.constant([batch + length], "end")
         sizes = em.op("Slice", em.op("Shape", data), begin, end)
-    below = em.op("Less", indices, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
+    below = em.op("Less", indices, em.constant(0, "zero"))
     turned = em.op("Add", indices, sizes)
     counted = where(em, below, turned, indices, hint="from_the_front")
     attributes = {name: given.value for name, given in node.attributes.items()}
-    dtype = data.dtype or ir.DataType.UNDEFINED
     others = (data, counted, *node.inputs[2:])
-    return Replacement((em.op(node.op_type, *others, attributes=attributes, dtype=dtype),))
+    return Replacement((em.op(node.op_type, *others, attributes=attributes),))
 
 
 Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
