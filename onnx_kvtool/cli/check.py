@@ -52,6 +52,7 @@ SUFFIXES = {
     "github": ".txt",
     "gitlab": ".json",
     "junit": ".xml",
+    "rdjson": ".json",
 }
 """Of the file that a report becomes in a directory."""
 
@@ -126,8 +127,8 @@ def _optional_codes(
     "--format",
     "output_format",
     type=Word(words(CheckFormat)),
-    help="Format of the report: `concise` is one line a finding; `sarif`, `github`, `gitlab`"
-    " and `junit` are for CI.  [default: text]",
+    help="Format of the report: `concise` is one line a finding; `sarif`, `github`, `gitlab`,"
+    " `junit` and `rdjson` are for CI.  [default: text]",
     section="Report",
 )
 @option(

@@ -48,7 +48,9 @@ AttentionForm = Literal["sliced", "full"]
 AttentionMask = Literal["kept", "causal", "none", "window"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]
-CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
+CheckFormat = Literal[
+    "text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson"
+]
 DiffFormat = Literal["text", "json", "markdown", "html"]
 DiffWeights = Literal["values", "digest", "embedded", "none"]
 ElementType = Literal["float16", "float32"]

@@ -99,7 +99,9 @@ def test_standard_input(kvtool_process, directory: Path) -> None:
     assert [line["code"] for line in file_report["findings"]] == ["KV003"]
 
 
-@pytest.mark.parametrize("name", ["text", "concise", "json", "jsonl", "sarif", "junit", "gitlab"])
+@pytest.mark.parametrize(
+    "name", ["text", "concise", "json", "jsonl", "sarif", "junit", "gitlab", "rdjson"]
+)
 def test_a_report_in_a_file_is_that_of_standard_output(kvtool, name: str) -> None:
     shown = kvtool("check", *ROUND, "--format", name)
     written = kvtool("check", *ROUND, "--format", name, "-o", "report")

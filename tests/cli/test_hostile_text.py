@@ -118,7 +118,7 @@ def runnable(message: onnx.ModelProto) -> onnx.ModelProto:
 
 
 FIELDS = sorted({label(field) for _, field in strings(decoder()) if field.name != "raw_data"})
-FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson")
 DIFF_FORMATS = ("text", "json", "markdown", "html")
 COMMANDS: list[list[str]] = [
     ["print", "m.onnx"],
@@ -149,14 +149,14 @@ RUNS = [
 
 def assert_harmless(text: str, command: list[str]) -> None:
     """Assert that a log would show every line of a text, and obey none."""
-    is_data = command[-1] in ("json", "sarif", "gitlab", "jsonl")
+    is_data = command[-1] in ("json", "sarif", "gitlab", "jsonl", "rdjson")
     for line in text.split("\n"):
         odd = sorted({unicodedata.name(c, ascii(c)) for c in line if not c.isprintable()})
         assert not odd, (odd, line)
         own = command[-1] == "github" and re.match(r"::(error|warning|notice) file=[^:]", line)
         assert own or not line.lstrip().startswith("::"), line
         assert is_data or "##[" not in line, line
-    if command[-1] in ("json", "sarif", "gitlab") and text:
+    if command[-1] in ("json", "sarif", "gitlab", "rdjson") and text:
         json.loads(text)
 
 

@@ -74,7 +74,9 @@ def test_the_parts_are_the_whole(shards, kvtool, form: str) -> None:  # type: ig
     assert merged.exit_code == 1, "a.onnx has an error"
 
 
-@pytest.mark.parametrize("form", ["text", "concise", "jsonl", "sarif", "github", "gitlab", "junit"])
+@pytest.mark.parametrize(
+    "form", ["text", "concise", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson"]
+)
 def test_json_becomes_any_format(shards, kvtool, form: str) -> None:  # type: ignore[no-untyped-def]
     merged = kvtool("merge", *shards("json"), "--format", form)
     alone = whole(kvtool, form)

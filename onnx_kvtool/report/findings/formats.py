@@ -1,4 +1,4 @@
-"""Findings as one line each, JSON, JSON lines, and for GitLab, JUnit and SARIF."""
+"""Findings as one line each, JSON, JSON lines, and for GitLab, JUnit, reviewdog and SARIF."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "JsonWriter",
     "JunitWriter",
     "ListInParts",
+    "RdjsonWriter",
     "SarifWriter",
 ]
 
@@ -159,6 +160,41 @@ def _gitlab_line(finding: Finding, path: str) -> dict[str, Any]:
         "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         "severity": _SEVERITIES[finding.severity],
         "location": {"path": path, "lines": {"begin": 1}},
+    }
+
+
+# Findings in the Reviewdog Diagnostic Format.
+
+
+class RdjsonWriter(Writer):
+    """A `DiagnosticResult` of reviewdog, `-f=rdjson`; each finding is at line 1 of its file."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._diagnostics = ListInParts(1)
+
+    def begin(self) -> str:
+        """Return the name of the tool."""
+        return '{\n  "source": {"name": "kvtool"},\n  "diagnostics": '
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file."""
+        path = shown_path(file.path)
+        return self._diagnostics.items([_diagnostic(one, path) for one in file.findings])
+
+    def end(self) -> Iterator[str]:
+        """Yield what ends the object."""
+        yield self._diagnostics.end() + "\n}\n"
+
+
+def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
+    place = qualified_name(finding.location)
+    text = f"{place}: {finding.message}" if place else finding.message
+    return {
+        "message": f"{text}\nhelp: {finding.help}" if finding.help else text,
+        "location": {"path": path, "range": {"start": {"line": 1}}},
+        "severity": finding.severity.upper(),
+        "code": {"value": f"{finding.code} {finding.name}"},
     }
 
 

@@ -19,6 +19,7 @@ from onnx_kvtool.report.findings.formats import (
     JsonLinesWriter,
     JsonWriter,
     JunitWriter,
+    RdjsonWriter,
     SarifWriter,
 )
 from onnx_kvtool.report.findings.github import GithubWriter
@@ -40,6 +41,7 @@ WRITERS: Table[str, type[Writer]] = Table(
         ("github", GithubWriter),
         ("gitlab", GitlabWriter),
         ("junit", JunitWriter),
+        ("rdjson", RdjsonWriter),
     ],
 )
 """What makes the text of a report, by format."""

@@ -102,6 +102,61 @@ def test_jsonl_is_an_object_a_line() -> None:
     ]
 
 
+RDJSON = {
+    "type": "object",
+    "required": ["source", "diagnostics"],
+    "additionalProperties": False,
+    "properties": {
+        "source": {"type": "object", "required": ["name"]},
+        "diagnostics": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["message", "location", "severity", "code"],
+                "additionalProperties": False,
+                "properties": {
+                    "message": {"type": "string"},
+                    "severity": {"enum": ["ERROR", "WARNING", "INFO"]},
+                    "code": {
+                        "type": "object",
+                        "required": ["value"],
+                        "properties": {"value": {"type": "string"}, "url": {"type": "string"}},
+                    },
+                    "location": {
+                        "type": "object",
+                        "required": ["path", "range"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "path": {"type": "string"},
+                            "range": {"const": {"start": {"line": 1}}},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""Of the DiagnosticResult of reviewdog, proto/rdf/reviewdog.proto, the part that is written."""
+
+
+@pytest.mark.parametrize("report", [REPORT, CheckReport(()), HOSTILE], ids=["", "empty", "nasty"])
+def test_rdjson_is_what_reviewdog_reads(report: CheckReport) -> None:
+    found = json.loads(rendered(WRITERS["rdjson"], report))
+    jsonschema.Draft202012Validator(RDJSON).validate(found)
+    count = sum(len(file.findings) for file in report.files)
+    assert len(found["diagnostics"]) == count
+
+
+def test_rdjson_names_the_node_the_rule_and_the_remedy() -> None:
+    _, second, *_ = json.loads(rendered(WRITERS["rdjson"], REPORT))["diagnostics"]
+    assert second == {
+        "message": "main:cache: it is wrong\nhelp: do better",
+        "location": {"path": "models/a b.onnx", "range": {"start": {"line": 1}}},
+        "severity": "ERROR",
+        "code": {"value": "KV001 some-name"},
+    }
+
+
 def sarif(report: CheckReport) -> dict[str, Any]:
     """Return the run of a log that the schema takes, formats of strings included."""
     log = json.loads(rendered(WRITERS["sarif"], report))
@@ -275,7 +330,7 @@ def test_nasty_names_break_no_format(name: str) -> None:
     text.encode()
     if name == "junit":
         ET.fromstring(text)
-    elif name in ("json", "sarif", "gitlab", "jsonl"):
+    elif name in ("json", "sarif", "gitlab", "jsonl", "rdjson"):
         json.loads(text)
     else:
         assert len(text.splitlines()) == 1
