@@ -46,6 +46,7 @@ REPORTS = {
     "inspect": "analysis.inspection:InspectReport",
     "lower": "rewrite.report:LowerReport",
     "ops": "commands.ops:OpsReport",
+    "print": "commands.print_:Printed",
     "raise": "rewrite.raise_report:RaiseReport",
     "rule": "commands.rule:RuleReport",
     "targets": "commands.targets:TargetsReport",

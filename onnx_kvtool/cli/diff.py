@@ -13,7 +13,7 @@ from onnx_kvtool.cli.command import KvtoolCommand, offers, option
 from onnx_kvtool.cli.options import timeout_option
 from onnx_kvtool.cli.output import report_place, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
+from onnx_kvtool.core.choices import DiffFormat, DiffPart, DiffWeights, words
 from onnx_kvtool.model_io.places import NOTHING, check_source
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["diff"]
 _EPILOG = """\b
 Exit codes:
   0  the models are the same
-  1  they differ
+  1  they differ; with --fail-on, in one of these parts
   2  wrong usage, or the output cannot be written
   3  a model, or external data that is needed, cannot be read
   4  a bug in kvtool
@@ -33,7 +33,8 @@ Exit codes:
 Examples:
   kvtool diff old.onnx new.onnx
   kvtool diff old.onnx new.onnx --weights none
-  kvtool diff old.onnx new.onnx --format markdown
+  kvtool diff old.onnx new.onnx --fail-on interface,caches,opset
+  kvtool diff old.onnx new.onnx --format markdown --exit-zero
   kvtool diff old.onnx new.onnx --format html -o changes.html
   kvtool diff - new.onnx --format json < old.onnx
 
@@ -87,6 +88,13 @@ def _from_git(path: str) -> str:
     return NOTHING if path.lower() in (NOTHING, os.devnull) else path
 
 
+def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Split a list of parts at its commas."""
+    if value is None:
+        return None
+    return tuple(Word(words(DiffPart)).convert(part, param, ctx) for part in value.split(","))
+
+
 def _model(name: str) -> Callable[[F], F]:
     return click.argument(
         name,
@@ -107,6 +115,14 @@ def _model(name: str) -> Callable[[F], F]:
     help="Compare weights and measure the differences (`values`), only find changed ones (`digest`,"
     " or `embedded` for weights in the model files), or ignore weights (`none`).",
 )
+@option(
+    "--fail-on",
+    metavar="WHAT[,WHAT...]",
+    callback=_parts,
+    help="Exit with 1 only if these parts differ: `interface`, `caches`, `opset`, `metadata`,"
+    " `nodes`, `weights`, `names`.  [default: all]",
+)
+@option("--exit-zero", is_flag=True, help="Exit with 0 if the models differ.")
 @option(
     "--format",
     "output_format",
@@ -152,7 +168,7 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     with shown_progress() as progress:
         report = run_for_git(request, names, progress) if names else run(request, progress)
     _show(context, report, output_format, request.output)
-    context.exit(0 if names or report.status == "same" else 1)
+    context.exit(0 if names or request.exit_zero else report.exit_code)
 
 
 def _show(

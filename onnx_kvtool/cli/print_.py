@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.options import model_argument, timeout_option
+from onnx_kvtool.cli.options import data_format_option, model_argument, timeout_option
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import PrintedWeights, words
+from onnx_kvtool.core.choices import PrintedWeights, ReportFormat, words
 from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["print_"]
@@ -27,6 +27,7 @@ Examples:
   kvtool print decoder.onnx
   kvtool print decoder.onnx -o decoder.txt
   kvtool print decoder.onnx --weights none
+  kvtool print decoder.onnx --format json
   kvtool print - < decoder.onnx
 
 \b
@@ -45,6 +46,7 @@ See also:
     show_default=True,
     help="Show a digest of every weight, only of weights in the file itself, or of none.",
 )
+@data_format_option
 @option(
     "-o",
     "--output",
@@ -60,7 +62,7 @@ See also:
 )
 @timeout_option
 @click.pass_context
-def print_(context: click.Context, /, **options: Any) -> None:
+def print_(context: click.Context, /, output_format: ReportFormat, **options: Any) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
 
     MODEL is a path, or `-` for standard input. Equal models give equal text. The field or file that
@@ -75,7 +77,8 @@ def print_(context: click.Context, /, **options: Any) -> None:
     model = options["model"]
     if not options["textconv"]:
         check_source(model, remote=True)
-    options["output"] = report_place(options["output"], model, f"{stem_of(model)}.txt")
+    suffix = ".json" if output_format == "json" else ".txt"
+    options["output"] = report_place(options["output"], model, f"{stem_of(model)}{suffix}")
 
     from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.print_ import PrintRequest, run
@@ -85,5 +88,10 @@ def print_(context: click.Context, /, **options: Any) -> None:
     request = PrintRequest(**options)
     with shown_progress() as progress:
         printed = run(request, progress)
-    write_report(printed.text, request.output)
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_report(to_json("print", printed), request.output)
+    else:
+        write_report("\n".join(printed.lines), request.output)
     print_talk([Line("note", note, "yellow") for note in printed.notes], color=context.color)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, spare_model, speaking_python
+from onnx_kvtool.commands.arguments import check_choice, listed, spare_model, speaking_python
 from onnx_kvtool.commands.inspect import caches_of
-from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
+from onnx_kvtool.core.choices import DiffPart, DiffWeights, PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.model_io.external_data import external_files
@@ -34,6 +36,8 @@ class DiffRequest:
         old: Path of the model as it was, or `-` for standard input.
         new: Path of the model as it is, or `-` for standard input.
         weights: Which weights are read, and what for; see `diff`.
+        fail_on: The parts whose differences make the answer no; None for all.
+        exit_zero: Whether differences leave the exit code at 0.
         timeout: Seconds that each request to a web server may take; None for five minutes.
         output: Path to write the report to, `-` or None for standard output.
     """
@@ -41,6 +45,8 @@ class DiffRequest:
     old: str
     new: str
     weights: DiffWeights = "values"
+    fail_on: tuple[DiffPart, ...] | None = None
+    exit_zero: bool = False
     timeout: float | None = None
     output: str | None = None
 
@@ -51,6 +57,7 @@ def diff(
     new: ModelSource,
     *,
     weights: DiffWeights = "values",
+    fail_on: Sequence[DiffPart] | None = None,
     timeout: float | None = None,
 ) -> DiffReport:
     """Return what changed between two models, neither of which is changed.
@@ -67,12 +74,14 @@ def diff(
             `digest` leaves that out. `embedded` reads what the model files themselves hold, and
             compares all others by the place of their data. `none` compares types, shapes, and
             the values of tensors of up to 16 numbers.
+        fail_on: The parts whose differences make `exit_code` 1: `interface`, `caches`, `opset`,
+            `metadata`, `nodes`, `weights`, `names`; None for all.
         timeout: Seconds that each request to a web server may take, where a model is at a URL; None
             for five minutes.
 
     Raises:
         UnreadableModel: If a model, or external data that is needed, cannot be read.
-        UsageError: If `weights` is none of these words.
+        UsageError: If `weights` or a part in `fail_on` is none of these words.
 
     Examples:
         >>> model = kv.load("decoder.onnx")
@@ -83,10 +92,14 @@ def diff(
         [('input', 'input_ids', 'tokens')]
     """
     check_choice("weights", weights, words(DiffWeights))
+    parts = None if fail_on is None else cast("tuple[DiffPart, ...]", listed("fail_on", fail_on))
+    for part in parts or ():
+        check_choice("fail_on", part, words(DiffPart))
     path_of(old), path_of(new)
     with requests(timeout) as notes:
         report = _diff(held(old), held(new), weights)
     report.notes[:0] = notes
+    report.fail_on = parts
     return report
 
 
@@ -121,6 +134,7 @@ def run(
                 weights = "embedded"
         report = _diff(*models, weights)
     report.notes[:0] = notes
+    report.fail_on = request.fail_on
     return report
 
 

@@ -12,6 +12,7 @@ from onnx_kvtool.commands.arguments import check_choice, spare_model, speaking_p
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import counted, escape
 from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import read
@@ -44,15 +45,19 @@ class PrintRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Record):
     """A model as text.
 
     Attributes:
-        text: The lines, without a line end behind the last.
+        model: Path of the model.
+        weights: Which weights were read for a digest.
+        lines: The text.
         notes: What is not in the text, and why.
     """
 
-    text: str
+    model: str
+    weights: PrintedWeights
+    lines: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -96,7 +101,7 @@ def print(
     check_choice("weights", weights, words(PrintedWeights))
     with requests(timeout):
         loaded = held(model)
-        return _print(loaded, origin(loaded).path, weights).text
+        return "\n".join(_print(loaded, origin(loaded).path, weights).lines)
 
 
 def run(request: PrintRequest, progress: Progress = silent) -> Printed:
@@ -117,7 +122,8 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
     except UnreadableModel as error:
         if not request.textconv:
             raise
-        return Printed("\n".join(f"# {line}" for line in _of_no_model(request.model, error)))
+        lines = tuple(f"# {line}" for line in _of_no_model(request.model, error))
+        return Printed(request.model, request.weights, lines)
 
 
 def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
@@ -139,12 +145,12 @@ def _run(request: PrintRequest, progress: Progress) -> Printed:
 def _print(model: ir.Model, path: str, weights: PrintedWeights) -> Printed:
     digests = Digests(weights)
     try:
-        text = "\n".join(model_lines(model, digests))
+        lines = tuple(model_lines(model, digests))
     except UnreadableModel as error:
         raise UnreadableModel(f"`{path}`: {error.message}", help=error.help) from error
     missing = digests.missing
     if not missing:
-        return Printed(text)
+        return Printed(path, weights, lines)
     others = f", and {counted(len(missing) - 1, 'other')} alike" if len(missing) > 1 else ""
     note = f"{missing[0]}{others}; the text says where the data lies, in place of a digest"
-    return Printed(text, (note,))
+    return Printed(path, weights, lines, (note,))

@@ -19,6 +19,7 @@ __all__ = [
     "CheckFormat",
     "ContribChoice",
     "DiffFormat",
+    "DiffPart",
     "DiffWeights",
     "ElementType",
     "ExternalData",
@@ -52,6 +53,7 @@ CheckFormat = Literal[
     "text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson"
 ]
 DiffFormat = Literal["text", "json", "markdown", "html"]
+DiffPart = Literal["interface", "caches", "opset", "metadata", "nodes", "weights", "names"]
 DiffWeights = Literal["values", "digest", "embedded", "none"]
 ElementType = Literal["float16", "float32"]
 ExternalData = Literal["reference", "link", "copy"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, make_dataclass
 from types import GenericAlias
 from typing import Any, Literal
 
+from onnx_kvtool.core.choices import DiffPart
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.core.reporting import Shown
@@ -258,6 +259,7 @@ class DiffReport(Shown):
             is no model, so that nothing was compared.
         caches_same: How many caches are the same in every fact.
         notes: What was not compared, and why.
+        fail_on: The parts whose differences make the answer no; None for all.
 
     Examples:
         >>> lowered, _ = kv.lower("decoder.onnx", opset=18, verify=False)
@@ -286,11 +288,13 @@ class DiffReport(Shown):
     caches_same: int = 0
     file: Literal["changed", "added", "removed", "unreadable"] = "changed"
     notes: list[str] = field(default_factory=list)
+    fail_on: tuple[DiffPart, ...] | None = None
 
     JSON = (
         "old",
         "new",
         "status",
+        "differs",
         Key("opsets", form=_section("Opsets", "graph", "domain")),
         Key("interface", form=_section("Interface", "side", "name")),
         Key("metadata", form=_section("Metadata", "graph", "key")),
@@ -305,12 +309,13 @@ class DiffReport(Shown):
         "caches_same",
         "file",
         "notes",
+        Key("fail_on", is_optional=True),
     )
 
     @property
     def status(self) -> Literal["same", "different"]:
         """`same` when nothing but the storage of weights changed."""
-        is_same = self.file == "changed" and not any(self._differences())
+        is_same = self.file == "changed" and not self.differs
         return "same" if is_same else "different"
 
     @property
@@ -318,21 +323,28 @@ class DiffReport(Shown):
         """The status in one word; what became of the file where that is more."""
         return self.status if self.file == "changed" else self.file
 
-    def _differences(self) -> tuple[Any, ...]:
-        return (
-            self.opsets,
-            self.interface,
-            self.metadata,
-            self.caches,
-            self.functions,
-            self.added,
-            self.removed,
-            self.changed,
-            self.replaced,
-            self.weights,
-            self.values,
-            self.renamed,
-        )
+    @property
+    def differs(self) -> list[DiffPart]:
+        """The parts that differ. A new name of an input or an output is part of the interface."""
+        outside = [r for r in self.renamed if r.kind in ("input", "output")]
+        nodes = (self.functions, self.added, self.removed, self.changed, self.replaced, self.values)
+        parts: dict[DiffPart, bool] = {
+            "interface": bool(self.interface or outside),
+            "caches": bool(self.caches),
+            "opset": bool(self.opsets),
+            "metadata": bool(self.metadata),
+            "nodes": any(nodes),
+            "weights": bool(self.weights),
+            "names": len(self.renamed) > len(outside),
+        }
+        return [part for part, is_different in parts.items() if is_different]
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line, but for `--exit-zero`."""
+        if self.fail_on is None or self.file != "changed":
+            return int(self.status != "same")
+        return int(not {*self.fail_on}.isdisjoint(self.differs))
 
     @property
     def nodes(self) -> NodeChanges:

@@ -424,3 +424,47 @@ def test_a_weight_that_became_infinite_is_null_in_json(kvtool, tmp_path: Path) -
     result = kvtool("diff", tmp_path / "a.onnx", tmp_path / "b.onnx", "--format", "json")
     (change,) = json.loads(result.stdout)["weights"]["changed"]
     assert change["max_abs_diff"] is None and change["changed_elements"] == 33
+
+
+PARTS = {
+    "a renamed input": (
+        ("past, float[2, 3, 1, 5] update", "past, float[2, 3, 1, 5] rows"),
+        ["interface"],
+    ),
+    "another size": (("17", "19"), ["interface", "caches"]),
+    "another opset": (('"": 24', '"": 25'), ["opset", "caches"]),
+    "another name of the node": (("[cache]", "[own]"), ["names", "caches"]),
+    "an attribute": (
+        ("TensorScatter (", 'TensorScatter <mode = "circular"> ('),
+        ["caches", "nodes"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", [*PARTS])
+def test_the_exit_code_follows_from_the_parts_that_count(case: str, kvtool, tmp_path: Path) -> None:
+    (old, new), parts = PARTS[case]
+    text = DECODER.replace(old, new)
+    if case == "a renamed input":
+        text = text.replace("update, start)", "rows, start)")
+    paths = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    for path, content in zip(paths, (DECODER, text), strict=True):
+        onnx.save(onnx.parser.parse_model(content), path)
+    found = kv.diff(*paths)
+    assert {*found.differs} <= {*parts} and parts[0] in found.differs
+    for part in ("interface", "caches", "opset", "metadata", "nodes", "weights", "names"):
+        code = int(part in found.differs)
+        assert kvtool("diff", *paths, "--fail-on", part).exit_code == code, part
+        assert kv.diff(*paths, fail_on=[part]).exit_code == code
+    both = ",".join(("weights", parts[0]))
+    assert kvtool("diff", *paths, "--fail-on", both).exit_code == 1
+    assert kvtool("diff", *paths, "--fail-on", both, "--exit-zero").exit_code == 0
+    shown = json.loads(kvtool("diff", *paths, "--exit-zero", "--format", "json").stdout)
+    assert shown["status"] == "different" and shown["differs"] == found.differs
+
+
+def test_a_part_that_there_is_not_is_wrong_usage(kvtool) -> None:
+    result = kvtool("diff", LLAMA, LLAMA, "--fail-on", "interface,cache")
+    assert result.exit_code == 2 and "caches" in result.stderr
+    with pytest.raises(kv.UsageError, match="`fail_on` is `cache`"):
+        kv.diff(LLAMA, LLAMA, fail_on=["cache"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -283,3 +284,13 @@ def test_git_has_a_text_of_what_is_no_model(
     assert texts[0] == texts[1] and said in texts[0]
     assert f"\n# {len(content)} bytes, sha256 " in texts[0]
     assert all(line.startswith("# ") for line in texts[0].splitlines())
+
+
+def test_json_has_the_lines_of_the_text(kvtool, tmp_path: Path) -> None:
+    model = Path(__file__).resolve().parents[2] / "fixtures/models/native/llama_static.onnx"
+    shown = json.loads(kvtool("print", model, "--weights", "none", "--format", "json").stdout)
+    assert (shown["command"], shown["model"], shown["weights"]) == ("print", str(model), "none")
+    assert "\n".join(shown["lines"]) == kv.print(model, weights="none")
+    assert kvtool("print", model, "--format", "json", "-o", tmp_path).exit_code == 0
+    written = json.loads((tmp_path / "llama_static.json").read_text())
+    assert written["lines"] == kv.print(model).splitlines()

@@ -26,6 +26,7 @@ _QUIET = {
     "old",
     "new",
     "status",
+    "differs",
     "ops",
     "notes",
     "caches_same",
