@@ -10,10 +10,11 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
-from onnx_kvtool.runtime.kernels.normalization.layer import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
     average_pooled,
+    convolved,
     max_pooled,
     sum_pooled,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "LINES",
     "affine_grid_20",
     "average_pool",
+    "conv",
     "global_lp_pool",
     "global_max_pool",
     "lp_pool",
@@ -74,6 +76,58 @@ def average_pool(
             widened(X), kernel_shape, sliding, counts_padding=count_include_pad != 0
         )
     return (narrowed(mean, X.dtype),)
+
+
+def conv(
+    X: Array,
+    W: Array,
+    B: Array | None = None,
+    *,
+    auto_pad: str,
+    dilations: _Ints,
+    group: int,
+    kernel_shape: _Ints,
+    pads: _Ints,
+    strides: _Ints,
+) -> tuple[Array]:
+    """Compute Conv of every version; 16-bit types in float32, rounded once.
+
+    Args:
+        X: (N, C, sizes...).
+        W: (M, C / group, kernel...).
+        B: (M,); None for zeros.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: For each axis; 1 if absent.
+        group: Number of groups of channels, 1 or more.
+        kernel_shape: That of W, or None.
+        pads: Those in front, then those behind; 0 if absent.
+        strides: For each axis; 1 if absent.
+
+    Returns:
+        (N, M, places...).
+
+    Raises:
+        KernelError: If shapes do not fit each other or the groups, attributes are not those of the
+            rank, or nothing fits.
+    """
+    if W.ndim != X.ndim or X.ndim < 2 or group < 1 or W.shape[0] % group:
+        raise KernelError(
+            f"`X` and `W` have shapes {X.shape} and {W.shape}, expected (N, C, ...) and "
+            f"(M, C / group, ...) with {group} groups in M"
+        )
+    expected = (W.shape[0], X.shape[1] // group, *(kernel_shape or W.shape[2:]))
+    if W.shape != expected or X.shape[1] % group:
+        raise KernelError(
+            f"`W` has shape {W.shape}, expected {expected}: `X` has {X.shape[1]} channels in "
+            f"{group} groups"
+        )
+    sliding = Sliding(auto_pad, dilations, pads, strides)
+    with np.errstate(all="ignore"):
+        result = convolved(widened(X), widened(W), group, sliding)
+        if B is not None:
+            check_shape("B", B.shape, W.shape[:1], "one number for each map")
+            result += widened(B).reshape(-1, *[1] * (X.ndim - 2))
+    return (narrowed(result, X.dtype),)
 
 
 def lp_pool(
@@ -272,6 +326,7 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("AffineGrid", (Kernel(20, affine_grid_20),)),
     ("AveragePool", (Kernel(1, average_pool),)),
+    ("Conv", (Kernel(1, conv),)),
     ("GlobalLpPool", (Kernel(1, global_lp_pool),)),
     ("GlobalMaxPool", (Kernel(1, global_max_pool),)),
     ("LpPool", (Kernel(1, lp_pool),)),

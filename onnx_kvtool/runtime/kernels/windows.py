@@ -21,6 +21,7 @@ from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 __all__ = [
     "Sliding",
     "average_pooled",
+    "convolved",
     "max_pooled",
     "sum_pooled",
 ]
@@ -96,6 +97,11 @@ class _Way:
             x = join(x[self._along(front)], x[self._along(behind)])
             width *= 2
 
+    def seen_at(self, place: int) -> slice:
+        """Return where a padded axis has the element at a place of each window."""
+        first = place * self.dilation
+        return slice(first, first + max(self.count - 1, 0) * self.stride + 1, self.stride)
+
     def _along(self, which: slice) -> tuple[slice, ...]:
         return (*[slice(None)] * self.axis, which)
 
@@ -166,6 +172,38 @@ class Sliding:
             return before, after, way // stride + 1
         count = -(-way // stride) + 1
         return before, after, count - ((count - 1) * stride >= size + before)
+
+
+def convolved(x: Reals, weight: Reals, groups: int, sliding: Sliding) -> Reals:
+    """Return the weighted sum of each window, one place of the kernel after the other.
+
+    Args:
+        x: (N, groups * C, sizes...); padding is 0.
+        weight: (groups * M, C, kernel...).
+        groups: Number of groups, which share no channels.
+        sliding: How the kernel moves.
+
+    Returns:
+        (N, groups * M, places...).
+
+    Raises:
+        KernelError: See `Sliding.ways`.
+    """
+    ways = sliding.ways(x.shape, weight.shape[2:])
+    for way in ways:
+        x = way.padded(x, 0)
+    places = tuple(way.count for way in ways)
+    maps, depth = weight.shape[0] // groups, weight.shape[1]
+    shape = (len(x), groups, maps, math.prod(places))
+    require_room(shape, x.dtype)
+    result = np.zeros(shape, x.dtype)
+    if result.size:
+        for place in np.ndindex(*weight.shape[2:]):
+            at = [way.seen_at(one) for way, one in zip(ways, place, strict=True)]
+            part = x[(slice(None), slice(None), *at)].reshape(len(x), groups, depth, shape[-1])
+            factor = weight[(slice(None), slice(None), *place)].reshape(groups, maps, depth)
+            result += factor * part if depth == 1 else factor @ part
+    return result.reshape(len(x), groups * maps, *places)
 
 
 def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals, Positions]:
