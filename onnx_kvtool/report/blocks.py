@@ -100,10 +100,12 @@ class Grid:
     Attributes:
         header: Titles of the columns.
         rows: Cells of each row, as many as there are columns; not escaped yet.
+        spare: Titles of the columns that a narrow terminal leaves out, the least important first.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    spare: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

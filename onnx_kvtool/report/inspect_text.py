@@ -51,6 +51,11 @@ _INSPECT_HEADER = (
     "per token",
     "per cache",
 )
+_SPARE = (
+    *("axis", "update", "mode", "graph", "write_indices", "present", "type", "rows", "node"),
+    *("per cache", "updated by", "per token", "shape"),
+)
+"""What a narrow terminal leaves out of the table of caches, the least important first."""
 
 
 def inspect_blocks(report: InspectReport) -> Iterator[Block]:
@@ -221,7 +226,7 @@ def value_table(values: Sequence[ValueFacts], *, fold: bool = False) -> Grid:
     for name, places in groups:
         first = values[places[0]]
         rows.append((name, first.dtype or "-", shape_text(first.shape)))
-    return Grid(("name", "type", "shape"), tuple(rows))
+    return Grid(("name", "type", "shape"), tuple(rows), ("type",))
 
 
 def node_table(nodes: Sequence[NodeFacts]) -> Grid:
@@ -236,7 +241,9 @@ def node_table(nodes: Sequence[NodeFacts]) -> Grid:
         )
         for node in nodes
     )
-    return Grid(("graph", "node", "operator", "inputs", "outputs"), tuple(rows))
+    return Grid(
+        ("graph", "node", "operator", "inputs", "outputs"), tuple(rows), ("graph", "inputs")
+    )
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:
@@ -276,7 +283,7 @@ def group_table(caches: Sequence[Cache]) -> Grid:
     for group in cache_groups(caches):
         in_place = "yes" if group.reason is None else f"no: {group.reason}"
         rows.append((group.name, *_facts(group.caches[0]), in_place))
-    return Grid((*_INSPECT_HEADER, "in place"), tuple(rows))
+    return Grid((*_INSPECT_HEADER, "in place"), tuple(rows), _SPARE)
 
 
 def cache_table(caches: Sequence[Cache]) -> Grid:
@@ -297,7 +304,7 @@ def cache_table(caches: Sequence[Cache]) -> Grid:
             )
         )
     header = ("graph", "node", "update", "write_indices", "present", "in place")
-    return Grid((*_INSPECT_HEADER, *header), tuple(rows))
+    return Grid((*_INSPECT_HEADER, *header), tuple(rows), _SPARE)
 
 
 # What decoders took, in a table for people.
@@ -326,7 +333,8 @@ def bench_blocks(report: BenchReport) -> Iterator[Block]:
     text += f", {work.tokens} tokens, {counted(work.rounds, 'round')} in turns"
     threads = "a thread for each core" if work.threads is None else counted(work.threads, "thread")
     yield Line("ran", f"{text}, {threads}")
-    yield Grid(_BENCH_HEADER, tuple(_row(run) for run in report.runs))
+    spare = ("most", "least", "form", "tokens/s", "in place", "peak")
+    yield Grid(_BENCH_HEADER, tuple(_row(run) for run in report.runs), spare)
     if len(report.runs) > 1:
         yield Line("to the first", "ratios of medians; less than 1 is less time or memory")
         yield Grid(

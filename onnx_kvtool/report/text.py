@@ -16,7 +16,7 @@ from rich.text import Text
 
 from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.core.words import escape
-from onnx_kvtool.report.blocks import Block, Line, Marked
+from onnx_kvtool.report.blocks import Block, Grid, Line, Marked
 
 __all__ = [
     "print_blocks",
@@ -101,7 +101,7 @@ def _print_blocks(console: Console, blocks: Iterable[Block]) -> None:
                 text.stylize("bold green", begin, end)
             console.print(text, soft_wrap=True)
         else:
-            _table(console, block.header, list(block.rows))
+            _table(console, block)
 
 
 class _Console(Console):
@@ -138,13 +138,14 @@ def _line(console: Console, label: str, text: str, style: str = "bold") -> None:
     console.print(Text.assemble((f"{escape(label)}:", style), " ", escape(text)), soft_wrap=True)
 
 
-def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _table(console: Console, grid: Grid) -> None:
     """Print rows under a header: a table on a terminal, plain columns elsewhere.
 
     No name is cut or wrapped. On a terminal that is too narrow the words of the last column take
-    several lines; if that is not enough, each row is a list of its cells under one another.
+    several lines. If that is not enough, columns that the table can spare are left out; else each
+    row is a list of its cells under one another.
     """
-    cells = [header, *(tuple(map(escape, row)) for row in rows)]
+    cells = [grid.header, *(tuple(map(escape, row)) for row in grid.rows)]
     # Without colour rich takes a terminal for none.
     if not (console.is_terminal or console.file.isatty()):
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -155,25 +156,38 @@ def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]
         return
     import shutil
 
+    room, spare = shutil.get_terminal_size().columns, [x for x in grid.spare if x in grid.header]
+    for count in range(len(spare) + 1):
+        left = [i for i, title in enumerate(grid.header) if title not in spare[:count]]
+        if _fits(console, [tuple(row[i] for i in left) for row in cells], room):
+            if count:
+                names = ", ".join(title for title in grid.header if title in spare[:count])
+                _line(console, "not shown", f"{names} (too wide for {room} columns)", "dim")
+            return
+    _records(console, grid.header, cells[1:], room)
+
+
+def _fits(console: Console, cells: list[tuple[str, ...]], room: int) -> bool:
+    """Print a table if it has room, on several lines of its last column if need be."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
-    for title in header:
+    for title in cells[0]:
         table.add_column(title, no_wrap=True)
     for row in cells[1:]:
         table.add_row(*map(Text, row))
-    natural, room = console.measure(table).maximum, shutil.get_terminal_size().columns
+    natural = console.measure(table).maximum
     if natural <= room:
         console.print(table)
-        return
+        return True
     *_, last = zip(*cells, strict=True)
     longest = max(len(word) for cell in last for word in cell.split(" "))
     if natural - max(map(len, last)) + max(longest, _READABLE) > room:
-        _records(console, header, cells[1:], room)
-        return
+        return False
     table.columns[-1].no_wrap = False
     console.print(table, width=room, soft_wrap=False)
+    return True
 
 
 def _records(

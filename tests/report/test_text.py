@@ -267,6 +267,29 @@ def test_tables_keep_to_the_width_of_the_terminal(monkeypatch, columns, color) -
     assert text.isascii() == (columns < 100)  # no table, no rules
 
 
+@pytest.mark.parametrize(
+    ("columns", "missing"),
+    [
+        pytest.param(80, "", id="room for all"),
+        pytest.param(38, "not shown: axis (too wide for 38 columns)", id="the least important"),
+        pytest.param(30, "not shown: axis, mode (too wide for 30 columns)", id="two of them"),
+        pytest.param(20, "  cache  ", id="too narrow for any: a list of all cells"),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_columns_never_rows(
+    monkeypatch, columns: int, missing: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = tuple((f"cache.{i}", "1", "linear", "(2, 3, 5)") for i in range(3))
+    grid = Grid(("cache", "axis", "mode", "shape"), rows, ("axis", "mode"))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    print_blocks([grid], color=True)
+    text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
+    assert missing in text
+    assert all(f"cache.{i}" in text for i in range(3))
+    assert ("not shown" in text) == missing.startswith("not shown")
+
+
 @pytest.mark.parametrize("columns", [40, 80])
 def test_in_a_pipe_columns_are_whole(monkeypatch, columns) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
