@@ -110,7 +110,7 @@ __all__ = [
 ]
 """Public names but for `print`, which `from onnx_kvtool import *` must not put over Python's."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "BenchReport": "decoding.report:BenchReport",

@@ -100,7 +100,7 @@ def test_a_job_ends_and_may_do_no_more_than_it_needs(job: dict[str, Any]) -> Non
     assert job["timeout-minutes"] <= 360
     for step in job["steps"]:
         uses = step.get("uses", "./")
-        assert uses == "./" or re.search(r"@(v\d+|release/v\d+)$|^docker://.*:[\d.]+$", uses), uses
+        assert uses == "./" or re.search(r"@[0-9a-f]{40}$|^docker://.*@sha256:[0-9a-f]{64}$", uses)
         if uses.startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
         assert "${{" not in step.get("run", ""), "what stands in an expression could run commands"
