@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.ops.schema import Formal, OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST",
+    "ConstantFolder",
     "Constants",
-    "Folder",
     "bound_attributes",
     "const_tensor",
     "constant_integers",
@@ -46,7 +46,7 @@ def const_tensor(value: ir.Value) -> ir.TensorProtocol | None:
         return None
 
 
-class Folder:
+class ConstantFolder:
     """Folds integer values of one model; remembers every answer.
 
     Rewrites may go on between calls as long as a value keeps its meaning.
@@ -139,7 +139,7 @@ def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
     """Return the elements of an integer initializer or Constant, flat; None for anything else."""
     if value is None:
         return None
-    numbers = Folder().integers(value)
+    numbers = ConstantFolder().integers(value)
     return None if numbers is None else tuple(int(n) for n in numbers.ravel())
 
 
@@ -185,7 +185,7 @@ _EXACT_IN = FLOAT_TYPES - {ir.DataType.BFLOAT16}
 class Constants:
     """The elements of values that the file itself fixes; remembers every answer.
 
-    Integers and booleans are those of `Folder`. Elements of other types are known where they stand
+    Integers and booleans are those of `ConstantFolder`. Other elements are known where they stand
     in the file, where they are moved from there (Expand, Concat, Where, ...), where
     ConstantOfShape fills with them, and where a Cast makes them of integers that they hold exactly.
     The movement is that of the integers: positions are folded in the place of elements, so that
@@ -195,7 +195,7 @@ class Constants:
         folder: Folds integers.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ConstantFolder) -> None:
         self._folder = folder
         self._memo: dict[ir.Value, NDArray[Any] | None] = {}
 
@@ -292,7 +292,7 @@ def _moved_operands(value: ir.Value) -> list[ir.Value]:
 
 def _stored_constant(value: ir.Value) -> NDArray[Any] | None:
     """Return the elements of a small tensor of the file; None for any other value."""
-    tensor = held(value)
+    tensor = stored_tensor(value)
     if tensor is None or value.is_graph_input() or isinstance(tensor, ir.ExternalTensor):
         return None
     if tensor.size > LARGEST or tensor.dtype not in _MOVED:

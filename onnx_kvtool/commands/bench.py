@@ -16,8 +16,8 @@ from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
-from onnx_kvtool.model_io.held import ModelSource, held, path_of
 from onnx_kvtool.model_io.model import read, serialize
+from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 
 __all__ = ["BenchRequest", "bench", "run"]
 
@@ -104,7 +104,9 @@ def bench(
         seed=seed,
         dims=dims or {},
     )
-    given = [path_of(source) if path_of(source) else serialize(held(source)) for source in sources]
+    given = [
+        path_of(source) if path_of(source) else serialize(open_model(source)) for source in sources
+    ]
     return _bench(request, given, silent)
 
 

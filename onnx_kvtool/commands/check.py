@@ -23,7 +23,7 @@ from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
 from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 from onnx_kvtool.model_io.atomic import watch
-from onnx_kvtool.model_io.held import ModelSource, path_of
+from onnx_kvtool.model_io.model_source import ModelSource, path_of
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.model_io.remote import is_remote, requests
 

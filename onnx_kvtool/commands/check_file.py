@@ -27,9 +27,9 @@ from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
-from onnx_kvtool.model_io.held import held
 from onnx_kvtool.model_io.message import external_extras
 from onnx_kvtool.model_io.model import read, write
+from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.symbolic.dimensions import dim_names
@@ -83,7 +83,7 @@ def check_file(path: str, settings: Settings) -> FileReport:
 def check_model(source: ir.Model | onnx.ModelProto, settings: Settings) -> FileReport:
     """Check a model in memory, which is the same afterwards."""
     try:
-        model = held(source)
+        model = open_model(source)
     except MalformedModel as error:
         return _failed("", error, settings)
     return _Check(model, origin(model).path, settings).run()

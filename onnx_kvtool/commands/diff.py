@@ -16,8 +16,8 @@ from onnx_kvtool.core.choices import DiffPart, DiffWeights, PrintedWeights, word
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.model_io.external_data import external_files
-from onnx_kvtool.model_io.held import ModelSource, held, path_of
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import NOTHING
 from onnx_kvtool.model_io.remote import requests
@@ -97,7 +97,7 @@ def diff(
         check_choice("fail_on", part, words(DiffPart))
     path_of(old), path_of(new)
     with requests(timeout) as notes:
-        report = _diff(held(old), held(new), weights)
+        report = _diff(open_model(old), open_model(new), weights)
     report.notes[:0] = notes
     report.fail_on = parts
     return report
@@ -167,7 +167,7 @@ def run_for_git(
 def _added_or_removed(request: DiffRequest) -> DiffReport:
     nothing = onnx.ModelProto(ir_version=1)
     nothing.graph.name = "main_graph"
-    empty = held(nothing)
+    empty = open_model(nothing)
     is_added = request.old == NOTHING
     there = read(request.new if is_added else request.old)
     report = _diff(*((empty, there) if is_added else (there, empty)), "none")

@@ -43,8 +43,8 @@ from onnx_kvtool.evaluation.run import (
 from onnx_kvtool.evaluation.runner import keep_runner, main_values
 from onnx_kvtool.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.model_io.external_data import external_files
-from onnx_kvtool.model_io.held import ModelSource, held, path_of
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.model_io.sorting import sort_nodes
@@ -179,18 +179,18 @@ _LAST: list[tuple[bytes, ir.Model]] = []
 
 
 def _held(source: ModelSource, request: EvalRequest) -> ir.Model:
-    """Return a model as `held` does; the same one where the message is the very one of last time.
+    """Return a model as `open_model` does; the same one if the message is that of the last call.
 
     What is drawn by infers types on the model, and what lies in files may change: neither is kept.
     """
     draws = request.random or request.steps or request.dims
     if draws or not isinstance(source, onnx.ModelProto) or source.ByteSize() > _MOST_KEPT:
-        return held(source)
+        return open_model(source)
     data = source.SerializeToString()
     for before, model in _LAST:
         if before == data:
             return model
-    model = held(source)
+    model = open_model(source)
     if not external_files(model):
         keep_runner(model)
         _LAST[:] = [(data, model)]

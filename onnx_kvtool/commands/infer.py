@@ -14,8 +14,8 @@ from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
@@ -82,7 +82,7 @@ def infer(
         False
     """
     with requests(timeout) as notes:
-        work = held(model)
+        work = open_model(model)
         order = sort_nodes(work)
         inference = _infer(work, origin(work).path, dims or {}, strict)
         inference.annotate()

@@ -15,8 +15,8 @@ from onnx_kvtool.commands.arguments import check_dims, spare_model, speaking_pyt
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import bytes_of, unknown_name
-from onnx_kvtool.model_io.held import ModelSource, held, path_of
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
@@ -117,7 +117,7 @@ def inspect(
     )
     question = _question(request)
     with requests(timeout) as notes:
-        loaded = held(model)
+        loaded = open_model(model)
         return _inspect(loaded, origin(loaded).name, request, question, notes)
 
 

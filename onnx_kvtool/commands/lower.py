@@ -29,7 +29,7 @@ from onnx_kvtool.core.choices import (
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
-from onnx_kvtool.model_io.held import ModelSource, path_of
+from onnx_kvtool.model_io.model_source import ModelSource, path_of
 from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named

@@ -15,8 +15,8 @@ from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.model_io.external_data import place_external_data
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import serialize, write
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.stored import stored
 from onnx_kvtool.targets.releases import releases
 
@@ -57,7 +57,7 @@ def save(
         >>> kv.load("saved.onnx").opset_imports[""]
         18
     """
-    work = model if isinstance(model, ir.Model) else held(model)
+    work = model if isinstance(model, ir.Model) else open_model(model)
     target = os.fspath(path)
     with stored(work, target) as store:
         data = serialize(work)

@@ -14,8 +14,8 @@ from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import counted, escape
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.model_io.stored import file_digest
@@ -100,7 +100,7 @@ def print(
     """
     check_choice("weights", weights, words(PrintedWeights))
     with requests(timeout):
-        loaded = held(model)
+        loaded = open_model(model)
         return "\n".join(_print(loaded, origin(loaded).path, weights).lines)
 
 

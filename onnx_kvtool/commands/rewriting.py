@@ -17,8 +17,8 @@ from onnx_kvtool.commands.output import Written, default_output, write_result
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.machine import Budget, Progress, check_verified, collector_paused, silent
 from onnx_kvtool.guard.weightless import weightless
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import clone, read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.places import (
     REPLACING,
     check_output,
@@ -93,11 +93,11 @@ def in_memory(
     rewrite: Rewrite[_Request, _Report],
 ) -> tuple[ir.Model, _Report]:
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
-    work = held(model)
+    work = open_model(model)
     notes = sort_nodes(work)
     source = None
     if not request.model:
-        source = model if isinstance(model, ir.Model) else held(model)
+        source = model if isinstance(model, ir.Model) else open_model(model)
     report = rewrite(work, request, source, silent)
     report.notes[:0] = notes
     return work, report

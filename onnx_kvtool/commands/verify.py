@@ -19,8 +19,8 @@ from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.reporting import missing
-from onnx_kvtool.model_io.held import ModelSource, held, path_of
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
@@ -138,7 +138,7 @@ def verify(
         atol=atol,
     )
     _check_request(request)
-    return _verify(held(a), held(b), request)
+    return _verify(open_model(a), open_model(b), request)
 
 
 def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:

@@ -22,14 +22,14 @@ __all__ = [
     "is_stored",
     "known_type",
     "mat_mul_n_bits",
-    "packed_codes",
+    "packed_values",
     "packed_zero_points",
     "reshaped",
     "stored_as",
 ]
 
 
-# Elements of 2, 4 or 8 bits that lie in bytes, as tensors of codes.
+# Elements of 2, 4 or 8 bits that lie in bytes, as tensors of quantized values.
 
 
 _D = ir.DataType
@@ -40,8 +40,8 @@ def apart(em: Emitter, packed: ir.Value, bits: int, dtype: ir.DataType) -> ir.Va
 
     def build() -> ir.Value:
         shifts = range(0, 8, bits)
-        codes = np.arange(256)
-        digits = np.stack([codes >> shift & (1 << bits) - 1 for shift in shifts], axis=-1)
+        quantized = np.arange(256)
+        digits = np.stack([quantized >> shift & (1 << bits) - 1 for shift in shifts], axis=-1)
         if dtype == _D.INT8:
             digits = np.where(digits >= 1 << bits - 1, digits - (1 << bits), digits)
         table = ir.Tensor(digits.astype(dtype.numpy()))
@@ -57,7 +57,7 @@ def is_stored(value: ir.Value) -> bool:
     return value.const_value is not None and not value.is_graph_input()
 
 
-def packed_codes(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, ...]) -> ir.Value:
+def packed_values(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, ...]) -> ir.Value:
     """Return the elements that lie in bytes, in `shape`: uint4 if they are stored, or uint8."""
     dtype = {4: _D.UINT4, 8: _D.UINT8}.get(bits)
     if dtype is not None and is_stored(packed):
@@ -108,14 +108,14 @@ def packed_zero_points(
     Args:
         em: Where to build.
         given: Packed along the last axis, of which each row begins with a byte; None for the
-            middle of the codes.
+            middle of the quantized values.
         bits: Of a code.
-        dtype: The type of the codes, uint4 or uint8.
+        dtype: The type of the quantized values, uint4 or uint8.
         shape: That of the scales: (..., blocks).
         along: Another shape of as many elements, along whose last axis they are packed.
 
     Returns:
-        `shape`, of the type of the codes.
+        `shape`, of the type of the quantized values.
     """
     *front, blocks = along or shape
     rows = prod(front)
@@ -144,10 +144,10 @@ def packed_zero_points(
     return cast(em, whole_rows, dtype)
 
 
-def _tensor(em: Emitter, codes: np.ndarray, dtype: ir.DataType) -> ir.Value:
+def _tensor(em: Emitter, quantized: np.ndarray, dtype: ir.DataType) -> ir.Value:
     if dtype == _D.UINT4:
-        return em.tensor(ir.Tensor(codes.astype(ml_dtypes.uint4), dtype=dtype), "zero_points")
-    return em.constant(codes, "zero_points")
+        return em.tensor(ir.Tensor(quantized.astype(ml_dtypes.uint4), dtype=dtype), "zero_points")
+    return em.constant(quantized, "zero_points")
 
 
 def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
@@ -183,7 +183,7 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     `accuracy_level`, which lets a runtime round `A`, is left out.
 
     Refuses `g_idx` beside packed zero points, which onnxruntime reads and forgets on a CPU, and of
-    other codes than those of 4 bits, of which it has none.
+    other quantized values than those of 4 bits, of which it has none.
     """
     refuse_value(view, "weight_prepacked", 0)
     refuse_value(view, "bits", 2, 4, 8)
@@ -193,22 +193,22 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         raise Refusal("contrib-form", "`K`, `N` or `block_size` of `MatMulNBits` is below 1")
     blocks = -(-width // block)
     op = Builder(em, known_type(scales))
-    codes = packed_codes(em, view.required("B"), bits, (columns, blocks * block))
+    quantized = packed_values(em, view.required("B"), bits, (columns, blocks * block))
     scales = reshaped(em, scales, (columns, blocks))
     zero, order = view.input("zero_points"), view.input("g_idx")
     if order is not None:
         if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
             refuse_input(view, "g_idx")
-        weights = _reordered(em, codes, scales, zero, order, (columns, width))
+        weights = _reordered(em, quantized, scales, zero, order, (columns, width))
     elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
-        numbers = cast(em, reshaped(em, codes, split), op.dtype)
+        numbers = cast(em, reshaped(em, quantized, split), op.dtype)
         column = (columns, blocks, 1)
         centred = op("Sub", numbers, reshaped(em, cast(em, zero, op.dtype), column))
         weights = op("Mul", centred, reshaped(em, scales, column))
         weights = reshaped(em, weights, (columns, blocks * block))
     else:
-        weights = _dequantized(em, codes, scales, zero, (bits, block, columns, blocks))
+        weights = _dequantized(em, quantized, scales, zero, (bits, block, columns, blocks))
     if blocks * block != width and order is None:
         weights = _columns(em, weights, width)
     return only(_product(op, a, weights, view.input("bias")))
@@ -232,9 +232,9 @@ def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: 
     if block < 1 or width < 1 or columns < 1:
         raise Refusal("contrib-form", f"a size of `{view.node.op_type}` is below 1")
     blocks = -(-width // block)
-    codes = packed_codes(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
+    quantized = packed_values(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
     scales = reshaped(em, view.required(f"{name}_scales"), (columns, blocks))
-    weights = _dequantized(em, codes, scales, None, (bits, block, columns, blocks))
+    weights = _dequantized(em, quantized, scales, None, (bits, block, columns, blocks))
     if blocks * block != width:
         weights = _columns(em, weights, width)
     return _product(Builder(em, known_type(a)), a, weights, view.input(f"{name}_bias"))
@@ -242,17 +242,17 @@ def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: 
 
 def _dequantized(
     em: Emitter,
-    codes: ir.Value,
+    quantized: ir.Value,
     scales: ir.Value,
     zero: ir.Value | None,
     sizes: tuple[int, int, int, int],
 ) -> ir.Value:
-    """Return what codes stand for, (N, blocks * block), of sizes (bits, block, N, blocks)."""
+    """Return the dequantized values, (N, blocks * block), of sizes (bits, block, N, blocks)."""
     bits, block, *shape = sizes
-    points = packed_zero_points(em, zero, bits, codes.dtype, (shape[0], shape[1]))
+    points = packed_zero_points(em, zero, bits, quantized.dtype, (shape[0], shape[1]))
     attributes = {"axis": 1, "block_size": block}
     op = Builder(em, known_type(scales))
-    return op("DequantizeLinear", codes, scales, points, attributes=attributes)
+    return op("DequantizeLinear", quantized, scales, points, attributes=attributes)
 
 
 def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
@@ -264,7 +264,7 @@ def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None)
 
 def _reordered(
     em: Emitter,
-    codes: ir.Value,
+    quantized: ir.Value,
     scales: ir.Value,
     zero: ir.Value | None,
     order: ir.Value,
@@ -274,7 +274,7 @@ def _reordered(
 
     Args:
         em: Where to build.
-        codes: (N, K filled up to whole blocks).
+        quantized: (N, K filled up to whole blocks).
         scales: (N, blocks).
         zero: (N, blocks) real numbers, or flat; None for 8.
         order: (K,).
@@ -282,7 +282,7 @@ def _reordered(
     """
     op = Builder(em, known_type(scales))
     factors = op("Gather", scales, order, axis=1)
-    numbers = _columns(em, cast(em, codes, op.dtype), shape[1])
+    numbers = _columns(em, cast(em, quantized, op.dtype), shape[1])
     if zero is None:
         middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
     else:
@@ -298,11 +298,11 @@ def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
 
 
 def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
-    """Write GatherBlockQuantized as a Gather of codes, scales and zero points, dequantized.
+    """Write GatherBlockQuantized as Gathers of values, scales and zero points, dequantized.
 
-    So no table of real numbers is ever made. Codes of int4 and uint4, of which runtimes gather
-    none, are gathered as the bytes that they lie in; where the axis of the slices is the last, the
-    table is dequantized first. An index out of range, of which onnxruntime makes zeros, fails.
+    So the whole table is never dequantized. Runtimes cannot gather int4 and uint4: these values
+    are gathered as whole bytes. If the slices are along the last axis, the
+    table is dequantized first. An index out of range fails; onnxruntime returns zeros there.
     """
     data, indices, scales = (view.required(n) for n in ("data", "indices", "scales"))
     dims, at = dims_of(data), dims_of(indices)
@@ -344,28 +344,28 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     elif data.dtype == _D.UINT8:
         middle = em.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
         points = em.op("Expand", middle, em.op("Shape", slices))
-    codes = table.rows(data, indices, along, None)
+    quantized = table.rows(data, indices, along, None)
     attributes = {"axis": axis, "block_size": block}
-    return only(op("DequantizeLinear", codes, slices, points, attributes=attributes))
+    return only(op("DequantizeLinear", quantized, slices, points, attributes=attributes))
 
 
 class _Table:
-    """Rows of codes that lie in bytes, gathered as bytes.
+    """Rows of quantized values that lie in bytes, gathered as bytes.
 
     Args:
         em: Where to build.
         bits: Of an element.
-        is_signed: Whether the codes are.
+        is_signed: Whether the quantized values are.
     """
 
     def __init__(self, em: Emitter, bits: int, is_signed: bool) -> None:
         self.em, self.bits, self.is_signed = em, bits, is_signed
 
-    def has_bytes(self, codes: ir.Value, along: int) -> bool:
-        """Return whether stored 4-bit codes are rows of whole bytes along the last axis."""
-        dims = dims_of(codes) or ()
+    def has_bytes(self, quantized: ir.Value, along: int) -> bool:
+        """Return whether stored 4-bit values are rows of whole bytes along the last axis."""
+        dims = dims_of(quantized) or ()
         last = dims[-1] if dims else None
-        stored = is_stored(codes)
+        stored = is_stored(quantized)
         sized = all(isinstance(dim, int) for dim in dims)
         return (
             stored and sized and isinstance(last, int) and last % 2 == 0 and along < len(dims) - 1
@@ -373,7 +373,7 @@ class _Table:
 
     def rows(
         self,
-        codes: ir.Value,
+        quantized: ir.Value,
         indices: ir.Value,
         along: int,
         wanted: tuple[object, ...] | None,
@@ -381,24 +381,24 @@ class _Table:
         """Return slices as int8 or uint8, one byte an element.
 
         Args:
-            codes: uint8 of packed elements, or stored int4 or uint4.
+            quantized: uint8 of packed elements, or stored int4 or uint4.
             indices: Which slices.
             along: The axis that is gathered.
             wanted: Dimensions whose last one the result is cut to; None for all elements.
         """
         em, dtype = self.em, _D.INT8 if self.is_signed else _D.UINT8
-        packed = codes
-        if codes.dtype != _D.UINT8:
-            if not self.has_bytes(codes, along):
-                wide = cast(em, codes, dtype)
+        packed = quantized
+        if quantized.dtype != _D.UINT8:
+            if not self.has_bytes(quantized, along):
+                wide = cast(em, quantized, dtype)
                 return em.op("Gather", wide, indices, axis=along)
-            dims = [d for d in dims_of(codes) or () if isinstance(d, int)]
-            packed = stored_as(em, codes, _D.UINT8, (*dims[:-1], dims[-1] // 2))
+            dims = [d for d in dims_of(quantized) or () if isinstance(d, int)]
+            packed = stored_as(em, quantized, _D.UINT8, (*dims[:-1], dims[-1] // 2))
         rows = em.op("Gather", packed, indices, axis=along)
         if self.bits == 8:
             return rows
         rows = apart(em, rows, self.bits, dtype)
-        rank = len(dims_of(codes) or ()) + len(dims_of(indices) or ()) - 1
+        rank = len(dims_of(quantized) or ()) + len(dims_of(indices) or ()) - 1
         # The elements of a byte are a dimension of their own, which joins the one before it. It is
         # named where it is known, since -1 can be told of no array without elements.
         size = (dims_of(packed) or (None,))[-1]
@@ -414,7 +414,7 @@ class _Table:
                 "the number of blocks of `GatherBlockQuantized` is unknown",
                 help="declare the shape of `scales`",
             )
-        if count * self.bits % 8 == 0 or codes.dtype != _D.UINT8:
+        if count * self.bits % 8 == 0 or quantized.dtype != _D.UINT8:
             return rows
         bounds = (em.constant([bound], "bound") for bound in (0, count, rank - 1))
         return em.op("Slice", rows, *bounds)

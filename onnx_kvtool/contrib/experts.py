@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.activation import Swish
 from onnx_kvtool.contrib.block_quantized import (
     known_type,
-    packed_codes,
+    packed_values,
     packed_zero_points,
     reshaped,
 )
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-# The weights of experts: numbers, or codes with scales, of all of them or of the chosen ones.
+# The weights of experts, quantized or not: of all experts, or of the chosen ones.
 
 
 _D = ir.DataType
@@ -93,7 +93,7 @@ class Slots:
     def _numbers(
         self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
     ) -> ir.Value:
-        """Return what codes stand for."""
+        """Return the dequantized values."""
         em, view, (experts, rows, columns) = self.em, self.view, shape
         block = view.attribute("block_size") or columns
         assert isinstance(block, int)
@@ -117,11 +117,11 @@ class Slots:
                 f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}",
             )
         held = self._of(packed)
-        codes = packed_codes(em, held, bits, (self.count, rows, columns))
+        quantized = packed_values(em, held, bits, (self.count, rows, columns))
         zero = view.input(f"{name}_zero_points")
-        points = self._points(name, zero, bits, codes.dtype, (rows, blocks))
+        points = self._points(name, zero, bits, quantized.dtype, (rows, blocks))
         attributes = {"axis": 2, "block_size": block}
-        inputs = (codes, self._of(scales), points)
+        inputs = (quantized, self._of(scales), points)
         return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype)
 
     def _points(

@@ -46,10 +46,10 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     onnxruntime; nobody reads what comes of it.
 
     A sink, and smooth softmax, is one more column of scores, for which attention is written as
-    MatMul and Softmax. Caches of int8 codes stay such: new rows are divided by the scale, rounded
-    and written, and attention reads the numbers that the codes stand for.
+    MatMul and Softmax. Caches quantized to int8 stay so: new rows are divided by the scale, rounded
+    and written, and attention reads the dequantized values.
 
-    Refuses caches of other codes, those that drop rows, scores as an output, heads that are
+    Refuses other quantized caches, those that drop rows, scores as an output, heads that are
     normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
     """
     _refuse(view)

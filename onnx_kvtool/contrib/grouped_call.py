@@ -177,7 +177,7 @@ class Call:
         return em.once(("places of", given, self.is_later), build)
 
 
-# The caches of GroupQueryAttention: written in place or grown, of numbers or of codes.
+# The caches of GroupQueryAttention: written in place or grown, of numbers or of quantized values.
 
 
 _INT8 = ir.DataType.INT8
@@ -208,7 +208,7 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
         new: (B, KV, L, D).
 
     Raises:
-        Refusal: For codes of another width than 8 bits, or without a past or a scale.
+        Refusal: For quantized values of another width than 8 bits, or without a past or a scale.
     """
     past, letter = view.input(f"past_{name}"), name[0]
     if view.attribute(f"{letter}_quant_type") == "NONE":
@@ -231,9 +231,9 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     op = Builder(em, _FLOAT)
     scale = op("Reshape", given, em.constant(shape, "shape"), hint="scale")
     least, most = (em.constant(np.array(n, np.float32), "limit") for n in (-128, 127))
-    codes = op("Round", op("Div", cast(em, new, _FLOAT), scale))
-    codes = op("Min", op("Max", codes, least), most, hint="codes")
-    present = _written(view, em, call, name, cast(em, codes, _INT8))
+    quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))
+    quantized = op("Min", op("Max", quantized, least), most, hint="codes")
+    present = _written(view, em, call, name, cast(em, quantized, _INT8))
     numbers = op("Mul", cast(em, present, _FLOAT), scale, hint="numbers")
     return Cache(present, cast(em, numbers, new.dtype or ir.DataType.UNDEFINED))
 

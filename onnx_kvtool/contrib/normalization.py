@@ -127,11 +127,11 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
 
     def numbers(name: str, rows: ir.Value | None) -> ir.Value:
         short = name.removesuffix("_quant")
-        codes = view.required(name)
+        quantized = view.required(name)
         if rows is not None:
-            codes = em.op("Gather", codes, rows)
+            quantized = em.op("Gather", quantized, rows)
         scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
-        return op("DequantizeLinear", codes, scale, zero)
+        return op("DequantizeLinear", quantized, scale, zero)
 
     places, (segments, _) = _places(view, em, ids), _segments(view)
     total = numbers("word_embedding_quant", ids)

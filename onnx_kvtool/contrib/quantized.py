@@ -1,4 +1,4 @@
-"""Operators on codes: linear, of 4-bit floats, and fused with what stands around."""
+"""Operators on quantized values: linear, of 4-bit floats, and fused with what stands around."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, one_shape, reduce, unsqueeze
-from onnx_kvtool.ops.contrib import numbers_of_codes
+from onnx_kvtool.ops.contrib import quant_type_values
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# Operators on 8-bit codes: DequantizeLinear, the operator of ONNX, QuantizeLinear.
+# Operators on 8-bit quantized values: DequantizeLinear, the operator of ONNX, QuantizeLinear.
 
 
 _D = ir.DataType
@@ -205,17 +205,17 @@ def _unary(
 def _number(
     view: NodeView, em: Emitter, name: str, scale: str | None = None, zero: str | None = None
 ) -> ir.Value:
-    """Return the numbers that an input of codes stands for, float32."""
+    """Return the numbers that an input of quantized values stands for, float32."""
     factor = view.required(scale or f"{name}_scale")
-    codes = view.required(name)
-    inputs = (codes, factor, view.input(zero or f"{name}_zero_point"))
+    stored_values = view.required(name)
+    inputs = (stored_values, factor, view.input(zero or f"{name}_zero_point"))
     numbers = em.op("DequantizeLinear", *inputs, dtype=_D.FLOAT)
-    numbers.shape = None if codes.shape is None else ir.Shape(codes.shape)
+    numbers.shape = None if stored_values.shape is None else ir.Shape(stored_values.shape)
     return numbers
 
 
 def _code(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -> ir.Value:
-    """Return the codes of a result, of the type of the input called `like`."""
+    """Return the quantized values of a result, of the type of the input called `like`."""
     dtype = view.required(like).dtype
     return quantized(
         em, result, view.required(f"{name}_scale"), view.input(f"{name}_zero_point"), dtype
@@ -225,7 +225,7 @@ def _code(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -
 def quantized(
     em: Emitter, x: ir.Value, scale: ir.Value, zero: ir.Value | None, dtype: ir.DataType | None
 ) -> ir.Value:
-    """Return the codes of float32 numbers.
+    """Return the quantized values of float32 numbers.
 
     Args:
         em: Where to build.
@@ -243,7 +243,7 @@ def quantized(
     return em.op("QuantizeLinear", x, scale, zero, dtype=dtype)
 
 
-# Products of 8-bit codes: MatMulInteger, and what makes numbers of its result.
+# Products of 8-bit quantized values: MatMulInteger, and what makes numbers of its result.
 
 
 _RIGHT = ("B", "b_scale", "b_zero_point")
@@ -251,8 +251,8 @@ _RIGHT = ("B", "b_scale", "b_zero_point")
 
 def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
     """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
-    codes, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
-    return only(_product(view, em, (codes, scale, zero), _RIGHT))
+    stored_values, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
+    return only(_product(view, em, (stored_values, scale, zero), _RIGHT))
 
 
 def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
@@ -266,21 +266,22 @@ def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
 def coded_product(
     view: NodeView, em: Emitter, left: tuple[str, str, str], right: tuple[str, str, str]
 ) -> ir.Value:
-    """Return the product of two factors of codes with the `bias` of the node.
+    """Return the product of two factors of quantized values with the `bias` of the node.
 
     Args:
         view: The node.
         em: Where to build.
-        left: The inputs that hold the codes of the left factor, its one scale and zero point.
+        left: The inputs with the left factor: quantized values, its one scale and zero point.
         right: Those of the right one, which may have a scale and a zero point for each column.
 
     Returns:
         Of the type of the right scale, computed in float32.
     """
-    codes, factor, zero = view.required(left[0]), view.required(left[1]), view.input(left[2])
+    stored_values, factor = view.required(left[0]), view.required(left[1])
+    zero = view.input(left[2])
     scale = _scalar(em, cast(em, factor, _D.FLOAT))
     point = None if zero is None else _scalar(em, zero)
-    result = _product(view, em, (codes, scale, point), right)
+    result = _product(view, em, (stored_values, scale, point), right)
     return cast(em, result, view.required(right[1]).dtype or _D.UNDEFINED)
 
 
@@ -291,11 +292,11 @@ def _product(
     right: tuple[str, str, str],
 ) -> ir.Value:
     """Return the product as float32, with the bias of the node."""
-    op, (codes, scale, zero) = Builder(em, _D.FLOAT), left
+    op, (stored_values, scale, zero) = Builder(em, _D.FLOAT), left
     point, bias = view.input(right[2]), view.input("bias")
     if zero is None and point is not None:
-        zero = em.constant(np.zeros((), (codes.dtype or _D.UINT8).numpy()), "zero_point")
-    inputs = (codes, view.required(right[0]), zero, point)
+        zero = em.constant(np.zeros((), (stored_values.dtype or _D.UINT8).numpy()), "zero_point")
+    inputs = (stored_values, view.required(right[0]), zero, point)
     product = em.op("MatMulInteger", *inputs)
     factor = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
     result = op("Mul", cast(em, product, _D.FLOAT), factor, hint="scaled")
@@ -359,13 +360,13 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
         )
     op = Builder(em, scales.dtype or ir.DataType.UNDEFINED)
     # The first element of a byte is in its high bits.
-    pairs = numbers_of_codes(view.integer("quant_type"))
+    pairs = quant_type_values(view.integer("quant_type"))
     table = em.constant(
         np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1).astype(op.dtype.numpy()),
         "numbers_of_byte",
     )
-    codes = cast(em, view.required("B"), ir.DataType.INT32)
-    numbers = op("Reshape", op("Gather", table, codes), em.constant([-1, block], "blocks"))
+    stored_values = cast(em, view.required("B"), ir.DataType.INT32)
+    numbers = op("Reshape", op("Gather", table, stored_values), em.constant([-1, block], "blocks"))
     factors = op("Reshape", scales, em.constant([-1, 1], "column"))
     weights = op("Mul", numbers, factors, hint="scaled")
     weights = op("Reshape", weights, em.constant([columns, width], "shape"), hint="weight")

@@ -13,12 +13,12 @@ __all__ = [
     "ELEMENT_TYPES",
     "MAX_MESSAGE_BYTES",
     "element_count",
-    "held",
     "is_misdeclared",
     "new_mark",
     "number_of",
     "put_back",
     "stored_bytes",
+    "stored_tensor",
     "tensor_bytes",
 ]
 
@@ -103,7 +103,7 @@ def tensor_bytes(tensor: ir.TensorProtocol) -> int:
 # Constants that are declared otherwise than what they hold.
 
 
-def held(value: ir.Value) -> ir.TensorProtocol | None:
+def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
     """Return the tensor of an initializer or of a Constant; None for any other value.
 
     None also for a Constant that holds no tensor, but a number or a list.
@@ -125,7 +125,7 @@ def is_misdeclared(value: ir.Value) -> bool:
     not read. What is not declared contradicts nothing, and neither does a name, or a negative size,
     with which some exporters mean one that they do not know.
     """
-    tensor = held(value)
+    tensor = stored_tensor(value)
     if tensor is None:
         return False
     type_, shape = value.type, value.shape

@@ -13,8 +13,8 @@ from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches, Tokens
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import serialize
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array
@@ -76,7 +76,7 @@ class Decoder:
         for name, number in (("capacity", capacity), ("threads", threads)):
             if number is not None and number < 1:
                 raise UsageError(f"`{name}` is {number}, expected at least 1")
-        work = held(model)
+        work = open_model(model)
         path, self._name = origin(work).path, origin(work).name
         self._plan = plan(work)
         caches = {cache.past: cache for cache in find_caches(work, prove=False)}

@@ -88,10 +88,10 @@ class Axis:
         What lies outside is the nearest row: a row of zeros where there is a margin.
         """
         if not self.margin:
-            held = numbers.clip(place, 0, self.length(numbers, -1))
-            return cast(numbers.em, held, ir.DataType.INT64)
-        held = numbers.clip(place, -1, self.length(numbers))
-        return cast(numbers.em, numbers.op("Add", held, 1), ir.DataType.INT64)
+            clamped_at = numbers.clip(place, 0, self.length(numbers, -1))
+            return cast(numbers.em, clamped_at, ir.DataType.INT64)
+        clamped_at = numbers.clip(place, -1, self.length(numbers))
+        return cast(numbers.em, numbers.op("Add", clamped_at, 1), ir.DataType.INT64)
 
 
 def linear_taps(numbers: Numbers, x: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -220,8 +220,8 @@ def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
     wide = values.astype(np.float64)
     for text, value in zip(texts.tolist(), wide.tolist(), strict=True):
         meant = float(text)
-        held = math.isnan(value) if math.isnan(meant) else _holds(target, meant, value)
-        if not held or (math.isinf(value) and "inf" not in text.lower()):
+        is_exact = math.isnan(value) if math.isnan(meant) else _holds(target, meant, value)
+        if not is_exact or (math.isinf(value) and "inf" not in text.lower()):
             raise _out_of_range(text, dtype)
     return values
 

@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.model_io.held import ModelSource, held
 from onnx_kvtool.model_io.model import deserialize
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.engine.program import Trace
 
@@ -36,7 +36,7 @@ def model_of(
 
     Raises:
         UsageError: If `opsets` or `functions` are missing, or given where the model has its own.
-        UnreadableModel: As `held`.
+        UnreadableModel: As `open_model`.
     """
     if isinstance(proto, onnx.GraphProto):
         if opsets is None:
@@ -53,7 +53,7 @@ def model_of(
         if not isinstance(proto, onnx.FunctionProto):
             if functions is not None:
                 raise UsageError("`functions` is given, and the model has its own", help="omit it")
-            return deserialize(proto) if isinstance(proto, bytes) else held(proto)
+            return deserialize(proto) if isinstance(proto, bytes) else open_model(proto)
         opsets = {entry.domain: entry.version for entry in proto.opset_import}
         graph = _graph(proto.name, proto.node, proto.input, proto.output)
         graph.value_info.extend(proto.value_info)
@@ -67,7 +67,7 @@ def model_of(
     imported = {entry.domain for entry in model.opset_import}
     for domain in {function.domain for function in known.values()} - imported:
         model.opset_import.add(domain=domain, version=1)
-    return held(model)
+    return open_model(model)
 
 
 _OPSETS = 'write `opsets={"": 18}`'

@@ -102,7 +102,7 @@ class Given:
         found = self.natural() if self.dtype is None else element_type(self.array.dtype)
         if self.dtype is None or found == self.dtype:
             return self.array
-        if _holds_bits(self.array.dtype, self.dtype):
+        if _stores_bits(self.array.dtype, self.dtype):
             return self.array.view(self.dtype.numpy())
         raise UsageError(
             f"`{self.text}` contains {_content(self.array)}, expected {dtype_name(self.dtype)}"
@@ -186,7 +186,7 @@ def _split(text: str) -> tuple[ir.DataType | None, str]:
 def _from_npy(path: str) -> Array:
     try:
         with open(path, "rb", opener=patient) as file:
-            return _held(np.lib.format.read_array(file, allow_pickle=False), path)
+            return _checked_array(np.lib.format.read_array(file, allow_pickle=False), path)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
@@ -199,7 +199,7 @@ def _from_npz(path: str, key: str) -> Array:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise UnreadableModel(f"`{path}` is no archive of arrays")
             if key in arrays.files:
-                return _held(arrays[key], f"{path}:{key}")
+                return _checked_array(arrays[key], f"{path}:{key}")
             names = list(arrays.files)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
@@ -233,7 +233,7 @@ def _from_pb(path: str) -> Array:
                 f"`{path}` refers to another file for its values",
                 help="save the values in the TensorProto itself",
             )
-        return _held(numpy_helper.to_array(tensor), path)
+        return _checked_array(numpy_helper.to_array(tensor), path)
     except DecodeError as error:
         raise UnreadableModel(f"`{path}` is no TensorProto") from error
     # What to_array raises for a type it does not know, and for values that do not fill the shape.
@@ -251,22 +251,22 @@ def _unreadable(path: str, error: Exception) -> UnreadableModel:
     return UnreadableModel(f"`{path}` cannot be read: {reason[0].rstrip('.')}")
 
 
-def _held(array: Any, where: str) -> Array:
+def _checked_array(array: Any, where: str) -> Array:
     """Return an array as kernels take it: native byte order, text as objects."""
-    held: np.ndarray[Any, Any] = np.asarray(array)
-    if held.dtype.kind in "US" or held.dtype == object:
-        flat = np.empty(held.size, object)
+    checked: np.ndarray[Any, Any] = np.asarray(array)
+    if checked.dtype.kind in "US" or checked.dtype == object:
+        flat = np.empty(checked.size, object)
         try:
             flat[:] = [
-                v.decode() if isinstance(v, bytes) else str(v) for v in held.ravel().tolist()
+                v.decode() if isinstance(v, bytes) else str(v) for v in checked.ravel().tolist()
             ]
         except UnicodeDecodeError as error:
             raise UnreadableModel(f"`{where}`contains text that is not UTF-8") from error
-        return flat.reshape(held.shape)
-    return held if held.dtype.isnative else held.astype(held.dtype.newbyteorder("="))
+        return flat.reshape(checked.shape)
+    return checked if checked.dtype.isnative else checked.astype(checked.dtype.newbyteorder("="))
 
 
-def _holds_bits(stored: np.dtype[Any], wanted: ir.DataType) -> bool:
+def _stores_bits(stored: np.dtype[Any], wanted: ir.DataType) -> bool:
     """Return whether unsigned integers may be the bits of a type that numpy has no name for."""
     return (
         stored.kind == "u"

@@ -89,11 +89,11 @@ def small_constants(
     for holder in every_holder(message, within):
         for node in holder.node:
             if node.op_type == "Constant" and any(
-                _attribute_holds(attribute, test, types) for attribute in node.attribute
+                _attribute_has(attribute, test, types) for attribute in node.attribute
             ):
                 found.update(node.output)
         if isinstance(holder, onnx.GraphProto):
-            found.update(t.name for t in holder.initializer if _tensor_holds(t, test, types))
+            found.update(t.name for t in holder.initializer if _tensor_has(t, test, types))
     return found
 
 
@@ -110,14 +110,14 @@ def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) ->
     inputs = node.input
     if any(place < len(inputs) and inputs[place] in names for place in places):
         return True
-    return any(a.name in attributes and _attribute_holds(a, test) for a in node.attribute)
+    return any(a.name in attributes and _attribute_has(a, test) for a in node.attribute)
 
 
-def _attribute_holds(
+def _attribute_has(
     attribute: onnx.AttributeProto, test: Test, types: Set[int] = INTEGERS | FLOATS
 ) -> bool:
     if attribute.type == _A.TENSOR:
-        return _tensor_holds(attribute.t, test, types)
+        return _tensor_has(attribute.t, test, types)
     numbers: list[float] = []
     if _T.INT64 in types:
         numbers += (attribute.i, *attribute.ints)
@@ -126,7 +126,7 @@ def _attribute_holds(
     return test(np.array(numbers, np.float64))
 
 
-def _tensor_holds(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
+def _tensor_has(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
     """Return whether a tensor may pass a test; a large one holds no sizes, nor does a text."""
     if tensor.ByteSize() > SMALL_BYTES or tensor.data_type not in types:
         return False

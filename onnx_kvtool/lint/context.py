@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import (
     function_path,
@@ -107,7 +107,7 @@ class Context:
         self.targets = tuple(targets)
         self.inference_agrees = agrees
         self.completed = completed
-        self.folder = Folder()
+        self.folder = ConstantFolder()
         self._maps: dict[int, IndexMaps] = {}
         self._kept: dict[Hashable, object] = {}
 

@@ -238,7 +238,7 @@ def serialize(model: ir.Model) -> bytes:
             something that has no written form, such as a value without a name.
     """
     # Asked before a message is built, which would take the same space once more.
-    if _held_bytes(model) > MAX_MESSAGE_BYTES:
+    if _inline_bytes(model) > MAX_MESSAGE_BYTES:
         raise _too_large()
     known = origin(model)
     try:
@@ -343,7 +343,7 @@ def _set_base_dir(model: ir.Model, directory: str, *, everywhere: bool) -> None:
             tensor.base_dir = directory
 
 
-def _held_bytes(model: ir.Model) -> int:
+def _inline_bytes(model: ir.Model) -> int:
     """Return the bytes of the values that the model file itself has to hold, about."""
     total = 0
     for _, graph in walk.graphs(model):

@@ -21,10 +21,10 @@ from onnx_kvtool.model_io.remote import is_remote, shown
 __all__ = [
     "NOTHING",
     "REPLACING",
-    "check_holds_no_data",
     "check_output",
     "check_result",
     "check_source",
+    "check_stores_no_data",
     "in_directory",
     "is_directory",
     "is_inside",
@@ -169,11 +169,11 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
     elif source is not None and source != "-" and is_same(output, source):
         raise UsageError(f"the output `{output}` is the input", help=remedy)
     else:
-        check_holds_no_data(output)
+        check_stores_no_data(output)
     check_writable(output)
 
 
-def check_holds_no_data(output: str) -> None:
+def check_stores_no_data(output: str) -> None:
     """Refuse a file in which a model beside it, or in a directory above, keeps its data.
 
     Args:

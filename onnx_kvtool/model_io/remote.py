@@ -165,7 +165,7 @@ class RemoteFile:
 
     def __init__(self, source: str) -> None:
         self.name = f"`{shown(source)}`"
-        self._held = b""
+        self._buffer = b""
         self._start = 0  # where what is held begins
         self._next = _LEAST
         self._at = 0  # what the file gives next
@@ -203,19 +203,19 @@ class RemoteFile:
         What lies in front of `position` is forgotten.
         """
         offset = position - self._start
-        if not 0 <= offset <= len(self._held):
-            self._held, self._start, self._next = b"", position, _LEAST
+        if not 0 <= offset <= len(self._buffer):
+            self._buffer, self._start, self._next = b"", position, _LEAST
             offset = 0
-        while len(self._held) - offset < count:
-            missing = count - (len(self._held) - offset)
-            piece = self._fetch(self._start + len(self._held), max(self._next, missing))
+        while len(self._buffer) - offset < count:
+            missing = count - (len(self._buffer) - offset)
+            piece = self._fetch(self._start + len(self._buffer), max(self._next, missing))
             if not piece:
                 break
             self._next = min(2 * self._next, _MOST)
-            self._held = self._held[offset:] + piece
+            self._buffer = self._buffer[offset:] + piece
             self._start += offset
             offset = 0
-        return self._held[offset : offset + count]
+        return self._buffer[offset : offset + count]
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes of a range, some MiB at a time.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.table import Table
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def indices_from_front(position: int) -> Callable[[ir.Node], bool]:
             return False
         if indices.dtype is not None and indices.dtype.name.startswith("UINT"):
             return True
-        tensor = held(indices)
+        tensor = stored_tensor(indices)
         if tensor is None or tensor.size > _FEW or tensor.dtype.name not in ("INT32", "INT64"):
             return False
         return bool((tensor.numpy() >= 0).all())

@@ -41,12 +41,12 @@ __all__ = [
     "default_of",
     "facts_of",
     "is_contrib",
-    "numbers_of_codes",
     "published",
+    "quant_type_values",
 ]
 
 
-# What the codes of 4 bits of bitsandbytes stand for, which MatMulBnb4 of onnxruntime has.
+# The dequantized values of the 4-bit types of bitsandbytes, for onnxruntime's MatMulBnb4.
 
 
 _FP4 = (0.0, 0.00520833333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
@@ -58,14 +58,14 @@ _NF4 = (
 )
 
 
-def numbers_of_codes(quant_type: int) -> npt.NDArray[np.float32]:
+def quant_type_values(quant_type: int) -> npt.NDArray[np.float32]:
     """Return the number of each code, (16,), float32.
 
     The tables are those of onnxruntime 1.32.0 (`blockwise_quant_block_bnb4.h`), which its kernel
     gives back for a unit matrix.
 
     Args:
-        quant_type: 0 for FP4, of which codes from 8 on are those before with the other sign; 1 for
+        quant_type: 0 for FP4, whose values from 8 on repeat the first eight, negated; 1 for
             NF4.
     """
     if quant_type == 1:
@@ -170,7 +170,7 @@ BLOCKED = frozenset(
         "QMoE",
     )
 )
-"""Operators on weights in blocks of codes: what they are in ONNX has a DequantizeLinear."""
+"""Operators on block-quantized weights; their standard form has a DequantizeLinear."""
 
 
 def is_contrib(node: ir.Node, opset: int) -> bool:

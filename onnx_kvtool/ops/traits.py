@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.record import Form, Misfit
-from onnx_kvtool.core.storage import held, is_misdeclared
+from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -394,7 +394,7 @@ def contradiction(value: ir.Value) -> str | None:
     Returns:
         A clause: `is declared as float32[4, 3], and holds int64[4, 3]`.
     """
-    tensor = held(value)
+    tensor = stored_tensor(value)
     if tensor is None or not is_misdeclared(value):
         return None
     declared = "no tensor" if value.dtype is None and value.type else _shaped(value)

@@ -274,7 +274,7 @@ def chunks(tensor: ir.TensorProtocol, size: int = CHUNK) -> Iterator[bytes | mem
             yield str(list(part.dims)).encode()
             yield from chunks(ir.TensorProtoTensor(part), size)
     else:
-        yield from _sliced(_held_bytes(tensor), size)
+        yield from _sliced(_stored_bytes(tensor), size)
 
 
 def _sliced(data: bytes, size: int) -> Iterator[memoryview]:
@@ -307,7 +307,7 @@ def _from_file(tensor: ir.ExternalTensor, size: int) -> Iterator[bytes]:
         raise UnreadableModel(f"the data file of `{tensor.name}` ends early")
 
 
-def _held_bytes(tensor: ir.TensorProtocol) -> bytes:
+def _stored_bytes(tensor: ir.TensorProtocol) -> bytes:
     if tensor.dtype == ir.DataType.STRING:
         texts = _texts(tensor)
         return b"".join(len(text).to_bytes(8, "little") + text for text in texts)
@@ -329,16 +329,16 @@ def is_whole(tensor: ir.TensorProtocol) -> bool:
         return True
     if isinstance(tensor, SparseInitializer):
         return False
-    return len(_held_bytes(tensor)) == tensor_bytes(tensor)
+    return len(_stored_bytes(tensor)) == tensor_bytes(tensor)
 
 
 def _texts(tensor: ir.TensorProtocol) -> list[bytes]:
     # Not through numpy, which fails where there are fewer texts than the shape takes.
     raw = getattr(tensor, "raw", None)
-    held = raw.string_data if isinstance(raw, onnx.TensorProto) else None
-    if held is None and isinstance(tensor, ir.StringTensor):
-        held = tensor.string_data()
-    values = list(held) if held is not None else tensor.numpy().reshape(-1).tolist()
+    stored = raw.string_data if isinstance(raw, onnx.TensorProto) else None
+    if stored is None and isinstance(tensor, ir.StringTensor):
+        stored = tensor.string_data()
+    values = list(stored) if stored is not None else tensor.numpy().reshape(-1).tolist()
     return [value if isinstance(value, bytes) else str(value).encode() for value in values]
 
 

@@ -424,15 +424,15 @@ def weight_changes(
         sides: The models.
         digests: Given where it is asked how much values differ: what can be read is read.
     """
-    (type_a, held_a), (type_b, held_b) = _held(sides[0], old), _held(sides[1], new)
-    if (type_a, held_a) == (type_b, held_b):
+    (type_a, content_a), (type_b, content_b) = _content(sides[0], old), _content(sides[1], new)
+    if (type_a, content_a) == (type_b, content_b):
         return []
     name = new.name or ""
     a, b = old.const_value, new.const_value
     assert a is not None and b is not None
     gap = None
     same_shape = tuple(a.shape.numpy()) == tuple(b.shape.numpy())
-    if digests is not None and same_shape and _readable(held_a) and _readable(held_b):
+    if digests is not None and same_shape and _readable(content_a) and _readable(content_b):
         gap = distance(a, b)
     numbers = () if gap is None else (gap.largest, gap.relative, gap.changed, gap.elements)
     found = []
@@ -441,24 +441,24 @@ def weight_changes(
     if not same_shape:
         found.append(("shape", _dims(type_a), _dims(type_b)))
     if not found:
-        found.append(("values", shown_content(held_a), shown_content(held_b)))
+        found.append(("values", shown_content(content_a), shown_content(content_b)))
     return [WeightChange(path, name, *first, *numbers) for first in found]
 
 
-def _held(side: Side, value: ir.Value) -> Content:
+def _content(side: Side, value: ir.Value) -> Content:
     return side.content(value) or ("", "")
 
 
-def _readable(held: str) -> bool:
-    return held.startswith(('["sha256": ', "{")) and '"?"' not in held
+def _readable(content: str) -> bool:
+    return content.startswith(('["sha256": ', "{")) and '"?"' not in content
 
 
 def _dims(type_: str) -> str:
     return "(" + type_.partition("[")[2].rstrip("]").replace(",", ", ") + ")"
 
 
-def shown_content(held: str) -> str:
+def shown_content(content: str) -> str:
     """Return what a tensor holds for people: values, or `sha256 783a51dd4133dec4`."""
-    if held.startswith('["sha256": "'):
-        return f"sha256 {held[12:28]}"
-    return held
+    if content.startswith('["sha256": "'):
+        return f"sha256 {content[12:28]}"
+    return content

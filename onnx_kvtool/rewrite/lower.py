@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
@@ -128,7 +128,7 @@ def _legalise(
     begun = len(outcome.lowered)
     _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
-    context = LoweringContext(source, target, options, Folder(), not only, limits)
+    context = LoweringContext(source, target, options, ConstantFolder(), not only, limits)
     engine = Engine(context, rules, frozenset(only), lost=annotations.lost, trace=trace)
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered

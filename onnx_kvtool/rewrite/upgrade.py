@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.core.words import counted
@@ -141,7 +141,7 @@ def _can_stay(function: ir.Function, target: int) -> bool:
 def _run(graph: ir.Graph, path: str, names: Names, opset: int, outcome: Outcome) -> None:
     """Make a graph that is written for an opset legal at the target, in place."""
     tag_early(graph.all_nodes(), opset)
-    context = LoweringContext(opset, outcome.target_opset, Options(), Folder())
+    context = LoweringContext(opset, outcome.target_opset, Options(), ConstantFolder())
     engine = Engine(context, UPGRADES, faithful=True)
     engine.run(graph, path, names)
     outcome.lowered += engine.lowered

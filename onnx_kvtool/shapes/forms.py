@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
@@ -93,7 +93,7 @@ def _written(
     # What nobody reads may be absent, and an output of a function is computed in it.
     results = [v or ir.Value(name="unread") for v in outputs]
     results = [em.op("Identity", v) if v in given or v.const_value else v for v in results]
-    em.fold(Folder().integers, results)
+    em.fold(ConstantFolder().integers, results)
     graph.extend(em.commit())
     graph.outputs.extend(results)
     return ir.Function(*key, name, graph=graph, attributes={})

@@ -11,7 +11,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.storage import held, is_misdeclared
+from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
@@ -136,7 +136,7 @@ def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Add
                 continue
             if value.is_graph_output() and graph is model.graph:
                 continue
-            tensor = held(value)
+            tensor = stored_tensor(value)
             assert tensor is not None
             found.append((value, value.type, value.shape))
             value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())

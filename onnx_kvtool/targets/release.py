@@ -29,9 +29,9 @@ class Limit:
     Attributes:
         name: Identifier, unique.
         operator: Operator of the default domain.
-        when: Name of the condition that strikes the nodes which are meant.
-        since: Lowest opset of a model in which it strikes; 0 where it always does.
-        before: The opset from which on it strikes no more; None where there is none.
+        when: Name of the condition that selects the nodes.
+        since: Lowest opset of a model to which it applies; 0 for all.
+        before: First opset to which it no longer applies; None if there is none.
         lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
@@ -64,7 +64,7 @@ class Limit:
     listed: bool = False
 
     def concerns(self, opset: int) -> bool:
-        """Return whether it may strike in a model of this opset."""
+        """Return whether it may apply to a model of this opset."""
         return self.since <= opset and (self.before is None or opset < self.before)
 
 

@@ -374,10 +374,12 @@ def _swap_weight(
 ) -> Callable[[onnx.ModelProto, bool], None]:
     def edit(message: onnx.ModelProto, is_b: bool) -> None:
         name, other = names[int(is_b)], tensors[int(not is_b)]
-        held = ir.serde.serialize_tensor(ir.Tensor(array(other), dtype=other.dtype, name=name))
+        serialized = ir.serde.serialize_tensor(
+            ir.Tensor(array(other), dtype=other.dtype, name=name)
+        )
         for tensor in message.graph.initializer:
             if tensor.name == name:
-                tensor.CopyFrom(held)
+                tensor.CopyFrom(serialized)
 
     return edit
 

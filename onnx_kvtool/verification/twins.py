@@ -206,9 +206,9 @@ def _widen_type(type_: onnx.TypeProto) -> None:
     """Replace the narrow element types in a type, however deep they stand."""
     match type_.WhichOneof("value"):
         case "tensor_type" | "sparse_tensor_type" as kind:
-            held = getattr(type_, kind)
-            if held.elem_type in _LOW:
-                held.elem_type = _T.FLOAT
+            inner = getattr(type_, kind)
+            if inner.elem_type in _LOW:
+                inner.elem_type = _T.FLOAT
         case "sequence_type" | "optional_type" as kind:
             _widen_type(getattr(type_, kind).elem_type)
         case "map_type":

@@ -12,7 +12,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.analysis.constants import LARGEST, Folder, constant_integers
+from onnx_kvtool.analysis.constants import LARGEST, ConstantFolder, constant_integers
 from tests.grids import each
 
 _X = helper.make_tensor_value_info("x", T.FLOAT, [2, "S", 5])
@@ -176,7 +176,7 @@ def test_folding_agrees_with_the_reference(
     feeds = {"x": np.zeros((2, 4, 5), np.float32), "z": np.zeros((2, 3, 5), np.float32)}
     (expected,) = ReferenceEvaluator(model).run(None, feeds)
     graph: ir.Graph = ir.from_proto(model.graph)
-    actual = Folder().integers(graph.outputs[0])
+    actual = ConstantFolder().integers(graph.outputs[0])
     assert actual is not None
     assert actual.shape == expected.shape
     assert actual.tolist() == expected.astype(np.int64).tolist()
@@ -227,13 +227,13 @@ _UNKNOWN: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
 @pytest.mark.parametrize(("steps", "constants"), list(_UNKNOWN.values()), ids=list(_UNKNOWN))
 def test_unknown_stays_unknown(steps: list[Any], constants: dict[str, np.ndarray]) -> None:
     graph: ir.Graph = ir.from_proto(_graph(_nodes(steps), constants).graph)
-    assert Folder().integers(graph.outputs[0]) is None
+    assert ConstantFolder().integers(graph.outputs[0]) is None
 
 
 def test_known_elements_survive_beside_unknown_ones() -> None:
     steps = [("Shape", ["x"], {}), ("Concat", ["n0", "a"], {"axis": 0})]
     graph: ir.Graph = ir.from_proto(_graph(_nodes(steps), {"a": _i(9)}).graph)
-    found = Folder().partial(graph.outputs[0])
+    found = ConstantFolder().partial(graph.outputs[0])
     assert found is not None
     assert found.known.tolist() == [True, False, True, True]
     assert found.numbers[found.known].tolist() == [2, 5, 9]
@@ -244,7 +244,7 @@ def test_an_initializer_that_is_an_input_is_not_constant() -> None:
     steps = [("Identity", ["a"], {})]
     model = _graph(_nodes(steps), {"a": _i(5)}, inputs=[overridable])
     graph: ir.Graph = ir.from_proto(model.graph)
-    assert Folder().integers(graph.outputs[0]) is None
+    assert ConstantFolder().integers(graph.outputs[0]) is None
     assert constant_integers(graph.inputs[0]) is None
 
 
@@ -262,5 +262,5 @@ def test_a_long_chain_does_not_exhaust_the_stack() -> None:
     nodes = [helper.make_node("Identity", [f"n{i}"], [f"n{i + 1}"]) for i in range(5000)]
     nodes.append(helper.make_node("Identity", ["n5000"], ["y"]))
     graph: ir.Graph = ir.from_proto(_graph(nodes, {"n0": _i(3)}).graph)
-    found = Folder().integers(graph.outputs[0])
+    found = ConstantFolder().integers(graph.outputs[0])
     assert found is not None and found.tolist() == [3]

@@ -7,7 +7,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
@@ -107,7 +107,7 @@ def _model(body: str) -> ir.Model:
 @each("body", _NODES)
 def test_a_malformed_node_folds_to_nothing(body: str) -> None:
     (y,) = _model(body).graph.outputs
-    assert Folder().integers(y) is None
+    assert ConstantFolder().integers(y) is None
 
 
 @each("body", _NODES)
@@ -139,7 +139,7 @@ def test_values_that_are_made_from_each_other_hold_nothing(first: str, op: str) 
     for value in (nodes[first].outputs[0], *model.graph.outputs):
         held = IndexMaps(18).of(value)
         assert all(part.number is None for part in held.parts)
-        assert Folder().integers(value) is None
+        assert ConstantFolder().integers(value) is None
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_tensor_that_cannot_be_read_holds_nothing(
     message = onnx.ModelProto(ir_version=9, graph=graph)
     message.opset_import.add(version=18)
     (y,) = deserialize(message.SerializeToString()).graph.outputs
-    assert Folder().integers(y) is None
+    assert ConstantFolder().integers(y) is None
     held = IndexMaps(18).of(y)
     assert all(str(part).startswith(("w", "y")) for part in held.parts)
 

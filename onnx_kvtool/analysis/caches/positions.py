@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, footprint
 from onnx_kvtool.analysis.caches.updates import link, map_axis
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
@@ -258,7 +258,7 @@ def _is_gathered(node: ir.Node, past: ir.Value) -> bool:
 
     Sequences may be put in another order as well, as a beam search does, which is no window.
     """
-    axis, value, folder, moves = _written_axis(node), node.inputs[0], Folder(), False
+    axis, value, folder, moves = _written_axis(node), node.inputs[0], ConstantFolder(), False
     for _ in range(_MOST_ABOVE):
         if value is past:
             return moves and axis is not None and axis > 0
@@ -313,5 +313,5 @@ def _ends_at_the_end(node: ir.Node) -> bool:
     if "ends" in node.attributes:
         given = given_integers(node, "ends")
         return bool(given) and min(given or ()) >= _TO_THE_END
-    ends = Folder().integers(node.inputs[2]) if len(node.inputs) > 2 else None
+    ends = ConstantFolder().integers(node.inputs[2]) if len(node.inputs) > 2 else None
     return ends is not None and bool(ends.min(initial=_TO_THE_END) >= _TO_THE_END)

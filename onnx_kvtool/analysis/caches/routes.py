@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.updates import AxisMap, Link, compose, inverted, link
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.domains import default_version
 from onnx_kvtool.core.errors import KvtoolError
@@ -271,7 +271,7 @@ class Routes:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.folder = Folder()
+        self.folder = ConstantFolder()
         self._sources: dict[tuple[int, int], Route] = {}
         self._targets: dict[tuple[int, int], list[Route]] = {}
         self._mark()

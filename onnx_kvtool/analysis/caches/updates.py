@@ -9,7 +9,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import CacheKind
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
@@ -61,7 +61,7 @@ class Link:
     axes: AxisMap
 
 
-def link(value: ir.Value, folder: Folder) -> Link | None:
+def link(value: ir.Value, folder: ConstantFolder) -> Link | None:
     """Return how `value` holds what an input of its producer holds; None when it is computed."""
     node = value.producer()
     if node is None or not node.inputs:
@@ -110,7 +110,7 @@ def _links_concat(node: ir.Node) -> Link | None:
     return Link(node, source, "moved", "same")
 
 
-def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: Folder) -> AxisMap:
+def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: ConstantFolder) -> AxisMap:
     given, result = dims_of(source), dims_of(value)
     if node.op_type == "Transpose":
         attribute = node.attributes.get("perm")
@@ -129,7 +129,7 @@ def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: Folder)
     return _by_size(given, result)
 
 
-def _axes(node: ir.Node, folder: Folder) -> tuple[int, ...] | None:
+def _axes(node: ir.Node, folder: ConstantFolder) -> tuple[int, ...] | None:
     attribute = node.attributes.get("axes")  # an input from opset 13 on
     if attribute is not None:
         if attribute.is_ref() or attribute.type != ir.AttributeType.INTS:

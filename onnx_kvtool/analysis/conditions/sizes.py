@@ -17,7 +17,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
 
 if TYPE_CHECKING:
-    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.analysis.constants import ConstantFolder
     from onnx_kvtool.targets.release import Limit
 
 __all__ = [
@@ -52,7 +52,7 @@ class Asked:
     node: ir.Node
     opset: int
     limit: Limit
-    folder: Folder
+    folder: ConstantFolder
 
     @property
     def view(self) -> NodeView:
@@ -136,7 +136,7 @@ def mixed_sizes(asked: Asked) -> bool:
 _INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 
 
-def _kind(value: ir.Value | None, folder: Folder) -> str:
+def _kind(value: ir.Value | None, folder: ConstantFolder) -> str:
     """Return whether a value is a number, a size without one, or computed from elements.
 
     What Range counts are elements.
@@ -195,7 +195,7 @@ def negative_indices_open(asked: Asked) -> bool:
     return negative_indices(asked)
 
 
-def _is_from_the_front(value: ir.Value | None, folder: Folder, steps: int) -> bool:
+def _is_from_the_front(value: ir.Value | None, folder: ConstantFolder, steps: int) -> bool:
     """Return whether every element is certainly at least 0, as far as `steps` nodes tell."""
     if value is None or steps == 0:
         return False

@@ -54,7 +54,7 @@ __all__ = [
 
 # The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
 #
-# A fact that is unknown strikes: what may be computed wrongly is rewritten.
+# An unknown fact applies: a node that may be computed wrongly is rewritten.
 
 
 OF_SHAPES = frozenset(
@@ -83,7 +83,7 @@ OF_TYPES = frozenset({"other-element-type", "absent-bound", "several-inputs"})
 """Conditions that spare the element types of their limit, which can stand for the others."""
 
 Condition = Callable[[Asked], bool]
-"""Whether a limit strikes a node that was written for an opset."""
+"""Whether a limit applies to a node of an opset."""
 
 
 def _always(asked: Asked) -> bool:
@@ -270,7 +270,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
 """By the name in the data file, which is that of the function."""
 
 
-# Which limits are no reason to refuse a model, because what they strike has another form.
+# Limits that are no reason to refuse a model, because their nodes have another form.
 
 
 REMEDIED = frozenset(
@@ -296,7 +296,7 @@ _ALWAYS_REFUSED = ("not-constant", "shape-of-values")
 
 
 def has_other_form(limit: Limit) -> bool:
-    """Return whether what a limit strikes is written otherwise, mostly, and not refused."""
+    """Return whether nodes under this limit are usually rewritten, not refused."""
     if limit.when in OF_SHAPES or limit.when in _ALWAYS_REFUSED:
         return False  # it is the finished model that the first are asked of
     if limit.when in REMEDIED or limit.when in OF_TYPES or limit.lower_opset:

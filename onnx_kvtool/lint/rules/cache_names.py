@@ -221,8 +221,8 @@ def _declared(value: ir.Value | None, axis: int | None) -> str | None:
 
 
 def _batches(context: Context) -> Iterator[_Names]:
-    held = [c for c in context.caches if _is_input(c)]
-    names = [(c, _declared(c.past_value, c.batch_axis)) for c in held]
+    fed = [c for c in context.caches if _is_input(c)]
+    names = [(c, _declared(c.past_value, c.batch_axis)) for c in fed]
     known = [(c, name) for c, name in names if name is not None]
     if known:
         usual = Counter(name for _, name in known).most_common(1)[0][0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
@@ -142,7 +142,7 @@ def _as_declared(context: Context) -> Iterator[None]:
     """
     written = [(v, v.type, v.shape) for v, _, _ in context.completed]
     for value, type_, shape in context.completed:
-        if held(value) is None:
+        if stored_tensor(value) is None:
             value.type, value.shape = type_, shape
     try:
         yield

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location, Severity
-from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, held, tensor_bytes
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, stored_tensor, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding
@@ -82,8 +82,8 @@ def _sparse(context: Context) -> Iterator[tuple[Location, Any]]:
         for attribute in site.node.attributes.data.values():
             if not attribute.type.name.startswith("SPARSE_TENSOR") or attribute.is_ref():
                 continue
-            held = attribute.value
-            for sparse in held if isinstance(held, tuple) else (held,):
+            stored_tensor = attribute.value
+            for sparse in stored_tensor if isinstance(stored_tensor, tuple) else (stored_tensor,):
                 yield site.location(attribute.name), sparse
 
 
@@ -168,7 +168,7 @@ def _look(
     place: Location,
 ) -> Iterator[Finding]:
     type_, shape = declared
-    text = contradiction(ir.Value(type=type_, shape=shape, const_value=held(value)))
+    text = contradiction(ir.Value(type=type_, shape=shape, const_value=stored_tensor(value)))
     if text is None:
         return
     severity: Severity | None = None

@@ -19,7 +19,7 @@ __all__ = ["find_models", "parse_shard", "take_shard", "tracked_models"]
 
 # Models that git tracks, read from the index of a repository.
 #
-# git itself is not run: in the repository of a stranger its configuration names programs, and in
+# git itself is not run: in a repository of unknown origin its configuration names programs, and in
 # images of CI it is often missing, or refuses a checkout that somebody else owns.
 
 

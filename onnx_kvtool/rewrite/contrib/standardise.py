@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.choices import NATIVE_OPSET
@@ -102,7 +102,7 @@ class _Run:
     opset: int
     found: Standardised
     freed: list[ir.Value] = field(default_factory=list)
-    folder: Folder = field(default_factory=Folder)
+    folder: ConstantFolder = field(default_factory=ConstantFolder)
 
     def graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
         for index, node in enumerate(tuple(graph)):

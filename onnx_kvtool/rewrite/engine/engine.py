@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.conditions.table import OF_TYPES
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
@@ -96,18 +96,18 @@ class Engine:
 
     def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
         target = self.context.target
-        struck: Problem | None = None
+        limited: Problem | None = None
         try:
             fitted = None if self.only else fit(node, self.context.opset_of(node), target)
             if fitted is not None and not fitted.problems:
-                struck = self._struck(self.context, node)
-                if struck is None and relabel(node, fitted, target, self.context.folder):
+                limited = self._limited(self.context, node)
+                if limited is None and relabel(node, fitted, target, self.context.folder):
                     return
             # Here, as most nodes of a large graph have returned.
             place = Location.of(path, node, index)
-            if struck is not None:
-                self._rewrite(node, place, scope, [struck], forced=True)
-                self.avoided[node.op_type, struck.text] += 1
+            if limited is not None:
+                self._rewrite(node, place, scope, [limited], forced=True)
+                self.avoided[node.op_type, limited.text] += 1
             elif fitted is None:
                 self._rewrite(node, place, scope, [], forced=True)
             else:
@@ -115,7 +115,7 @@ class Engine:
         except (Refusal, MalformedNode) as error:
             self._refuse(node, Location.of(path, node, index), error)
 
-    def _struck(
+    def _limited(
         self, context: LoweringContext, node: ir.Node, stage: Stage = "source"
     ) -> Problem | None:
         """Return why the release must not be given a node that the opset has."""
@@ -123,10 +123,12 @@ class Engine:
             return None
         return context.limits.problem(node, context.opset_of(node), context.folder, stage)
 
-    def _struck_again(self, context: LoweringContext, node: ir.Node, em: Emitter) -> Problem | None:
+    def _still_limited(
+        self, context: LoweringContext, node: ir.Node, em: Emitter
+    ) -> Problem | None:
         """Return why the release must not be given another form of `node` that was emitted."""
         forms = (new for new in em.nodes if new.op_type == node.op_type)
-        return next(filter(None, (self._struck(context, new, "emitted") for new in forms)), None)
+        return next(filter(None, (self._limited(context, new, "emitted") for new in forms)), None)
 
     def _rewrite(
         self,
@@ -165,12 +167,12 @@ class Engine:
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:
-            struck = self._struck(self.context, new, "emitted")
-            if struck is not None:
-                self._rewrite(new, place, scope, [struck], forced=True, part=True)
+            limited = self._limited(self.context, new, "emitted")
+            if limited is not None:
+                self._rewrite(new, place, scope, [limited], forced=True, part=True)
                 for key in [k for k, value in scope.shared.items() if value.producer() is new]:
                     del scope.shared[key]  # the value has gone with its node
-                self.avoided[new.op_type, struck.text] += 1
+                self.avoided[new.op_type, limited.text] += 1
 
     def _replacement(
         self,
@@ -195,12 +197,12 @@ class Engine:
         if rule is not None and rule.applies(opset, context.target, forced):
             for keep_fused in (True, False) if context.keep_fused else (False,):
                 replacement = rule.apply(replace(context, keep_fused=keep_fused), node, em)
-                struck = self._struck_again(context, node, em)
+                limited = self._still_limited(context, node, em)
                 illegal = None if replacement is None else illegal_in(em)
-                if replacement is not None and struck is None and illegal is None:
+                if replacement is not None and limited is None and illegal is None:
                     return rule.name, replacement
                 em.discard()
-                problems = problems if struck is None else [struck]
+                problems = problems if limited is None else [limited]
                 if illegal is not None and illegal.code not in [p.code for p in problems]:
                     problems = [illegal, *problems]
         other = self._other_form(context, node, em, problems, forced)
@@ -236,7 +238,7 @@ class Engine:
         if not forced:
             detour = detour_element_type(context, node, em) if problems else None
         elif context.limits is not None:
-            limit = context.limits.striking(node, context.opset_of(node), context.folder)
+            limit = context.limits.applicable(node, context.opset_of(node), context.folder)
             if limit is None:
                 return None
             if limit.when in REMEDIES:
@@ -261,7 +263,7 @@ class Engine:
         return known
 
     def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
-        inner = replace(context, opset=body.opset, folder=Folder())
+        inner = replace(context, opset=body.opset, folder=ConstantFolder())
         engine = Engine(inner, self.rules, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
         if not engine.refused:
@@ -300,9 +302,9 @@ class Engine:
             trial = replace(self.context, opset=source, target=opset)
             fitted = fit(node, source, opset)
             problems = fitted.problems
-            struck = None if problems else self._struck(trial, node)
-            if struck is not None:
-                problems = [struck]
+            limited = None if problems else self._limited(trial, node)
+            if limited is not None:
+                problems = [limited]
             elif not problems and not can_relabel(node, fitted, self.context.folder):
                 problems = [_DYNAMIC]
             if not problems:
@@ -310,7 +312,7 @@ class Engine:
             scope = ScopedValues(ir.Graph([], [], nodes=[]), None, Names())
             em = Emitter(scope, opset, "trial", branches=self.context.options.branches)
             try:
-                self._replacement(trial, node, em, problems, struck is not None)
+                self._replacement(trial, node, em, problems, limited is not None)
                 return opset
             except (Refusal, MalformedNode):
                 continue

@@ -13,7 +13,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import remove_node, subgraphs
 from onnx_kvtool.emit.emitter import Names, release
@@ -29,7 +29,9 @@ __all__ = ["Body", "body_key", "decide_branches", "has_body", "schema_body", "si
 # If nodes whose condition is known, in the place of which their branch stands.
 
 
-def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None) -> list[ir.Node]:
+def decide_branches(
+    model: ir.Model, folder: ConstantFolder, names: Names | None = None
+) -> list[ir.Node]:
     """Replace each If whose condition is a constant by the branch that it takes, in place.
 
     Main graph and bodies; not functions, and not bodies of operators that ONNX does not define. The
@@ -48,7 +50,7 @@ def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None)
 
 
 class _Deciding:
-    def __init__(self, model: ir.Model, folder: Folder, names: Names | None) -> None:
+    def __init__(self, model: ir.Model, folder: ConstantFolder, names: Names | None) -> None:
         self._model = model
         self._folder = folder
         self._names = names
@@ -140,7 +142,7 @@ def simplify(model: ir.Model) -> None:
     whose condition is decided, which its branch replaces. Constant nodes become initializers.
     Results do not change in any bit.
     """
-    graph, folder = model.graph, Folder()
+    graph, folder = model.graph, ConstantFolder()
     decide_branches(model, folder)
     for node in graph:
         if node.domain != "" or len(node.outputs) != 1:
@@ -177,7 +179,7 @@ def _changes_nothing(node: ir.Node) -> bool:
     return node.op_type == "Cast" and data.dtype is not None and data.dtype == node.outputs[0].dtype
 
 
-def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
+def _constant(node: ir.Node, folder: ConstantFolder) -> ir.TensorProtocol | None:
     output = node.outputs[0]
     if node.op_type == "Constant":
         return const_tensor(output)
@@ -230,7 +232,7 @@ def has_body(op_type: str) -> bool:
     return schema.has_function or schema.has_context_dependent_function
 
 
-def body_key(node: ir.Node, opset: int, folder: Folder) -> bytes:
+def body_key(node: ir.Node, opset: int, folder: ConstantFolder) -> bytes:
     """Return what the body of a call depends on: operator, attributes, types, small constants."""
     call = _call(node, opset, folder)
     return b"\0".join(
@@ -243,7 +245,7 @@ def body_key(node: ir.Node, opset: int, folder: Folder) -> bytes:
     )
 
 
-def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
+def schema_body(node: ir.Node, opset: int, folder: ConstantFolder) -> Body | None:
     """Return the body of a node of the default domain.
 
     The body is the one with the largest version not above `opset`; its nodes are of that version.
@@ -373,7 +375,7 @@ class _Call:
         self.constants: dict[str, onnx.TensorProto] = {}
 
 
-def _call(node: ir.Node, opset: int, folder: Folder) -> _Call:
+def _call(node: ir.Node, opset: int, folder: ConstantFolder) -> _Call:
     schema = onnx.defs.get_schema(node.op_type, min(opset, NEWEST), "")
     call = _Call()
     call.node.op_type = node.op_type

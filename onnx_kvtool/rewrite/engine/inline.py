@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graph_path, nodes, remove_node, step_path, subgraphs, supersede
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
@@ -127,7 +127,7 @@ def _distinct(
 # The edits of one node: another form, other nodes in its place, known by its name.
 
 
-def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
+def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> bool:
     """Give a node the form of `target`, in place.
 
     Args:
@@ -163,12 +163,14 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
     return True
 
 
-def can_relabel(node: ir.Node, fitted: Fit, folder: Folder) -> bool:
+def can_relabel(node: ir.Node, fitted: Fit, folder: ConstantFolder) -> bool:
     """Return whether `relabel` would return true; the node is not changed."""
     return _constants(node, fitted, folder) is not None
 
 
-def _constants(node: ir.Node, fitted: Fit, folder: Folder) -> dict[str, tuple[int, ...]] | None:
+def _constants(
+    node: ir.Node, fitted: Fit, folder: ConstantFolder
+) -> dict[str, tuple[int, ...]] | None:
     """Return the inputs that become attributes; None when one of them cannot."""
     constants: dict[str, tuple[int, ...]] = {}
     for index, name in fitted.as_attribute:

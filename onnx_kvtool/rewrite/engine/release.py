@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.conditions.operators import codes_of, foreign_types, unknown_operator
 from onnx_kvtool.analysis.conditions.sizes import Asked
 from onnx_kvtool.analysis.conditions.table import CONDITIONS, OF_CONSTANTS, OF_SHAPES, OF_SOURCE
-from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import graph_path, nodes
@@ -88,7 +88,7 @@ class ReleaseLimits:
         opset: Version of the default domain of the model that it is given.
 
     Attributes:
-        operators: Operators that a limit may strike.
+        operators: Operators that a limit may apply to.
         asks_for_shapes: Whether the finished model is judged by shapes that have to be inferred.
     """
 
@@ -102,7 +102,7 @@ class ReleaseLimits:
         self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
 
     def problem(
-        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+        self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
     ) -> Problem | None:
         """Return why the release must not be given a node of the default domain; None if it may.
 
@@ -116,13 +116,13 @@ class ReleaseLimits:
         Raises:
             MalformedNode: If the node is not what its schema allows.
         """
-        limit = self.striking(node, opset, folder, stage)
+        limit = self.applicable(node, opset, folder, stage)
         if limit is None:
             return None
         return Problem("target-limit", f"{self.release} {limit.reason}", help=limit.help)
 
-    def striking(
-        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+    def applicable(
+        self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
     ) -> Limit | None:
         """Return the limit for which the release must not be given a node, as `problem` does."""
         for limit in self._by_operator.get(node.op_type, ()):
@@ -135,10 +135,10 @@ class ReleaseLimits:
         return None
 
     def concerns(self, node: ir.Node, opset: int) -> bool:
-        """Return whether a limit may strike a node of a function, whose types are not known."""
+        """Return whether a limit may apply to a node of a function, whose types are unknown."""
         return any(
             limit.when not in OF_CONSTANTS
-            or CONDITIONS[limit.when](Asked(node, opset, limit, Folder()))
+            or CONDITIONS[limit.when](Asked(node, opset, limit, ConstantFolder()))
             for limit in self._by_operator.get(node.op_type, ())
         )
 
@@ -192,7 +192,7 @@ class ReleaseLimits:
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         """Return what the release must not be given of a finished model, at `opset`."""
-        return [*self._unranked(model), *self._struck_nodes(model, opset)]
+        return [*self._unranked(model), *self._limited_nodes(model, opset)]
 
     def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
         """Yield an error for each input of unknown rank, where all dimensions have to be named."""
@@ -202,22 +202,22 @@ class ReleaseLimits:
                 place = Location(graph_path(model.graph.name), value=value.name)
                 yield Diagnostic("target-limit", "error", place, text)
 
-    def _struck_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
-        """Return every node of a finished model that a limit strikes."""
-        folder = Folder()
+    def _limited_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return a diagnostic for each node of a finished model under a limit."""
+        folder = ConstantFolder()
         found = (
             (path, index, node, self.problem(node, opset, folder, "finished"))
             for path, index, node in nodes(model)
             if node.domain == "" and node.op_type in self.operators
         )
-        struck = [
+        limited = [
             Diagnostic(
                 problem.code, "error", Location.of(path, node, index), problem.text, problem.help
             )
             for path, index, node, problem in found
             if problem is not None
         ]
-        return struck + [
+        return limited + [
             Diagnostic("target-limit", "error", place, f"{self.release} {why}")
             for place, why in foreign_types(model, self.release)
         ]
@@ -412,7 +412,9 @@ def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     view = NodeView(node, opset)
     dims, as_input = dims_of(node.inputs[0]), "axes" not in view.facts.attributes
     given = view.input("axes") if as_input else None
-    axes = Folder().integers(given) if as_input else np.array(view.attribute("axes"), np.int64)
+    axes = (
+        ConstantFolder().integers(given) if as_input else np.array(view.attribute("axes"), np.int64)
+    )
     if dims is None or axes is None:
         return None
     rank = len(dims) + (axes.size if node.op_type == "Unsqueeze" else 0)
@@ -424,7 +426,7 @@ def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit a Slice whose starts are elements where it goes backward; None where one is unknown."""
-    view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), Folder()
+    view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), ConstantFolder()
     starts, steps = (folder.integers(view.input(name)) for name in ("starts", "steps"))
     given = view.input("axes")
     axes = folder.integers(given) if given is not None or starts is None else np.arange(starts.size)
@@ -481,7 +483,7 @@ def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
         given = view.attribute("axes")
         axes = given if isinstance(given, tuple) else ()
     else:
-        known = Folder().integers(view.input("axes"))
+        known = ConstantFolder().integers(view.input("axes"))
         if known is None and view.input("axes") is not None:
             return None
         axes = () if known is None else tuple(known.ravel().tolist())

@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.knowledge import Lost
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.analysis.constants import ConstantFolder
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.release import ReleaseLimits
 
@@ -66,13 +66,13 @@ class LoweringContext:
         folder: Folding of small integers.
         keep_fused: Whether an operator that the target has in some form is kept in that form.
         limits: What the release that must load the result cannot be given; None when the opset is
-            the only limit. The engine asks again with `keep_fused` off for what they strike.
+            the only limit. The engine asks again with `keep_fused` off for their nodes.
     """
 
     opset: int
     target: int
     options: Options
-    folder: Folder
+    folder: ConstantFolder
     keep_fused: bool = True
     limits: ReleaseLimits | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
@@ -140,7 +140,7 @@ def _of_other_types(inference: Inference) -> Iterator[Diagnostic]:
 
 def _nodes_left(model: ir.Model) -> Iterator[Diagnostic]:
     """Yield the nodes that read sizes, and those whose result is as large as elements say."""
-    folder = Folder()
+    folder = ConstantFolder()
     for path, index, node in nodes(model):
         if not is_standard(node):
             continue
@@ -157,7 +157,7 @@ def _nodes_left(model: ir.Model) -> Iterator[Diagnostic]:
             yield _static("dynamic-size", place, text)
 
 
-def _told_at_run_time(node: ir.Node, folder: Folder) -> ir.Value | None:
+def _told_at_run_time(node: ir.Node, folder: ConstantFolder) -> ir.Value | None:
     """Return an input that says how large the output is and is not constant; None without."""
     facts = op_facts(node.op_type, NEWEST)
     if facts is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.core.words import counted
@@ -102,7 +102,7 @@ def fix_sizes(model: ir.Model, dims: Mapping[str, int], *, one_opset: bool = Fal
             fixed.refused = [_contradiction(found, dims) for found in inference.report.conflicts]
             return fixed
         inference.annotate()
-        changed = len(decide_branches(model, Folder(), names))
+        changed = len(decide_branches(model, ConstantFolder(), names))
         changed += fold(model, names)
         changed += remove_unread(model)
         fixed.inference = inference

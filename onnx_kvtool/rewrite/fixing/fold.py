@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import LARGEST, Constants, Folder
+from onnx_kvtool.analysis.constants import LARGEST, ConstantFolder, Constants
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.ops.schema import is_standard
@@ -37,7 +37,9 @@ _TARGET = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 """Input that says the shape of the result."""
 
 
-def told_by_constants(node: ir.Node, opset: int, scope: ScopedValues, folder: Folder) -> bool:
+def told_by_constants(
+    node: ir.Node, opset: int, scope: ScopedValues, folder: ConstantFolder
+) -> bool:
     """Let a node be told by constants how large its result is, in place, where that is known.
 
     Args:
@@ -68,7 +70,7 @@ def told_by_constants(node: ir.Node, opset: int, scope: ScopedValues, folder: Fo
     return False
 
 
-def _retarget(node: ir.Node, sizes: list[int], em: Emitter, folder: Folder) -> bool:
+def _retarget(node: ir.Node, sizes: list[int], em: Emitter, folder: ConstantFolder) -> bool:
     index = _TARGET[node.op_type]
     given = node.inputs[index] if index < len(node.inputs) else None
     if given is None or folder.integers(given) is not None:
@@ -80,7 +82,7 @@ def _retarget(node: ir.Node, sizes: list[int], em: Emitter, folder: Folder) -> b
     return True
 
 
-def _counted(node: ir.Node, sizes: list[int], em: Emitter, folder: Folder) -> bool:
+def _counted(node: ir.Node, sizes: list[int], em: Emitter, folder: ConstantFolder) -> bool:
     """Write a Range whose length is known as a sum; integers that wrap would do so in both."""
     output, (start, limit, delta) = node.outputs[0], node.inputs
     step = folder.integers(delta)
@@ -96,7 +98,9 @@ def _counted(node: ir.Node, sizes: list[int], em: Emitter, folder: Folder) -> bo
     return True
 
 
-def _gathered(node: ir.Node, view: NodeView, sizes: list[int], em: Emitter, folder: Folder) -> bool:
+def _gathered(
+    node: ir.Node, view: NodeView, sizes: list[int], em: Emitter, folder: ConstantFolder
+) -> bool:
     """Write a Slice of a known length along one axis as a Gather from where it starts."""
     if len(node.inputs) < 3:
         return False  # below opset 10, where the ends are attributes
@@ -168,7 +172,7 @@ def _is_read(value: ir.Value) -> bool:
 class _Folding:
     model: ir.Model
     names: Names
-    folder: Folder = field(default_factory=Folder)
+    folder: ConstantFolder = field(default_factory=ConstantFolder)
     count: int = 0
     _constants: Constants = field(init=False)
     _made: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
@@ -272,7 +276,7 @@ class _Folding:
         return source
 
 
-def _copied(node: ir.Node, folder: Folder) -> int | None:
+def _copied(node: ir.Node, folder: ConstantFolder) -> int | None:
     """Return the input that a node copies, given that type and shape are those of its output.
 
     Only what depends on sizes is asked: an Identity says nothing anew when they are fixed.
@@ -291,7 +295,7 @@ def _copied(node: ir.Node, folder: Folder) -> int | None:
     return None
 
 
-def _goes_forward(node: ir.Node, folder: Folder) -> bool:
+def _goes_forward(node: ir.Node, folder: ConstantFolder) -> bool:
     """Return whether every step of a Slice is known to be above 0."""
     if len(node.inputs) < 5 or node.inputs[4] is None:
         return True

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder, const_tensor
+from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Names, ScopedValues
@@ -49,7 +49,9 @@ def keep_to_dialect(
         What became of nodes of the source, for people.
     """
     spared = own if spares else ()
-    _Pass(opset, Folder(), spared).graph(model.graph, ScopedValues(model.graph, None, names))
+    _Pass(opset, ConstantFolder(), spared).graph(
+        model.graph, ScopedValues(model.graph, None, names)
+    )
     for _, _, listed in contents(model):
         for node in listed:
             if node.attributes.data and node not in spared:
@@ -142,7 +144,7 @@ _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 class _Pass:
     """The forms of Pad and Squeeze in the main graph and the bodies in it."""
 
-    def __init__(self, opset: int, folder: Folder, spared: Collection[ir.Node]) -> None:
+    def __init__(self, opset: int, folder: ConstantFolder, spared: Collection[ir.Node]) -> None:
         self.opset = opset
         self.folder = folder
         self.spared = spared

@@ -156,12 +156,12 @@ class _Sampler:
         if padding == "zeros":
             # Three pixels outside there is nothing but zeros, and this is a number.
             return numbers.clip(x, -3, axis.length(numbers, 2))
-        held = numbers.clip(x, 0, axis.length(numbers, -1))
+        clamped_at = numbers.clip(x, 0, axis.length(numbers, -1))
         if mode != "cubic":
-            return held
+            return clamped_at
         inside = numbers.clip(x, *self._borders(axis, is_aligned))
         is_inside = self.em.op("Equal", inside, x)
-        return where(self.em, is_inside, x, held)
+        return where(self.em, is_inside, x, clamped_at)
 
     def _reflected(self, x: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
         """Return positions thrown back from the borders, as often as it takes.

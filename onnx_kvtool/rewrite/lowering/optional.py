@@ -80,7 +80,7 @@ def settle_optionals(model: ir.Model, target: int, names: Names) -> list[Lowered
         return []
     run = _Settling(model, names)
     run.read()
-    run.strike()
+    run.remove()
     return run.settled
 
 
@@ -111,7 +111,7 @@ class _Settling:
                     self.settled.append(Lowered(Location.of(path, node, index), "optional"))
                     _pass(node, element)
 
-    def strike(self) -> None:
+    def remove(self) -> None:
         """Let what nobody reads any more give a constant instead of an optional."""
         for _, _, node in reversed(self._nodes):
             made = node.outputs[0] if node.outputs else None

@@ -85,8 +85,8 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         axes = () if noop else None
     op = node.op_type
     limits = context.limits
-    is_struck = limits is not None and limits.problem(node, context.opset_of(node), context.folder)
-    if op in ("ReduceMax", "ReduceMin") and (is_struck or em.opset >= 20):
+    is_limited = limits is not None and limits.problem(node, context.opset_of(node), context.folder)
+    if op in ("ReduceMax", "ReduceMin") and (is_limited or em.opset >= 20):
         return Replacement((_first_of_sorted(em, op, data, axes, keepdims),))
     if data.dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, where
 from onnx_kvtool.emit.sampling import Numbers
@@ -265,7 +265,7 @@ def _by_sizes(
 
 def constant_floats(value: ir.Value | None) -> _Numbers | None:
     """Return a few float32 constants; None where they are not constant, or of another type."""
-    tensor = None if value is None or value.is_graph_input() else held(value)
+    tensor = None if value is None or value.is_graph_input() else stored_tensor(value)
     if tensor is None or tensor.dtype != ir.DataType.FLOAT or tensor.size > 64:
         return None
     return np.asarray(tensor.numpy(), np.float64)

@@ -256,8 +256,8 @@ class Pool:
         kept = where(em, counts, values, filling)
         assert rows.count is not None
         assert columns.count is not None
-        held = [numbers.op("Max", line, 0) for line in (rows.count, columns.count)]
-        total = numbers.op("Mul", *held)
+        clamped_at = [numbers.op("Max", line, 0) for line in (rows.count, columns.count)]
+        total = numbers.op("Mul", *clamped_at)
         total = em.op("Reshape", total, em.constant([-1, 1, 1, 1], "shape"))
         if self.mode == "avg":
             added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
@@ -310,8 +310,10 @@ def lower_deform_conv_19(context: LoweringContext, node: ir.Node, em: Emitter) -
     axes, rows, shares = [], [], []
     for number, place in enumerate(places):
         axis = Axis(dims[2 + number], data, 2 + number, 1)
-        held = numbers.clip(place, -3, axis.length(numbers, 2))  # a number, and outside as well
-        taps, share = linear_taps(numbers, held)
+        clamped_at = numbers.clip(
+            place, -3, axis.length(numbers, 2)
+        )  # a number, and outside as well
+        taps, share = linear_taps(numbers, clamped_at)
         axes.append(axis)
         rows.append(axis.index(numbers, taps))
         shares.append(share)

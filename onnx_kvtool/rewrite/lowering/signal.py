@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -481,7 +481,7 @@ def lower_mel_weight_matrix_17(context: LoweringContext, node: ir.Node, em: Emit
 
 def _one(view: NodeView, name: str) -> float:
     value = view.required(name)
-    tensor = None if value.is_graph_input() else held(value)
+    tensor = None if value.is_graph_input() else stored_tensor(value)
     if tensor is None or tensor.size != 1:
         raise Refusal(
             "dynamic-input",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, positions, size, where
@@ -129,7 +129,7 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
 
 def pads_of_all_axes(
-    em: Emitter, folder: Folder, pads: ir.Value, axes: ir.Value, rank: int
+    em: Emitter, folder: ConstantFolder, pads: ir.Value, axes: ir.Value, rank: int
 ) -> ir.Value:
     """Return the pads of all axes of a value, those that `axes` does not name being zero.
 
@@ -152,7 +152,7 @@ def pads_of_all_axes(
     return em.op("ScatterElements", zeros, _places(folder, em, axes, rank), pads, hint="pads")
 
 
-def _places(folder: Folder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     """Return where the pads of `axes` stand among those of all axes: (2 * n,)."""
     known = folder.integers(axes)
     if known is not None:

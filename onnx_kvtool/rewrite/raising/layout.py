@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input, given_integer
@@ -119,7 +119,7 @@ def bounds_along(
 
 def constants(value: ir.Value) -> tuple[Expr, ...] | None:
     """Return the elements of a vector of integers that are the same in every run; else None."""
-    held = Folder().integers(value)
+    held = ConstantFolder().integers(value)
     return None if held is None or held.ndim != 1 else tuple(integer(int(n)) for n in held)
 
 

@@ -185,12 +185,12 @@ class Compiler:
             if error.is_placed:
                 raise
             raise _placed(f"{location}: {error.message}", help=error.help) from error
-        value = self._held(node, step)
+        value = self._constant_value(node, step)
         step.is_done = value is not None
         step.outputs = tuple(slots.define(v, value) if v.name else ABSENT for v in node.outputs)
         return step
 
-    def _held(self, node: ir.Node, step: Step) -> Value:
+    def _constant_value(self, node: ir.Node, step: Step) -> Value:
         """Return what a Constant holds; None for other nodes, and for one that fails when run."""
         if node.op_type != "Constant" or node.domain or step.runtime != "kvtool":
             return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
@@ -168,7 +168,7 @@ class Derived:
             for v in compress(outputs, is_read)
             if v is not None
         ]
-        em.fold(Folder().integers, wanted)
+        em.fold(ConstantFolder().integers, wanted)
         graph.extend(em.commit())
         program = self._programs.main([given[self._step.names[0][i]] for i in fed], wanted)
         if self._programs.borrowed:

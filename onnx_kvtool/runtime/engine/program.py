@@ -55,17 +55,17 @@ class Buffers:
 
     def __init__(self) -> None:
         # The array is kept beside its count, so that its identity is not given to another.
-        self._held: dict[int, _Count] = {}
+        self._counts: dict[int, _Count] = {}
 
     def hold(self, value: Value) -> None:
         """Note that one more value lies where `value` does."""
         if isinstance(value, np.ndarray):
             base = root(value)
-            held = self._held.get(id(base))
-            if held is None:
-                self._held[id(base)] = _Count(base)
+            count = self._counts.get(id(base))
+            if count is None:
+                self._counts[id(base)] = _Count(base)
             else:
-                held.number += 1
+                count.number += 1
         elif isinstance(value, list):
             for item in value:
                 self.hold(item)
@@ -74,10 +74,10 @@ class Buffers:
         """Note that a value held before is not read any more."""
         if isinstance(value, np.ndarray):
             key = id(root(value))
-            held = self._held[key]
-            held.number -= 1
-            if not held.number:
-                del self._held[key]
+            count = self._counts[key]
+            count.number -= 1
+            if not count.number:
+                del self._counts[key]
         elif isinstance(value, list):
             for item in value:
                 self.release(item)
@@ -87,7 +87,7 @@ class Buffers:
         if not isinstance(value, np.ndarray) or not value.flags.writeable:
             return False
         base = root(value)
-        return base.base is None and base.size == value.size and id(base) not in self._held
+        return base.base is None and base.size == value.size and id(base) not in self._counts
 
 
 class Uncounted(Buffers):
@@ -353,8 +353,8 @@ class Slots:
         slot = self._slots.get(id(value))
         if slot is not None:
             return slot
-        held = self._graph.initializers.get(value.name or "")
-        if held is value and value.const_value is not None:
+        count = self._graph.initializers.get(value.name or "")
+        if count is value and value.const_value is not None:
             return self.define(value, self._read(value.const_value))
         if self._outer is not None and self._outer.find(value) is not None:
             slot = self.define(value)

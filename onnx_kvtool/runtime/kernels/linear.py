@@ -341,7 +341,7 @@ def mat_mul_integer_10(
     a_zero_point: Array | None = None,
     b_zero_point: Array | None = None,
 ) -> tuple[Array]:
-    """Compute MatMulInteger-10: the product of the codes without their zero points.
+    """Compute MatMulInteger-10: the product of the quantized values without their zero points.
 
     Exact in float64: 2^37 terms of 16 bits are needed to exceed it. Sums beyond int32 wrap around,
     which the text allows.
@@ -380,17 +380,17 @@ def q_linear_mat_mul_10(
     that multiply the scales in float32 may be off by one where that is a tie.
 
     Args:
-        a: (..., M, K): codes.
+        a: (..., M, K): quantized values.
         a_scale: A scalar, (M,) or (..., M, 1).
         a_zero_point: Of the shape of `a_scale`, of the dtype of `a`.
-        b: (..., K, N): codes.
+        b: (..., K, N): quantized values.
         b_scale: A scalar, (N,) or (..., 1, N).
         b_zero_point: Of the shape of `b_scale`, of the dtype of `b`.
         y_scale: As `a_scale`, for the rows of the result.
         y_zero_point: Of the shape of `y_scale`, of the dtype of the result.
 
     Returns:
-        Codes of the dtype of `y_zero_point`, as `numpy.matmul` shapes them.
+        Quantized values of the dtype of `y_zero_point`, as `numpy.matmul` shapes them.
 
     Raises:
         KernelError: If shapes or dtypes do not fit.
@@ -412,15 +412,18 @@ def q_linear_mat_mul_10(
 
 
 def _centered(
-    codes: Array, zero_point: Array | None, names: tuple[str, str], *, rows: bool
+    quantized: Array, zero_point: Array | None, names: tuple[str, str], *, rows: bool
 ) -> Doubles:
     if zero_point is None:
-        return as_doubles(codes)
-    if zero_point.dtype != codes.dtype:
+        return as_doubles(quantized)
+    if zero_point.dtype != quantized.dtype:
         raise KernelError(
-            f"`{names[1]}` is of dtype {zero_point.dtype}, expected {codes.dtype} as `{names[0]}`"
+            f"`{names[1]}` is of dtype {zero_point.dtype}, expected {quantized.dtype} as "
+            f"`{names[0]}`"
         )
-    return np.asarray(as_doubles(codes) - _laid_out(zero_point, codes.shape, names[1], rows=rows))
+    return np.asarray(
+        as_doubles(quantized) - _laid_out(zero_point, quantized.shape, names[1], rows=rows)
+    )
 
 
 def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -> Doubles:

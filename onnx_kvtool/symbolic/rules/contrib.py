@@ -79,20 +79,20 @@ def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GatedDeltaNet: rows of the heads of values, and a state for each sequence."""
     query, state, bounds = site.shape(0), site.given(6), site.given(3)
     value = site.given(2)
-    held = None if state is None else site.shape_of(state)
-    if held is not None and len(held) != 4:
+    state_shape = None if state is None else site.shape_of(state)
+    if state_shape is not None and len(state_shape) != 4:
         raise Unknown("malformed", "initial_state is not of rank 4")
     if value is None:
-        if held is None:
+        if state_shape is None:
             raise Unknown("malformed", "packed heads without initial_state")
-        row: Shape = (*query[:-1], held[1], held[2])
+        row: Shape = (*query[:-1], state_shape[1], state_shape[2])
     else:
         row = site.shape_of(value)
-    if held is None:
+    if state_shape is None:
         count = site.shape_of(bounds)[0] - integer(1) if bounds is not None else query[0]
-        held = (count, *row[-2:], query[-1])
+        state_shape = (count, *row[-2:], query[-1])
     unknown = Unknown("no-rule", "what is captured is read on GPUs alone")
-    return (row, held, unknown)
+    return (row, state_shape, unknown)
 
 
 def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:

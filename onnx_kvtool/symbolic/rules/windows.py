@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.rounded_sizes import scaled
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
@@ -240,7 +240,7 @@ def upsample(site: ShapeSite) -> Sequence[Shape | Unknown]:
 def _scaled(
     site: ShapeSite, shape: Shape, axes: Sequence[int], value: ir.Value | None
 ) -> Sequence[Expr]:
-    tensor = None if value is None or value.is_graph_input() else held(value)
+    tensor = None if value is None or value.is_graph_input() else stored_tensor(value)
     if value is None or tensor is None or isinstance(tensor, ir.ExternalTensor):
         name = "scales" if value is None else value.name
         return [site.lost(axis, f"it depends on the elements of `{name}`") for axis in axes]

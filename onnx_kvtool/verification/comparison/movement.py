@@ -236,12 +236,12 @@ class _Walk:
         is_discrete = self._is_discrete(node, inputs)
         if is_discrete:
             self.discrete.update(id(value) for value in node.outputs)
-        without_floats = is_discrete and all(self._holds_no_floats(value) for value in inputs)
+        without_floats = is_discrete and all(self._has_no_floats(value) for value in inputs)
         is_faithful = without_floats or Trait.DECIDES in traits(node) or _only_moves(node)
         if Trait.READS_SHAPE in traits(node) or (is_exact and is_faithful):
             self.exact.update(id(value) for value in node.outputs)
 
-    def _holds_no_floats(self, value: ir.Value) -> bool:
+    def _has_no_floats(self, value: ir.Value) -> bool:
         return id(value) in self.discrete or _is_discrete_type(value.dtype)
 
     def _is_discrete(self, node: ir.Node, inputs: Iterable[ir.Value]) -> bool:
@@ -257,12 +257,12 @@ class _Walk:
             if given is None or isinstance(given, ir.DataType):
                 return _is_discrete_type(given)
             value = node.inputs[given] if given < len(node.inputs) else None
-            return value is not None and self._holds_no_floats(value)
+            return value is not None and self._has_no_floats(value)
         if Trait.CONVERTS in kinds:
             return False
         if Trait.DECIDES in kinds:
             return True
-        return bool(inputs) and all(self._holds_no_floats(value) for value in inputs)
+        return bool(inputs) and all(self._has_no_floats(value) for value in inputs)
 
     def _call(self, node: ir.Node, function: ir.Function) -> None:
         """Judge the outputs of a call by the body, with what is known of the arguments."""
@@ -288,7 +288,7 @@ class _Walk:
         coarse = self.coarse.get(id(value))
         return (
             id(value) in self.exact,
-            self._holds_no_floats(value),
+            self._has_no_floats(value),
             self.types.get(id(value)),
             None if coarse is None else coarse.dtype,
         )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed
@@ -89,7 +89,7 @@ def _draws(node: ir.Node) -> bool:
     place = _TRAINING.get((node.domain, node.op_type))
     if place is None or len(node.inputs) <= place or (flag := node.inputs[place]) is None:
         return False
-    known = None if flag.is_graph_input() else held(flag)
+    known = None if flag.is_graph_input() else stored_tensor(flag)
     return known is None or bool(known.numpy().any())
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.schema import NEWEST, op_facts
@@ -214,7 +214,7 @@ def small_integer(value: ir.Value | None) -> int | None:
 
 def small_numbers(value: ir.Value) -> Iterator[float]:
     """Yield the finite elements of a small constant that lies in the file itself."""
-    tensor = held(value)
+    tensor = stored_tensor(value)
     if tensor is None:
         producer = value.producer()
         if producer is not None and producer.op_type == "Constant":

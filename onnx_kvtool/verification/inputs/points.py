@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
@@ -370,7 +370,7 @@ class _Reader:
         divisor = node.inputs[1] if len(node.inputs) > 1 else None
         if divisor is None:
             return
-        if id(divisor) in self._given and held(divisor) is None:
+        if id(divisor) in self._given and stored_tensor(divisor) is None:
             if index == 1:
                 self.divisors.add(id(value))
             return

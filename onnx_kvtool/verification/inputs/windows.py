@@ -282,7 +282,7 @@ def _window(node: ir.Node) -> int:
 def _weights(node: ir.Node) -> ir.Shape | None:
     """Return the shape of the filters of a convolution.
 
-    They may be stored in another type, as numbers of fewer bits or codes, and be converted first.
+    They may be stored in another type, quantized or with fewer bits, and be converted first.
     """
     place = 3 if node.op_type == "QLinearConv" else 1
     weight = node.inputs[place] if place < len(node.inputs) else None

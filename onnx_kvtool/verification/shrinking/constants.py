@@ -78,7 +78,7 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
         shape = sizes.shapes.get(name)
         if name in common or not shape or _settled(shape):
             continue
-        if len(shape) == 1 and _holds_sizes(sizes, name):
+        if len(shape) == 1 and _has_sizes(sizes, name):
             continue  # its elements are sizes
         _keep_irregular(numpy_helper.to_array(tensor), shape)
     for name, size in sizes.links.tables:
@@ -94,7 +94,7 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
                 atom.is_pinned = True
 
 
-def _holds_sizes(sizes: Sizes, name: str) -> bool:
+def _has_sizes(sizes: Sizes, name: str) -> bool:
     """Return whether elements of a constant are sizes."""
     return name in sizes.links.readers
 
@@ -163,7 +163,7 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     """Keep a size from which one model computed a number that the other does not have.
 
     The mean of 4096 columns may be written as a sum times 1/4096. The scale of an Attention that
-    gives none is known to follow from the size of its heads, and the zero point of codes from their
+    gives none follows from the size of its heads, and the zero point of quantized values from their
     bits: 8 is not the root of 64 then. A number that one model has as a
     float32 attribute and the other as a constant of 16 bits is the same but for rounding.
     """
@@ -209,7 +209,7 @@ def _scales(sizes: Sizes) -> Iterator[float]:
 
 
 def _middles(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
-    """Yield the zero points that operators on codes take where they are given none."""
+    """Yield the zero points that quantized operators use if none is given."""
     for node in nodes:
         if (bits := code_bits(node)) is not None:
             yield 2.0 ** (bits - 1)

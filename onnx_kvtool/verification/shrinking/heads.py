@@ -7,8 +7,8 @@ from onnx_kvtool.verification.shrinking.sizes import Call, Shape, Size, bind, fa
 __all__ = [
     "attention",
     "blocks_of",
-    "codes",
     "dequantize",
+    "fit_packed",
     "gather_block_quantized",
     "group_query_attention",
     "mat_mul_n_bits",
@@ -362,9 +362,9 @@ def mat_mul_n_bits(call: Call) -> list[Shape | None] | None:
 
 
 def gather_block_quantized(call: Call) -> list[Shape | None] | None:
-    """Rows of codes with scales of their blocks, as wide as the codes are when they are unpacked.
+    """Rows of quantized values with scales of their blocks, as wide as the unpacked values.
 
-    Codes that lie otherwise, or blocks that do not fill a row, keep their sizes.
+    Values in another layout, or blocks that do not fill a row, keep their sizes.
     """
     data, indices, scales = (call.shape(index) for index in range(3))
     block, bits = call.number("block_size"), call.number("bits")
@@ -378,7 +378,7 @@ def gather_block_quantized(call: Call) -> list[Shape | None] | None:
         return None
     width = bind(columns, is_pinned=False)
     zero = call.shape(3) if call.has(3) else None
-    if not codes(data[-1], width, bits) or not blocks_of(width, scales[-1], block, zero, bits):
+    if not fit_packed(data[-1], width, bits) or not blocks_of(width, scales[-1], block, zero, bits):
         return None
     for one, other in zip(data[:-1], scales[:-1], strict=True):
         one.join(other)
@@ -392,7 +392,7 @@ def gather_block_quantized(call: Call) -> list[Shape | None] | None:
     return [[*indices, *data[1:-1], width]]
 
 
-def codes(packed: Size, width: Size, bits: int) -> bool:
+def fit_packed(packed: Size, width: Size, bits: int) -> bool:
     """Tie so many numbers to the bytes that hold them, or to themselves; return whether it fits."""
     if packed.number == width.number:
         packed.join(width)
@@ -410,7 +410,7 @@ def blocks_of(width: Size, count: Size, block: int, zero: Shape | None, bits: in
         return False
     _name_blocks(count)
     factor([width], [count, bind(block)])
-    if zero and not codes(zero[-1], count, bits):
+    if zero and not fit_packed(zero[-1], count, bits):
         pin([count, zero[-1]])  # the last byte is not filled
     return True
 
@@ -459,7 +459,7 @@ def mixture_of_experts(call: Call) -> list[Shape | None] | None:
 
 
 def quantized_mixture_of_experts(call: Call) -> list[Shape | None] | None:
-    """Weights are codes with a scale for each row of an expert, or for each block of it.
+    """Weights are quantized, with a scale for each row of an expert, or each block of it.
 
     Weights that come with scales of another kind keep their sizes.
     """
@@ -478,7 +478,7 @@ def _tied(
     Args:
         call: The node.
         places: Of each product, which inputs are its weight and its bias.
-        bits: Of a code; None for weights that are no codes.
+        bits: Of a quantized value; None for other weights.
     """
     shape, router = call.shape(0), call.shape(1)
     weights = [call.shape(weight) if call.has(weight) else None for weight, _ in places]
@@ -525,16 +525,16 @@ def _unpacked(size: Size, bits: int | None) -> Size:
     if bits is None or size.number is None:
         return size
     width = bind(size.number * (8 // bits), is_pinned=False)
-    codes(size, width, bits)
+    fit_packed(size, width, bits)
     return width
 
 
 def _quantised(
     call: Call, number: int, weight: int, packed: Shape, columns: Size, bits: int
 ) -> bool:
-    """Tie codes, scales and zero points of one product; return whether they fit."""
+    """Tie quantized values, scales and zero points of one product; return whether they fit."""
     own = call.number(f"fc{number + 1}_expert_weight_bits")
-    if own not in (0, bits) or not codes(packed[2], columns, bits):
+    if own not in (0, bits) or not fit_packed(packed[2], columns, bits):
         return False
     scales, zero = (
         call.shape(weight + 1),
@@ -549,7 +549,7 @@ def _quantised(
         if zero:
             zero[1].join(packed[1])
         return blocks_of(columns, scales[2], block, zero, bits)
-    if zero and not codes(zero[1], packed[1], bits):
+    if zero and not fit_packed(zero[1], packed[1], bits):
         pin(zero, packed[1:2])
     return True
 

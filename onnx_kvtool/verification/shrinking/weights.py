@@ -100,7 +100,7 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
             if value not in types:
                 scales[scale] = _OF_A_RUN
             elif node.domain:
-                scales[scale] = _magnitude_of_codes(node, dims[value], types[value])
+                scales[scale] = _quantized_magnitude(node, dims[value], types[value])
             else:
                 dtype = types[value]
                 bits = dtype.bitwidth if dtype.is_integer() else None
@@ -109,7 +109,7 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
 
 
 def code_bits(node: onnx.NodeProto) -> int | None:
-    """Return the bits of the codes that an operator of onnxruntime reads; None for any other."""
+    """Return the bits of the quantized weights of an operator of onnxruntime; None for others."""
     name = _BITS.get(node.op_type) if node.domain else None
     return next((a.i for a in node.attribute if a.name == name), 4) if name else None
 
@@ -121,8 +121,8 @@ def _pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
             yield node.input[value], node.input[scale]
 
 
-def _magnitude_of_codes(node: onnx.NodeProto, shape: list[int], dtype: ir.DataType) -> float:
-    """Return the scale of codes for an operator of onnxruntime, which packs them into bytes."""
+def _quantized_magnitude(node: onnx.NodeProto, shape: list[int], dtype: ir.DataType) -> float:
+    """Return the scale of quantized values that an operator of onnxruntime packs."""
     bits = code_bits(node) or 8
     # Of MatMulNBits (N, blocks, bytes), of experts (E, N, bytes), and each expert is a product.
     rows = shape[1:] if node.op_type == "QMoE" else shape
@@ -296,8 +296,8 @@ def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
     """Return two models in which what they have in common has one name, that of A.
 
     A rewrite may read the bytes of a weight as another type or shape, under another name: those of
-    MatMulNBits as uint4. Codes of one model alone that are one number throughout, such as the zero
-    points that an operator takes for granted, are a constant: any part of it stands for the whole.
+    MatMulNBits as uint4. If quantized values of one model alone are all equal, such as the zero
+    points that an operator assumes, they are a constant: any part of it stands for the whole.
 
     External weights are told by their place, and not read; those in the file by what they hold.
     Where several weights of a model hold the same, nobody knows which is which. Weights of one type
@@ -414,7 +414,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def without_unread(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
     """Return two models without the weights that one alone has and only dead nodes read.
 
-    Rewriting strikes what nobody reads, and the weights with it. A node that is dead in one model
+    Rewriting removes dead nodes, and their weights. A node that is dead in one model
     alone, and whose weights both have, stays: where it is missed is to be seen in copies.
 
     Returns:

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.engine.expand import decide_branches
@@ -41,7 +41,7 @@ def _choosing(condition: str) -> ir.Model:
 @pytest.mark.parametrize(("condition", "left"), [("known", []), ("open", ["If"])])
 def test_a_branch_takes_the_place_of_a_decided_if(condition: str, left: list[str]) -> None:
     work = _choosing(condition)
-    decide_branches(work, Folder())
+    decide_branches(work, ConstantFolder())
     assert [node.op_type for node in work.graph if node.op_type == "If"] == left
     onnx.checker.check_model(ir.to_proto(work), full_check=True)
     x = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
@@ -59,7 +59,7 @@ def test_a_constant_that_a_branch_hands_out_has_the_name_of_the_output() -> None
     branch.outputs[0] = held
     branch.remove(old, safe=True)
     work.graph.outputs[0] = chosen.outputs[0]
-    decide_branches(work, Folder())
+    decide_branches(work, ConstantFolder())
     (output,) = work.graph.outputs
     assert output.name == "chosen"
     producer = output.producer()

@@ -20,7 +20,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.expressions import Element, Expr, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
@@ -463,7 +463,7 @@ def _check_rewritings(
         assert evaluate(simplified(part, known), at, world) == expected
 
 
-def _check_folded(folder: Folder, value: ir.Value, array: Any) -> None:
+def _check_folded(folder: ConstantFolder, value: ir.Value, array: Any) -> None:
     """Compare the elements that are folded, which is done beside the rules, with those of a run."""
     folded = folder.partial(value)
     if folded is not None:
@@ -483,7 +483,7 @@ def test_every_description_holds_when_the_graph_is_run(data: st.DataObject) -> N
     note(onnx.printer.to_text(proto))
     model = ir.from_proto(proto)
     annotate(model, lambda node: True)
-    maps, folder = IndexMaps(_OPSET), Folder()
+    maps, folder = IndexMaps(_OPSET), ConstantFolder()
     evaluator = ReferenceEvaluator(proto)
     names = [n for node in builder.nodes for n in node.output]
     for sizes in [_DRAWN, *_OTHERS]:

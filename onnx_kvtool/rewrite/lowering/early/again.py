@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import held
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import size
 from onnx_kvtool.ops.schema import op_facts
@@ -99,7 +99,7 @@ def element_type(value: ir.Value, op_type: str, lowest: int) -> ir.DataType:
 
 def as_attribute(value: ir.Value) -> float | None:
     """Return a constant of one element that a float32 attribute holds; None for any other."""
-    tensor = held(value)
+    tensor = stored_tensor(value)
     if tensor is None or tensor.size != 1 or value.is_graph_input():
         return None
     if tensor.dtype not in FLOAT_TYPES:

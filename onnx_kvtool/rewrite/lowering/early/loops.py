@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
@@ -48,7 +48,7 @@ def settle_branches(model: ir.Model, trace: _Trace) -> list[Location]:
     if not conditions:
         return []
     annotations = annotate(model, lambda node: Trait.GIVES_SIZES in traits(node), fully=True)
-    decided = decide_branches(model, Folder())
+    decided = decide_branches(model, ConstantFolder())
     annotations.remove()
     for condition in conditions:
         if condition is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import remove_node, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
@@ -70,7 +70,7 @@ class _Settling:
     trace: MutableMapping[ir.Node, Location]
     elements: dict[ir.Value, _Elements] = field(default_factory=dict)
     settled: list[Location] = field(default_factory=list)
-    folder: Folder = field(default_factory=Folder)
+    folder: ConstantFolder = field(default_factory=ConstantFolder)
 
     def graph(self, graph: ir.Graph, parent: ScopedValues | None) -> None:
         """Go through a graph and the bodies in it."""

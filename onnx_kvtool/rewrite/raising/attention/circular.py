@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
@@ -113,7 +113,7 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     if len(turned.inputs) != 2 or turned.inputs[0] is None:
         return None
     added = turned.inputs[0].producer()
-    folder = Folder()
+    folder = ConstantFolder()
     if added is None or added.op_type != "Add" or len(added.inputs) != 2:
         return None
     if _numbers(folder, turned.inputs[1]) != [rows]:
@@ -124,7 +124,7 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     return _Rotated(cache, rows, order, oldest) if dims_of(oldest) in ((1,), None, ()) else None
 
 
-def _numbers(folder: Folder, value: ir.Value | None) -> list[int] | None:
+def _numbers(folder: ConstantFolder, value: ir.Value | None) -> list[int] | None:
     found = folder.integers(value)
     return None if found is None else [int(number) for number in found.ravel()]
 

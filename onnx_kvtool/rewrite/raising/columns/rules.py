@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import NodeView
@@ -63,7 +63,7 @@ class Widened:
     wide: Mapping[ir.Value, ir.Value]
     capacity: int
     count: ir.Value
-    folder: Folder
+    folder: ConstantFolder
 
     def sizes(self, value: ir.Value) -> tuple[Size, ...]:
         """Return the sizes of a value.

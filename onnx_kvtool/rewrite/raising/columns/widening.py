@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
@@ -66,7 +66,7 @@ def widen(
         opset: Version of the default domain of the result.
         scope: The scope of the graph.
     """
-    found, shapes, folder = Widening(), grown.shapes, Folder()
+    found, shapes, folder = Widening(), grown.shapes, ConstantFolder()
     _declare(grown)
     count.shape = ir.Shape([1])
     for value in graph.inputs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
@@ -184,7 +184,7 @@ class Edit:
     total: ir.Value | None = None
     cut: list[tuple[ir.Value, ir.Value, ir.Value]] = field(default_factory=list)
     lengths: dict[ir.Value, tuple[ir.Value, ir.Value]] = field(default_factory=dict)
-    _folder: Folder = field(default_factory=Folder)
+    _folder: ConstantFolder = field(default_factory=ConstantFolder)
     _rows: dict[ir.Node, dict[int, ir.Value]] = field(default_factory=dict)
 
     def begin(

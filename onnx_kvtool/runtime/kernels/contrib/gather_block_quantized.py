@@ -122,6 +122,8 @@ def gather_block_quantized(
     return (narrowed(np.where(there, result, np.float32(0)), scales.dtype),)
 
 
-def _numbers(codes: Array, packed_bits: int | None) -> Reals:
+def _numbers(quantized: Array, packed_bits: int | None) -> Reals:
     """Return integers as float32, after unpacking those of `packed_bits` bits."""
-    return (codes if packed_bits is None else unpacked(codes, packed_bits)).astype(np.float32)
+    return (quantized if packed_bits is None else unpacked(quantized, packed_bits)).astype(
+        np.float32
+    )

@@ -43,7 +43,7 @@ def grid_sample(
             (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
         ).astype(grid.dtype)
         if mode == "bilinear":
-            place = _held(place, size, padding_mode, align_corners)
+            place = _clamped(place, size, padding_mode, align_corners)
         places.append(place)
     taps = [_taps(place, mode) for place in places]
     total = np.zeros((*Grid.shape[:3], X.shape[1]), np.float64)
@@ -52,18 +52,18 @@ def grid_sample(
         for column, wide in taps[1]:
             pixels = np.moveaxis(x, 1, -1)
             inside = np.ones(row.shape, bool)
-            held = []
+            clamped = []
             for place, size in ((row, X.shape[2]), (column, X.shape[3])):
-                moved = _held(place, size, padding_mode, align_corners)
+                moved = _clamped(place, size, padding_mode, align_corners)
                 inside &= (moved >= 0) & (moved <= size - 1)
-                held.append(np.clip(np.nan_to_num(moved), 0, size - 1).astype(np.int64))
-            found = pixels[pictures, held[0], held[1]].astype(np.float64)
+                clamped.append(np.clip(np.nan_to_num(moved), 0, size - 1).astype(np.int64))
+            found = pixels[pictures, clamped[0], clamped[1]].astype(np.float64)
             found = np.where(inside[..., None], found, 0)
             total += found * (tall * wide)[..., None]
     return (narrowed(np.moveaxis(total, -1, 1), X.dtype),)
 
 
-def _held(place: Reals, size: int, padding_mode: str, align_corners: int) -> Reals:
+def _clamped(place: Reals, size: int, padding_mode: str, align_corners: int) -> Reals:
     """Return positions that lie inside, where the mode brings them there."""
     if padding_mode == "border":
         return np.asarray(np.clip(place, 0, size - 1))

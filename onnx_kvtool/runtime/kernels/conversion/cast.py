@@ -346,11 +346,11 @@ def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
     if source.bitwidth >= 8:
         whole = np.ascontiguousarray(input).reshape(input.shape)
         return ((whole != 0) if target == ir.DataType.BOOL else whole.view(dtype),)
-    codes = np.ascontiguousarray(input).reshape(input.shape).view(np.uint8)
-    codes = codes & np.uint8((1 << source.bitwidth) - 1)
+    quantized = np.ascontiguousarray(input).reshape(input.shape).view(np.uint8)
+    quantized = quantized & np.uint8((1 << source.bitwidth) - 1)
     if target in (ir.DataType.INT4, ir.DataType.INT2):
         half = 1 << (target.bitwidth - 1)
-        return (((codes.astype(np.int8) ^ half) - half).astype(dtype),)
+        return (((quantized.astype(np.int8) ^ half) - half).astype(dtype),)
     if target in (ir.DataType.UINT4, ir.DataType.UINT2):
-        return (codes.astype(dtype),)
-    return (codes.view(dtype),)
+        return (quantized.astype(dtype),)
+    return (quantized.view(dtype),)

@@ -115,7 +115,7 @@ def quantize_linear_10(
         context: Told if `x` has NaN that become integers.
 
     Returns:
-        Codes of the shape of `x`.
+        Quantized values of the shape of `x`.
 
     Raises:
         KernelError: If the shapes do not fit; if `axis` is out of range; if `output_dtype` is not
@@ -144,7 +144,7 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
 
     All steps are in float32, as the body of the operator's function has them. If `x` is empty or
     all zero, its scale of 0 leaves the result undefined; the scale is then 1 and the zero point
-    0, as in onnxruntime 1.31. NaN and infinities in `x` make the scale so, and the codes
+    0, as in onnxruntime 1.31. NaN and infinities in `x` make the scale so, and the quantized values
     meaningless.
 
     Args:
@@ -176,8 +176,8 @@ def _output_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[np.ge
             f"`output_dtype` is {wanted}, expected {zero_point.dtype} as `y_zero_point`"
         )
     dtype = zero_point.dtype if zero_point is not None else wanted or np.dtype(np.uint8)
-    codes = dtype in FORMATS and FORMATS[dtype].overflow != "infinity"
-    if not codes and dtype not in INTEGER_RANGES:
+    quantized = dtype in FORMATS and FORMATS[dtype].overflow != "infinity"
+    if not quantized and dtype not in INTEGER_RANGES:
         raise KernelError(f"`y` would be of dtype {dtype}, expected an integer or float 8 type")
     return dtype
 
@@ -209,7 +209,7 @@ def dequantize_linear_10(
     has it. onnx.reference 1.23.2 multiplies in float32 whatever the type.
 
     Args:
-        x: Codes, any shape.
+        x: Quantized values, any shape.
         x_scale: Per tensor, per axis or blocked; see `plan_spread`.
         x_zero_point: Of the shape of `x_scale` and the dtype of `x`; None is 0.
         axis: The axis of per-axis and blocked quantization, from the back if negative.

@@ -276,7 +276,7 @@ def round_to_scale(x: Doubles, round_mode: str, *, saturate: bool) -> Array:
         saturate: Whether numbers outside the range, and 0, give its nearer end; else NaN.
 
     Returns:
-        Codes as float8_e8m0fnu, of the shape of `x`.
+        Quantized values as float8_e8m0fnu, of the shape of `x`.
 
     Raises:
         KernelError: If `round_mode` is another string.
@@ -290,11 +290,11 @@ def round_to_scale(x: Doubles, round_mode: str, *, saturate: bool) -> Array:
     elif round_mode != "down":
         raise KernelError(f"`round_mode` is `{round_mode}`, expected `up`, `down` or `nearest`")
     low, high = 2.0**-_BIAS, 2.0**_BIAS
-    codes = np.clip(power, -_BIAS, _BIAS) + _BIAS
-    codes = np.where(x <= low, 0, codes)
-    codes = np.where(x >= high, 2 * _BIAS, codes)
+    quantized = np.clip(power, -_BIAS, _BIAS) + _BIAS
+    quantized = np.where(x <= low, 0, quantized)
+    quantized = np.where(x >= high, 2 * _BIAS, quantized)
     invalid = np.isnan(x) | (x < 0)
     if not saturate:
         invalid |= (x < low) | (x > high)
-    codes = np.where(invalid, _NAN, codes)
-    return np.asarray(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    quantized = np.where(invalid, _NAN, quantized)
+    return np.asarray(quantized, np.uint8).view(ml_dtypes.float8_e8m0fnu)

@@ -17,7 +17,7 @@ from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.model import from_message, path_text, read, reason
 from onnx_kvtool.model_io.origin import origin, set_origin
 
-__all__ = ["ModelSource", "held", "path_of"]
+__all__ = ["ModelSource", "open_model", "path_of"]
 
 
 ModelSource = ir.Model | onnx.ModelProto | str | os.PathLike[str]
@@ -53,7 +53,7 @@ def path_of(source: ModelSource) -> str:
     return path_text(source)
 
 
-def held(source: ModelSource) -> ir.Model:
+def open_model(source: ModelSource) -> ir.Model:
     """Return a model of its own, judged as its file would be.
 
     A model in memory is copied, but for its tensors, which are shared. The copy is what would be
