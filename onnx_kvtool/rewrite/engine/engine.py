@@ -27,7 +27,7 @@ from onnx_kvtool.rewrite.engine.inline import (
     replace_node,
 )
 from onnx_kvtool.rewrite.engine.release import REMEDIES, Stage
-from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule, cause_of
+from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule, Rewritten, cause_of
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
 
@@ -196,7 +196,9 @@ class Engine:
         require_meaning(node, opset)
         if rule is not None and rule.applies(opset, context.target, forced):
             for keep_fused in (True, False) if context.keep_fused else (False,):
-                replacement = rule.apply(replace(context, keep_fused=keep_fused), node, em)
+                replacement = rule.apply(
+                    Rewritten(node, replace(context, keep_fused=keep_fused)), em
+                )
                 limited = self._still_limited(context, node, em)
                 illegal = None if replacement is None else illegal_in(em)
                 if replacement is not None and limited is None and illegal is None:

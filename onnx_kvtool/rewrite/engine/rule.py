@@ -12,6 +12,7 @@ from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.emit.emitter import release
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.knowledge import Lost
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "LoweringContext",
     "Options",
     "RewriteRule",
+    "Rewritten",
     "by_cause",
     "cause_of",
     "constants_of",
@@ -81,6 +83,19 @@ class LoweringContext:
         return node.version if node.version is not None else self.opset
 
 
+class Rewritten(NodeView):
+    """A node that a rule rewrites, read by the schema that it was written for.
+
+    Args:
+        node: The node.
+        context: The legalisation that it is part of.
+    """
+
+    def __init__(self, node: ir.Node, context: LoweringContext) -> None:
+        super().__init__(node, context.opset_of(node))
+        self.context = context
+
+
 class RewriteRule(Protocol):
     """A rule of one operator: a line of the table of lowerings, or of that of upgrades."""
 
@@ -89,7 +104,7 @@ class RewriteRule(Protocol):
         """What the report calls the rule."""
 
     @property
-    def apply(self) -> Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]:
+    def apply(self) -> Callable[[Rewritten, Emitter], Replacement | None]:
         """Guard, then emit.
 
         Raises `Refusal` or `MalformedNode` before anything is edited; returns None where the rule

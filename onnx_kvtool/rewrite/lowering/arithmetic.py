@@ -7,8 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, covers, one_number, one_shape, reduce, unsqueeze, where
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -34,7 +33,7 @@ _D = ir.DataType
 _INTEGERS = {_D.INT8, _D.INT16, _D.INT32, _D.INT64, _D.UINT8, _D.UINT16, _D.UINT32, _D.UINT64}
 
 
-def lower_bit_cast_26(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_bit_cast_26(view: Rewritten, em: Emitter) -> Replacement:
     """Cast an integer to another of its width, which keeps all bits; a bool is the byte 0 or 1.
 
     Cast between fixed-point types discards higher bits and reinterprets the rest (Cast-13).
@@ -42,7 +41,6 @@ def lower_bit_cast_26(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     Refuses floats: no older operator reads or makes the bits of what is not a number. Refuses to
     read integers as bool, of which the text does not say what bytes above 1 are.
     """
-    view = NodeView(node, context.opset_of(node))
     data, to = view.required("input"), _D(view.integer("to"))
     given = data.dtype
     if given == to:
@@ -71,7 +69,7 @@ _INT64 = ir.DataType.INT64
 _UINT64 = ir.DataType.UINT64
 
 
-def lower_bit_shift_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_bit_shift_28(view: Rewritten, em: Emitter) -> Replacement:
     """Shift in 64 bits and cast back, which keeps the low bits.
 
     left: BitShift of uint64, which holds the bits of every signed number
@@ -82,7 +80,6 @@ def lower_bit_shift_28(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     A shift by less than 0, or by the width of the type or more, leaves 0 on the left and sign bits
     on the right.
     """
-    view = NodeView(node, context.opset_of(node))
     dtype, left = view.required("X").dtype, view.string("direction") == "LEFT"
     if dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
@@ -121,7 +118,7 @@ _HALF = 32
 _LOGIC = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 
 
-def lower_bitwise_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_bitwise_18(view: Rewritten, em: Emitter) -> Replacement:
     """Work on the bits one by one, in int64.
 
     Not is -1 - x. For the others each operand gets an axis of its bits, the sign bit last:
@@ -132,17 +129,16 @@ def lower_bitwise_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     uint64 passes through int64 by Casts that keep all bits (Cast: fixed point to fixed point).
     The result takes `width` times the memory of the operands for a moment.
     """
-    names = [f.name for f in NodeView(node, context.opset_of(node)).facts.inputs]
-    view = NodeView(node, context.opset_of(node))
+    names = [f.name for f in view.facts.inputs]
     values = [view.required(name) for name in names]
     dtype = values[0].dtype
     if dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
     wide = [cast(em, value, _INT64) for value in values]
-    if node.op_type == "BitwiseNot":
+    if view.node.op_type == "BitwiseNot":
         result = em.op("Sub", em.constant(-1, "all_bits"), wide[0])
     else:
-        result = _by_bits(em, _LOGIC[node.op_type], wide, values, _width(dtype))
+        result = _by_bits(em, _LOGIC[view.node.op_type], wide, values, _width(dtype))
     return Replacement((cast(em, result, dtype),))
 
 
@@ -193,7 +189,7 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
 
 
-def lower_mod_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_mod_28(view: Rewritten, em: Emitter) -> Replacement:
     """Turn the truncated remainder, which every opset has, into the floored one.
 
     r = Mod(A, B, fmod=1), exact, with the sign of A
@@ -203,7 +199,6 @@ def lower_mod_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     NaNs compare false throughout and stay. The sign of zero does not come from a Where, because
     that of onnxruntime loses it.
     """
-    view = NodeView(node, context.opset_of(node))
     a, b = view.required("A"), view.required("B")
     dtype = a.dtype
     if dtype is None or not dtype.is_floating_point():
@@ -235,7 +230,7 @@ _BITS = 6
 """Bits of the largest exponent, 63, with which a power of 64 bits, but for 0, 1 and -1, is held."""
 
 
-def lower_pow_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_pow_12(view: Rewritten, em: Emitter) -> Replacement:
     """Compute in float64, which Pow takes in every opset, and cast back.
 
     float64 holds each base and exponent but for 64-bit exponents beyond 2 ** 53, which are rounded
@@ -248,7 +243,6 @@ def lower_pow_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
     Refuses bfloat16, which the target does not have.
     """
-    view = NodeView(node, context.opset_of(node))
     base, exponent = view.required("X"), view.required("Y")
     dtype, other = base.dtype, exponent.dtype
     if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
@@ -307,18 +301,18 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
 # Max, Min, Clip and Relu of types that older opsets do not take: compared and chosen.
 
 
-def lower_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def lower_max_min_12(view: Rewritten, em: Emitter) -> Replacement | None:
     """Compare and choose, operand by operand: Where(Less(a, b), b, a), both spread to one shape.
 
     Only for int64 and uint64, which no type holds that Max takes at opset 11; narrower integers
     take the way through a float that holds them.
     """
-    values = [value for value in node.inputs if value is not None]
+    values = [value for value in view.node.inputs if value is not None]
     dtype = values[0].dtype
     if dtype not in (ir.DataType.INT64, ir.DataType.UINT64):
         return None
     result, dims = values[0], dims_of(values[0])
-    compare = "Less" if node.op_type == "Max" else "Greater"
+    compare = "Less" if view.node.op_type == "Max" else "Greater"
     for value in values[1:]:
         beaten = em.op(compare, result, value)
         others = dims_of(value)
@@ -330,12 +324,12 @@ def lower_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     return Replacement((result,))
 
 
-def lower_relu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def lower_relu_14(view: Rewritten, em: Emitter) -> Replacement | None:
     """Choose zero where the input is less: Where(Less(x, 0), 0, x).
 
     Only for int64, which no type holds that Relu takes below opset 14.
     """
-    x = NodeView(node, context.opset_of(node)).required("X")
+    x = view.required("X")
     if x.dtype != ir.DataType.INT64:
         return None
     zero = em.constant(np.zeros((), np.int64), "zero")
@@ -343,12 +337,11 @@ def lower_relu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     return Replacement((where(em, is_less, zero, x),))
 
 
-def lower_clip_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def lower_clip_12(view: Rewritten, em: Emitter) -> Replacement | None:
     """Choose the bound where the input is beyond it, first the lower one.
 
     Only for integers, and for float64, of which onnxruntime has no Clip below opset 12.
     """
-    view = NodeView(node, context.opset_of(node))
     x, dtype = view.required("input"), view.required("input").dtype
     if dtype is None or not (dtype.is_integer() or dtype == _D.DOUBLE):
         return None
@@ -372,12 +365,11 @@ def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | Non
 _TO_THE_END = (1 << 31) - 1
 
 
-def lower_equal_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def lower_equal_19(view: Rewritten, em: Emitter) -> Replacement | None:
     """Number the strings of both operands, equal ones alike, and compare the numbers.
 
     Unique numbers them, which knows strings since opset 11. Nothing is done for other types.
     """
-    view = NodeView(node, context.opset_of(node))
     operands = view.required("A"), view.required("B")
     if any(value.dtype != _D.STRING for value in operands):
         return None
@@ -399,14 +391,13 @@ def lower_equal_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 # CumProd-26, for opsets below 26.
 
 
-def lower_cum_prod_26(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_cum_prod_26(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply along the axis with a Scan, in the order in which CumProd multiplies.
 
     An axis that is known at run time only takes one If per axis of the data.
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axis = view.required("x"), view.required("axis")
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
     dims, dtype = dims_of(data), data.dtype
@@ -417,7 +408,7 @@ def lower_cum_prod_26(context: LoweringContext, node: ir.Node, em: Emitter) -> R
             help="declare the shape of the input",
         )
     rank = len(dims)
-    known = context.folder.integers(axis)
+    known = view.context.folder.integers(axis)
     if known is not None or rank == 1:
         place = 0 if known is None else int(known.ravel()[0]) % rank
         return Replacement((_scan(em, data, dtype, rank, place, exclusive, reverse),))

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import reduce, where
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_col2im_18"]
@@ -15,7 +15,7 @@ __all__ = ["lower_col2im_18"]
 _BOOL = ir.DataType.BOOL
 
 
-def lower_col2im_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_col2im_18(view: Rewritten, em: Emitter) -> Replacement:
     """Add up what the blocks hold of each row of the image, one axis after the other.
 
     image[y] = sum over q of block element q at block (y + pad - dilation * q) / stride
@@ -26,7 +26,6 @@ def lower_col2im_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 
     Refuses an unknown number of axes.
     """
-    view = NodeView(node, context.opset_of(node))
     data, image, block = (view.required(n) for n in ("input", "image_shape", "block_shape"))
     count = _count(image) or _count(block)
     if count is None:

@@ -8,8 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import positions
 from onnx_kvtool.ops.operators import Labels, parse
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -19,7 +18,7 @@ __all__ = ["lower_einsum_12"]
 _MOST_OPERANDS = 64
 
 
-def lower_einsum_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_einsum_12(view: Rewritten, em: Emitter) -> Replacement:
     """Contract the operands from left to right.
 
     An index that stands twice in one operand keeps its diagonal; one that nothing else needs is
@@ -28,8 +27,7 @@ def lower_einsum_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 
     Refuses operands of unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
-    values = [value for value in node.inputs if value is not None]
+    values = [value for value in view.node.inputs if value is not None]
     if len(values) > _MOST_OPERANDS:
         raise Refusal(
             "too-many-operands", f"Einsum has {len(values)} operands, more than {_MOST_OPERANDS}"

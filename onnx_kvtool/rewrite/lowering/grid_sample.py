@@ -23,9 +23,8 @@ from onnx_kvtool.emit.sampling import (
 )
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.quantize import CARRIERS
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -44,7 +43,7 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the modes the names they had for images; below 16, and for volumes, gather the pixels.
 
     x = ((grid + 1) * size - 1) / 2;   y = sum of the pixels around x, each by its share
@@ -55,7 +54,6 @@ def lower_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -
 
     Refuses an unknown rank, and what is not a float but for `nearest`.
     """
-    view = NodeView(node, context.opset_of(node))
     data, grid, mode = view.required("X"), view.required("grid"), view.string("mode")
     mode, dtype = _NEW_NAMES.get(mode, mode), data.dtype
     dims = dims_of(data)
@@ -63,7 +61,7 @@ def lower_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -
         text = f"GridSample before opset 20 depends on the rank of `{data.name}`, which is unknown"
         raise Refusal("unknown-rank", text, help="declare the shape of the input")
     padding, is_aligned = view.string("padding_mode"), view.integer("align_corners") != 0
-    is_renamed = context.opset_of(node) >= 20 > em.opset >= 16 and context.keep_fused
+    is_renamed = view.opset >= 20 > em.opset >= 16 and view.context.keep_fused
     if is_renamed and len(dims) == 4:
         attributes: dict[str, int | str] = {
             "align_corners": int(is_aligned),
@@ -188,16 +186,13 @@ class _Sampler:
 # AffineGrid-20, for opsets below 20.
 
 
-def lower_affine_grid_20(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement | None:
+def lower_affine_grid_20(view: Rewritten, em: Emitter) -> Replacement | None:
     """Multiply the places of a picture, or of a volume, with the transposed matrices.
 
     The function body, to which an unknown number of sizes is left, gives Range a vector, chooses
     with an If whose branches differ in shape, and divides by zero for a single row or column. Such
     a row is at -1, as a single layer is in the body.
     """
-    view = NodeView(node, context.opset_of(node))
     theta, size = view.required("theta"), view.required("size")
     count, dtype = dims_of(size), theta.dtype
     if count not in ((4,), (5,)) or dtype is None:

@@ -10,7 +10,7 @@ from onnx_kvtool.emit.forms import cast, reduce, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import element_type
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
@@ -27,9 +27,7 @@ __all__ = [
 # BatchNormalization-14 in training mode, for opsets below 14.
 
 
-def lower_batch_normalization_14(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     """Normalise with the statistics of the batch, and update the running ones.
 
     mean = ReduceMean(X), var = ReduceMean((X - mean) ** 2), both over all axes but 1
@@ -38,7 +36,6 @@ def lower_batch_normalization_14(
 
     Refuses an unknown rank, and element types that are not one float type throughout.
     """
-    view = NodeView(node, context.opset_of(node))
     data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
     old_mean, old_var = view.required("input_mean"), view.required("input_var")
     dtype = data.dtype or ir.DataType.UNDEFINED
@@ -57,7 +54,7 @@ def lower_batch_normalization_14(
         inputs = (data, scale, bias, old_mean, old_var)
         given = {"epsilon": _number(view, "epsilon"), "momentum": _number(view, "momentum")}
         out = em.op("BatchNormalization", *inputs, attributes=given)
-        return Replacement((out, None, None)[: len(node.outputs)])
+        return Replacement((out, None, None)[: len(view.node.outputs)])
 
     def op(kind: str, *inputs: ir.Value) -> ir.Value:
         return em.op(kind, *inputs)
@@ -80,7 +77,7 @@ def lower_batch_normalization_14(
         kept = op("Mul", old, constant(float(momentum)))
         taken = op("Mul", op("Reshape", current, flat), constant(1 - float(momentum)))
         outputs.append(op("Add", kept, taken))
-    return Replacement(tuple(outputs[: len(node.outputs)]))
+    return Replacement(tuple(outputs[: len(view.node.outputs)]))
 
 
 def _number(view: NodeView, name: str) -> float:
@@ -92,9 +89,7 @@ def _number(view: NodeView, name: str) -> float:
 # LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic.
 
 
-def lower_layer_normalization_17(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
     """Write the equations of the specification, each operand in its own shape.
 
         x         = Cast(X, stash_type)                         # where it is another type
@@ -113,7 +108,6 @@ def lower_layer_normalization_17(
     Refuses an unknown rank where `axis` counts from the front; types that are not one float type;
     Scale and B that do not broadcast to X.
     """
-    view = NodeView(node, context.opset_of(node))
     x, scale, bias = view.required("X"), view.required("Scale"), view.input("B")
     stash, dtype = ir.DataType(view.integer("stash_type")), x.dtype
     if stash not in FLOAT_TYPES or dtype not in FLOAT_TYPES:
@@ -148,17 +142,15 @@ def lower_layer_normalization_17(
     y = em.op("Mul", normalized, scale, hint="scaled")
     if bias is not None:
         y = em.op("Add", y, bias, hint="biased")
-    outputs: list[ir.Value | None] = [y, None, None][: len(node.outputs)]
-    if len(outputs) > 1 and node.outputs[1].name:
+    outputs: list[ir.Value | None] = [y, None, None][: len(view.node.outputs)]
+    if len(outputs) > 1 and view.node.outputs[1].name:
         outputs[1] = mean
-    if len(outputs) > 2 and node.outputs[2].name:
+    if len(outputs) > 2 and view.node.outputs[2].name:
         outputs[2] = op("Reciprocal", deviation, hint="inverse")
     return Replacement(tuple(outputs))
 
 
-def lower_mean_variance_normalization_13(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> Replacement:
     """Write the axes out; where there is no such operator, (X - mean) / (deviation + 1e-9).
 
     16-bit floats are computed in float32. The body of the schema is not used: its constants are
@@ -167,14 +159,13 @@ def lower_mean_variance_normalization_13(
 
     Refuses types that are no float type.
     """
-    view = NodeView(node, context.opset_of(node))
     x, given = view.required("X"), view.attribute("axes")
     if x.dtype not in FLOAT_TYPES or not isinstance(given, tuple):
         name = "an unknown type" if x.dtype is None else x.dtype.name
         raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
     dtype, axes = x.dtype, [int(axis) for axis in given]
-    if context.keep_fused and takes(node.op_type, 0, dtype, em.opset):
-        return Replacement((em.op(node.op_type, x, axes=axes),))
+    if view.context.keep_fused and takes(view.node.op_type, 0, dtype, em.opset):
+        return Replacement((em.op(view.node.op_type, x, axes=axes),))
     stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     wide = cast(em, x, stash)
     centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
@@ -233,9 +224,7 @@ def _text(dims: tuple[object, ...]) -> str:
 # RMSNormalization-23, for opsets below 23.
 
 
-def lower_rms_normalization_23(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement | None:
+def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> Replacement | None:
     """Write the normalisation in the form that PyTorch exports and runtimes recognise.
 
         x    = Cast(X, stash_type)                              # where it is another type
@@ -248,7 +237,6 @@ def lower_rms_normalization_23(
     Returns:
         None, for the schema's body, where the rank is unknown or a type is no ordinary float.
     """
-    view = NodeView(node, context.opset_of(node))
     x, scale = view.required("X"), view.required("scale")
     stash = ir.DataType(view.integer("stash_type"))
     dtype = x.dtype
@@ -287,7 +275,7 @@ _BOOL = ir.DataType.BOOL
 _FLOAT = ir.DataType.FLOAT
 
 
-def lower_dropout_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     """Write a Dropout that drops nothing as an Identity with a mask of true.
 
     In training the elements are kept whose random number is not below the ratio:
@@ -297,18 +285,17 @@ def lower_dropout_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     The ratio counts as 0 where `training_mode` turns out to be false. Numbers are drawn anew in
     each run, from the seed if there is one; nobody says which numbers a seed stands for.
     """
-    view = NodeView(node, context.opset_of(node))
     data, training = view.required("data"), view.input("training_mode")
-    known = context.folder.integers(training)
+    known = view.context.folder.integers(training)
     ratio = constant_floats(view.input("ratio"))
     drops = view.input("ratio") is None or ratio is None or bool(ratio.any())
-    is_masked = len(node.outputs) > 1 and bool(node.outputs[1].name)
+    is_masked = len(view.node.outputs) > 1 and bool(view.node.outputs[1].name)
     if drops and training is not None and (known is None or known.any()):
         result, mask = _dropped(em, view, data, training if known is None else None)
-        return Replacement((result, mask if is_masked else None)[: len(node.outputs)])
+        return Replacement((result, mask if is_masked else None)[: len(view.node.outputs)])
     kept = em.op("Identity", data)
     if not is_masked:
-        return Replacement((kept, None)[: len(node.outputs)])
+        return Replacement((kept, None)[: len(view.node.outputs)])
     true = ir.tensor(np.ones(1, np.bool_))
     mask = em.op(
         "ConstantOfShape",

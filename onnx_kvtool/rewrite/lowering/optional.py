@@ -9,7 +9,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import passed
 from onnx_kvtool.rewrite.report import Lowered
 
@@ -19,28 +19,24 @@ __all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18", "se
 # OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional.
 
 
-def lower_optional_has_element_18(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> Replacement:
     """Answer at once: a tensor or a sequence is there, an absent input is not.
 
     Refuses an optional value, of which nothing is known before the run.
     """
-    given = node.inputs[0] if node.inputs else None
+    given = view.node.inputs[0] if view.node.inputs else None
     if given is not None:
         _refuse_optional(given, "OptionalHasElement", em.opset)
     answer = em.constant(np.array(given is not None, np.bool_), "has_element")
     return Replacement((em.op("Identity", answer),))
 
 
-def lower_optional_get_element_18(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_optional_get_element_18(view: Rewritten, em: Emitter) -> Replacement:
     """Pass a tensor or a sequence through.
 
     Refuses an optional value.
     """
-    given = node.inputs[0]
+    given = view.node.inputs[0]
     assert given is not None
     _refuse_optional(given, "OptionalGetElement", em.opset)
     return Replacement((passed(em, given),))

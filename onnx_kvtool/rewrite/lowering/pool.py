@@ -13,7 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["lower_pool_22"]
@@ -76,7 +76,7 @@ class _Axis:
         return counts
 
 
-def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     """Pad such that rounding down gives as many windows; skip pixels in a Conv with ones.
 
     MaxPool:      the largest of rows that are gathered, one axis after the other
@@ -88,10 +88,9 @@ def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     of channels, `auto_pad` with strides where the sizes are unknown, and the indices of MaxPool
     before opset 10.
     """
-    view = NodeView(node, context.opset_of(node))
-    data, op_type = view.required("X"), node.op_type
+    data, op_type = view.required("X"), view.node.op_type
     dtype = data.dtype
-    axes, auto_pad = _axes(context, view, data, op_type)
+    axes, auto_pad = _axes(view.context, view, data, op_type)
     has_gaps = any(axis.dilation != 1 for axis in axes)
     padded = [*(a.before for a in axes), *(a.end for a in axes)]
     is_changed = padded[len(axes) :] != [a.after for a in axes]

@@ -16,7 +16,7 @@ from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, product
 
 __all__ = [
@@ -145,7 +145,7 @@ _FLOAT8 = {_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ}
 _FLOATS = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 
-def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_quantize_linear(view: Rewritten, em: Emitter) -> Replacement:
     """Keep the operator where only attributes are new, else saturate(Round(x / scale) + zero).
 
     The quotient is taken in the type of the scale, or in `precision`, and the rest in float32,
@@ -155,7 +155,6 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     Refuses element types other than float32, float16, bfloat16 and int32 in, and integers of 4, 8
     and 16 bits and 8-bit floats out; an unknown rank where the scale is per axis or per block.
     """
-    view = NodeView(node, context.opset_of(node))
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
     stored = _output_type(view, zero)
     _take("QuantizeLinear", x.dtype, _FLOATS | {_D.INT32}, em.opset)
@@ -165,7 +164,7 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     quotient_type = _named(view, "precision") or scale.dtype
     _take("QuantizeLinear", quotient_type, _FLOATS, em.opset)
     layout = layout_of(em, view, x, scale)
-    if context.keep_fused and quotient_type == scale.dtype == x.dtype:
+    if view.context.keep_fused and quotient_type == scale.dtype == x.dtype:
         kept = _kept_quantize(em, view, stored)
         if kept is not None:
             return Replacement((kept,))
@@ -185,17 +184,16 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     return Replacement((layout.restored(result),))
 
 
-def lower_dequantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_dequantize_linear(view: Rewritten, em: Emitter) -> Replacement:
     """Keep the operator where only attributes are new, else emit `dequantized`.
 
     Refuses element types other than integers of 4, 8, 16 and 32 bits and 8-bit floats in, and
     float32, float16 and bfloat16 out; an unknown rank where the scale is per axis or per block.
     """
-    view = NodeView(node, context.opset_of(node))
     x, scale, zero = view.required("x"), view.required("x_scale"), view.input("x_zero_point")
     _take("DequantizeLinear", x.dtype, _NARROW | _FLOAT8 | {_D.INT32}, em.opset)
     layout_of(em, view, x, scale)  # refuses what no form can say
-    kept = _kept_dequantize(em, view, x, scale, zero) if context.keep_fused else None
+    kept = _kept_dequantize(em, view, x, scale, zero) if view.context.keep_fused else None
     return Replacement((kept or dequantized(em, view),))
 
 

@@ -5,39 +5,39 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 __all__ = ["lower_recurrent_14"]
 
 _STATES = ("initial_h", "initial_c")
 
 
-def lower_recurrent_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_recurrent_14(view: Rewritten, em: Emitter) -> Replacement:
     """Transpose the batch axis behind the others and back, where it comes first.
 
     X (batch, seq, input) and the states (batch, directions, hidden) change their first two axes;
     Y (seq, directions, batch, hidden) becomes (batch, seq, directions, hidden).
     """
-    view = NodeView(node, context.opset_of(node))
     view.required("X").dtype or ir.DataType.UNDEFINED
     turn = view.integer("layout") != 0
 
     def move(value: ir.Value, perm: list[int]) -> ir.Value:
         return em.op("Transpose", value, perm=perm)
 
-    inputs = list(node.inputs)
+    inputs = list(view.node.inputs)
     if turn:
         for index, formal in enumerate(view.facts.inputs[: len(inputs)]):
             given = inputs[index]
             if given is not None and formal.name in ("X", *_STATES):
                 inputs[index] = move(given, [1, 0, 2])
     attributes: dict[str, AttributeValue] = {
-        name: given.value for name, given in node.attributes.items() if name != "layout"
+        name: given.value for name, given in view.node.attributes.items() if name != "layout"
     }
-    outputs = em.multi(node.op_type, *inputs, attributes=attributes, count=len(node.outputs))
+    outputs = em.multi(
+        view.node.op_type, *inputs, attributes=attributes, count=len(view.node.outputs)
+    )
     results: list[ir.Value | None] = []
-    for index, (old, new) in enumerate(zip(node.outputs, outputs, strict=True)):
+    for index, (old, new) in enumerate(zip(view.node.outputs, outputs, strict=True)):
         if not old.name:
             new.name = ""
             results.append(None)

@@ -8,9 +8,9 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, size, squeeze, where
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import (
     axis_marks,
     count_of,
@@ -38,7 +38,7 @@ _ROUNDED = {"ReduceL2": "a norm", "ReduceLogSumExp": "a logarithm", "ReduceMean"
 """Reductions that give no integers."""
 
 
-def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_reduce_20(view: Rewritten, em: Emitter) -> Replacement:
     """Take the reductions that can be taken one axis at a time to an older form.
 
     ReduceSum, ReduceMean, ReduceProd, ReduceMax, ReduceMin, and of floats ReduceL2 and
@@ -62,7 +62,6 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     Where the release must not be given a ReduceMax or ReduceMin, or the target has this form of it
     and it is asked to go, it becomes one TopK for each axis; axes that are not known are refused.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("data")
     given = view.facts.attributes
     keepdims = view.integer("keepdims") != 0
@@ -73,7 +72,7 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         axes = tuple(int(a) for a in attribute) if isinstance(attribute, tuple) else None
     else:
         axes = view.input("axes")
-        known = context.folder.integers(axes)
+        known = view.context.folder.integers(axes)
         numbers = None if known is None else tuple(int(a) for a in known.ravel())
         if numbers is None:  # an emitted constant was no initializer when the folder met it
             numbers = constant_integers(axes)
@@ -83,9 +82,9 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
             axes = ()
     if not axes and not isinstance(axes, ir.Value):
         axes = () if noop else None
-    op = node.op_type
-    limits = context.limits
-    is_limited = limits is not None and limits.problem(node, context.opset_of(node), context.folder)
+    op = view.node.op_type
+    limits = view.context.limits
+    is_limited = limits is not None and limits.problem(view.node, view.opset, view.context.folder)
     if op in ("ReduceMax", "ReduceMin") and (is_limited or em.opset >= 20):
         return Replacement((_first_of_sorted(em, op, data, axes, keepdims),))
     if data.dtype is None:
@@ -257,22 +256,21 @@ _BEFORE_FIRST = -(2**31)
 """An end before every index, so that a Slice with step -1 takes the first element too."""
 
 
-def lower_arg_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> Replacement:
     """Find the first index from behind and count it from the front.
 
     index = size - 1 - ArgMax(data reversed along the axis)
     """
-    view = NodeView(node, context.opset_of(node))
     data, axis = view.required("data"), view.integer("axis")
     attributes = {"axis": axis, "keepdims": view.integer("keepdims")}
     if view.integer("select_last_index") == 0:
-        return Replacement((em.op(node.op_type, data, attributes=attributes),))
+        return Replacement((em.op(view.node.op_type, data, attributes=attributes),))
     dims = dims_of(data)
     dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     step = em.constant([-1], "step")
     start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
     turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step)
-    found = em.op(node.op_type, turned, attributes=attributes)
+    found = em.op(view.node.op_type, turned, attributes=attributes)
     last = em.op("Sub", size(em, dim, data, axis), em.constant(1, "one"))
     return Replacement((em.op("Sub", last, found, hint="from_front"),))
 
@@ -280,7 +278,7 @@ def lower_arg_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -
 # Softmax-13, LogSoftmax-13 and Hardmax-13, for opsets below 13.
 
 
-def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
     """Work on the last axis, where both versions mean the same, with Transposes around if needed.
 
     Below 13 the operator flattens its input to two dimensions at `axis`; from 13 on it works along
@@ -288,11 +286,10 @@ def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 
     Refuses an axis that is not the last one for certain when the rank is unknown.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axis = view.required("input"), view.integer("axis")
     rank = None if data.shape is None else len(data.shape)
     if axis == -1 or (rank is not None and axis == rank - 1):
-        return Replacement((em.op(node.op_type, data, axis=-1),))
+        return Replacement((em.op(view.node.op_type, data, axis=-1),))
     if rank is None:
         raise Refusal(
             "unknown-rank",
@@ -304,6 +301,6 @@ def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     swap = list(range(rank))
     swap[axis % rank], swap[-1] = swap[-1], swap[axis % rank]
     turned = em.op("Transpose", data, perm=swap, hint="to_last")
-    result = em.op(node.op_type, turned, axis=-1)
+    result = em.op(view.node.op_type, turned, axis=-1)
     back = em.op("Transpose", result, perm=swap, hint="from_last")
     return Replacement((back,))

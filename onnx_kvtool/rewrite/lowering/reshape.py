@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
@@ -52,7 +52,7 @@ _PLAIN = {
 _TO_THE_END = (1 << 31) - 1
 
 
-def lower_reshape_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_reshape_14(view: Rewritten, em: Emitter) -> Replacement:
     """Keep zeros of the shape as sizes, where Reshape below 14 would copy the input's size.
 
     Without a zero in the shape, or for data that is never empty, `allowzero` changes nothing.
@@ -61,9 +61,8 @@ def lower_reshape_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 
     Refuses an element type that ConstantOfShape or Reshape lacks at the target.
     """
-    view = NodeView(node, context.opset_of(node))
     data, shape = view.required("data"), view.required("shape")
-    known = context.folder.integers(shape)
+    known = view.context.folder.integers(shape)
     if view.integer("allowzero") == 0 or (known is not None and (known != 0).all()):
         return Replacement((em.op("Reshape", data, shape),))
     return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
@@ -245,13 +244,12 @@ def _cut_out(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_squeeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_squeeze_13(view: Rewritten, em: Emitter) -> Replacement:
     """Reshape to the sizes of the axes that are not named.
 
     Refuses an unknown rank, and axes whose number is unknown or zero: releases differ on whether
     an empty list drops nothing or every dimension of size 1.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axes = view.required("data"), view.input("axes")
     rank, count = _facts(data, axes)
     if axes is None or count == 0:
@@ -261,7 +259,7 @@ def lower_squeeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
 
 
-def lower_unsqueeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> Replacement:
     """Reshape to the sizes of the data with ones between them.
 
     Each place of the result that is not named takes the next size of the data: its number is the
@@ -269,7 +267,6 @@ def lower_unsqueeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> 
 
     Refuses an unknown rank and an unknown number of axes.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axes = view.required("data"), view.required("axes")
     rank, count = _facts(data, axes)
     if count == 0:
@@ -315,13 +312,12 @@ _END = 2**31 - 1
 """Beyond every rank; Slice clamps it."""
 
 
-def lower_shape_15(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_shape_15(view: Rewritten, em: Emitter) -> Replacement:
     """Emit Slice(Shape(data), [start], [end]).
 
     Slice-10 clamps out-of-range ends and counts negative ones from the end exactly as Shape-15
     does with its attributes, and gives an empty result for start >= end.
     """
-    view = NodeView(node, context.opset_of(node))
     start, end = view.integer("start"), view.attribute("end")
     last = end if isinstance(end, int) else _END
     shape = em.op("Shape", view.required("data"))
@@ -329,21 +325,21 @@ def lower_shape_15(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     return Replacement((part,))
 
 
-def lower_size(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_size(view: Rewritten, em: Emitter) -> Replacement:
     """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
-    shape = em.op("Shape", NodeView(node, context.opset_of(node)).required("data"))
+    shape = em.op("Shape", view.required("data"))
     return Replacement((em.op("ReduceProd", shape, keepdims=0),))
 
 
 # Identity-14 of sequences, for opsets 11 to 13.
 
 
-def lower_identity_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def lower_identity_14(view: Rewritten, em: Emitter) -> Replacement | None:
     """Insert an element behind the last one and erase it again.
 
     Nothing is done for other types.
     """
-    given = NodeView(node, context.opset_of(node)).required("input")
+    given = view.required("input")
     if not isinstance(given.type, ir.SequenceType):
         return None
     return Replacement((passed(em, given),))
@@ -367,14 +363,14 @@ def passed(em: Emitter, value: ir.Value) -> ir.Value:
 # Constant-12 with a number, a string or a list of them, for opset 11.
 
 
-def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_constant_12(view: Rewritten, em: Emitter) -> Replacement:
     """Write `value_int(s)`, `value_float(s)` or `value_string(s)` as the tensor they stand for.
 
     Refuses a Constant that holds neither a tensor nor one of these (a sparse tensor at 11 is
     legal and never comes here).
     """
-    has_one = len(node.attributes) == 1
-    tensor = const_tensor(node.outputs[0]) if has_one else None
+    has_one = len(view.node.attributes) == 1
+    tensor = const_tensor(view.node.outputs[0]) if has_one else None
     if tensor is None:
         text = "the Constant has no attribute that can be a tensor"
         raise MalformedNode("constant-form", text)

@@ -12,7 +12,7 @@ from onnx_kvtool.emit.forms import cast, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.rewrite.lowering.resize_tables import (
     Line,
@@ -241,7 +241,7 @@ _KEPT = (
 )
 
 
-def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
     """Spread sizes, scales and regions of some axes over all of them; fill in empty inputs.
 
     An axis that is not named keeps its size: its scale is 1, its region 0 to 1. Below 13 `roi` and
@@ -255,13 +255,12 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     Refuses these of an unknown rank, and of integers unless the mode is `nearest`; `axes` for an
     unknown rank; and the mode `tf_half_pixel_for_nn`, which went with opset 13.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("X")
     roi, scales, sizes = view.input("roi"), view.input("scales"), view.input("sizes")
     try:
         _guard(view, em.opset)
     except Refusal:
-        written = resized_by_tables(context, view, em)
+        written = resized_by_tables(view.context, view, em)
         if written is not None:
             return Replacement((written,), via="tables")
         written = resized_at_run_time(view, em)
@@ -273,7 +272,7 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         rank = len(data.shape or ())
         first = axes % rank
         place = em.constant(first, "axes")
-        known = context.folder.integers(sizes)
+        known = view.context.folder.integers(sizes)
         if known is not None and all(isinstance(dim, int) for dim in data.shape or ()):
             whole_sizes = np.array(data.shape.numpy() if data.shape else (), np.int64)
             whole_sizes[first] = known.ravel()

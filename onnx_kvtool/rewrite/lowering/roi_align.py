@@ -13,7 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -27,7 +27,7 @@ _BOOL = ir.DataType.BOOL
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:
     """Drop the mode that names what RoiAlign-10 does; shift boxes by half a pixel for `half_pixel`.
 
     Version 10 also widens boxes smaller than one pixel, which `half_pixel` does not. Where there
@@ -38,7 +38,6 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     An If looks at the boxes; below opset 11, where its branches have to give equal shapes, every
     sample becomes a box.
     """
-    view = NodeView(node, context.opset_of(node))
     mode = view.string("coordinate_transformation_mode")
     data, rois, batch = (view.required(name) for name in ("X", "rois", "batch_indices"))
     dtype = data.dtype or ir.DataType.UNDEFINED
@@ -279,7 +278,7 @@ def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> i
 # DeformConv-22 and DeformConv-19, for opsets below 19.
 
 
-def lower_deform_conv_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_deform_conv_19(view: Rewritten, em: Emitter) -> Replacement:
     """Gather what each element of the filters looks at, and multiply with the filters.
 
     x = place * stride - pad + element * dilation + offset
@@ -288,7 +287,6 @@ def lower_deform_conv_19(context: LoweringContext, node: ir.Node, em: Emitter) -
 
     Refuses an unknown number of channels, and an unknown shape of the filters.
     """
-    view = NodeView(node, context.opset_of(node))
     data, filters, offset = (view.required(name) for name in ("X", "W", "offset"))
     dims, shape, dtype = dims_of(data), dims_of(filters), data.dtype
     sizes = [dim for dim in shape or () if isinstance(dim, int)]

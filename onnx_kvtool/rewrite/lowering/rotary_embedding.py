@@ -11,15 +11,13 @@ from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["lower_rotary_embedding_23"]
 
 
-def lower_rotary_embedding_23(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement | None:
+def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> Replacement | None:
     """Rotate the halves, or the pairs, of the first R elements of each head; the others stay.
 
         cos, sin = Gather(cache, position_ids)               # (B, L, R / 2)
@@ -35,7 +33,6 @@ def lower_rotary_embedding_23(
     Returns:
         None, for the schema's body, where the head size, R or the width of the tables is no number.
     """
-    view = NodeView(node, context.opset_of(node))
     x, dims = view.required("X"), dims_of(view.required("X"))
     if x.dtype not in FLOAT_TYPES or dims is None or len(dims) not in (3, 4):
         return None

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import positions, reduce, size, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_scatter_18", "reduced", "scattered_in_rounds"]
@@ -145,7 +145,7 @@ def _flat(em: Emitter, value: ir.Value) -> ir.Value:
 _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
-def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_scatter_18(view: Rewritten, em: Emitter) -> Replacement:
     """Combine what stands at the places with the updates, then scatter without a reduction.
 
     updates' = reduction(GatherND(data, indices), updates)
@@ -156,12 +156,11 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 
     Refuses such indices where the rank of the data, or the length of an index, is unknown.
     """
-    view = NodeView(node, context.opset_of(node))
     data, indices, updates = (view.required(n) for n in ("data", "indices", "updates"))
-    reduction, elements = view.string("reduction"), node.op_type == "ScatterElements"
+    reduction, elements = view.string("reduction"), view.node.op_type == "ScatterElements"
     attributes: dict[str, AttributeValue] = {"axis": view.integer("axis")} if elements else {}
     if em.opset < _SINCE[reduction]:
-        known = context.folder.integers(indices)
+        known = view.context.folder.integers(indices)
         axis = attributes.get("axis")
         if not _is_one(indices, axis) and (known is None or not _distinct(known, data, axis)):
             result = _in_rounds(em, data, indices, updates, reduction, axis)
@@ -171,7 +170,7 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
         updates = reduced(em, reduction, present, updates)
     elif reduction != "none":
         attributes["reduction"] = reduction
-    scattered = em.op(node.op_type, data, indices, updates, attributes=attributes)
+    scattered = em.op(view.node.op_type, data, indices, updates, attributes=attributes)
     return Replacement((scattered,))
 
 

@@ -14,7 +14,7 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -76,7 +76,7 @@ def dft_matrix(
 # DFT-20 and DFT-17: the axis as an attribute at 17 to 19, a product with a matrix below.
 
 
-def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_dft_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give DFT its axis as an attribute, or multiply with the matrix of the transform.
 
     input (..., N, ..., C) -> (..., ..., N * C) x matrix (N * C, K * 2) -> (..., K, ..., 2)
@@ -88,17 +88,16 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     not known, one that makes the matrix too large, and element types other than float32 and
     float64.
     """
-    view = NodeView(node, context.opset_of(node))
     data, length = view.required("input"), view.input("dft_length")
     dims = dims_of(data)
     if dims is None or len(dims) < 2:
         raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
-    axis = _axis(context, view, len(dims))
+    axis = _axis(view.context, view, len(dims))
     inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))
 
     def transform(place: int) -> ir.Value:
         if em.opset < 17:
-            matrix = _matrix_of_parts(context, data, dims, place, length, inverse, onesided)
+            matrix = _matrix_of_parts(view.context, data, dims, place, length, inverse, onesided)
             return _product(em, data, len(dims), place, matrix)
         attributes = {"inverse": int(inverse), "onesided": int(onesided), "axis": place}
         given = [] if length is None else [length]
@@ -112,7 +111,8 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     if not em.branches and (onesided or length is not None):
         marks = axis_marks(em, view.required("axis"), len(dims))
         matrices = {
-            p: _matrix_of_parts(context, data, dims, p, length, inverse, onesided) for p in places
+            p: _matrix_of_parts(view.context, data, dims, p, length, inverse, onesided)
+            for p in places
         }
         return Replacement((_cut(em, marks, data, matrices, len(dims)),))
     form = None if onesided or length is not None else (*dims[:-1], 2)
@@ -256,7 +256,7 @@ _MOST = 1 << 23
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_stft_17(view: Rewritten, em: Emitter) -> Replacement:
     """Gather the frames, weigh them, and multiply with the matrix of the transform.
 
     signal (B, L, C) -> (B, frames, N, C) * window (N, 1) -> (B, frames, N * C)
@@ -267,7 +267,6 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
 
     Refuses a number of components that is unknown, and a length that makes the matrix too large.
     """
-    view = NodeView(node, context.opset_of(node))
     signal, step = view.required("signal"), view.required("frame_step")
     window, length = view.input("window"), view.input("frame_length")
     dims = dims_of(signal)
@@ -284,7 +283,7 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     is_half = view.integer("onesided") != 0
     elements = 0
-    known, count = _length(context, em, signal, dims, window, length)
+    known, count = _length(view.context, em, signal, dims, window, length)
     if known is not None:
         if known <= 0:
             raise MalformedNode("bad-length", f"`frame_length` is {known}, expected at least 1")
@@ -416,11 +415,8 @@ _TERMS = {
 _BY_BODY = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 
-def lower_cosine_window_17(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement | None:
+def lower_cosine_window_17(view: Rewritten, em: Emitter) -> Replacement | None:
     """Write a window in float64; None, for the schema's body, where float32 is exact enough."""
-    view = NodeView(node, context.opset_of(node))
     size, dtype = view.required("size"), _D(view.integer("output_datatype"))
     if dtype in _BY_BODY:
         return None
@@ -435,7 +431,7 @@ def lower_cosine_window_17(
     length = count if view.integer("periodic") else op("Sub", count, number(1, "one"))
     steps = op("Range", number(0, "zero"), count, number(1, "one"))
     angle = op("Mul", steps, op("Div", number(2 * math.pi, "tau"), length), hint="angle")
-    a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[node.op_type])
+    a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[view.node.op_type])
     first = op("Mul", op("Cos", angle), number(a1, "a1"))
     window = op("Sub", number(a0, "a0"), first, hint="window")
     if a2:
@@ -451,13 +447,12 @@ _LARGEST = 1 << 24
 """Most elements of the matrix."""
 
 
-def lower_mel_weight_matrix_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> Replacement:
     """Compute the matrix, which constant inputs fix.
 
     Refuses inputs that are not constant, since rounding decides to which bins a frequency belongs:
     constants are refused as well where float32 and float64 disagree about that.
     """
-    view = NodeView(node, context.opset_of(node))
     counts = [_one(view, name) for name in ("num_mel_bins", "dft_length", "sample_rate")]
     edges = [_one(view, name) for name in ("lower_edge_hertz", "upper_edge_hertz")]
     bins, length, rate = (int(count) for count in counts)

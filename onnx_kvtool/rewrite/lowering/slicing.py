@@ -9,8 +9,8 @@ from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, positions, size, where
-from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 # Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
 
 
-def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_split_18(view: Rewritten, em: Emitter) -> Replacement:
     """Give Split its sizes: ceil(size / num_outputs) each, the rest for the last output.
 
     The sizes are an attribute below opset 13 and an input from 13 on, where they are computed at
@@ -34,8 +34,7 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 
     Refuses a Split that gives both `num_outputs` and `split`, or more outputs than there are.
     """
-    view = NodeView(node, context.opset_of(node))
-    data, axis, count = view.required("input"), view.integer("axis"), len(node.outputs)
+    data, axis, count = view.required("input"), view.integer("axis"), len(view.node.outputs)
     given = view.input("split") if len(view.facts.inputs) > 1 else None
     declared = view.attribute("num_outputs") if "num_outputs" in view.facts.attributes else None
     if given is not None and declared is None:
@@ -97,7 +96,7 @@ def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
 
 
-def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_pad_19(view: Rewritten, em: Emitter) -> Replacement:
     """Spread the pads of the given axes over all axes, zero elsewhere; gather what wraps.
 
     pads of all axes = ScatterElements(zeros (2 * rank,), positions of the given axes, pads)
@@ -105,7 +104,6 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
     Refuses an unknown rank, and an element type or a mode that the target lacks.
     """
-    view = NodeView(node, context.opset_of(node))
     data, pads, mode = view.required("data"), view.required("pads"), view.string("mode")
     dims = dims_of(data)
     axes = view.input("axes") if len(view.facts.inputs) > 3 else None
@@ -119,9 +117,9 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
             lowest_opset=19 if wraps else 18,
         )
     if axes is not None and dims is not None and (em.opset < 18 or wraps):
-        pads, axes = pads_of_all_axes(em, context.folder, pads, axes, len(dims)), None
+        pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
     if wraps and dims is not None:
-        return Replacement((_wrapped(context, em, data, pads, dims),))
+        return Replacement((_wrapped(view.context, em, data, pads, dims),))
     inputs = [data, pads, view.input("constant_value"), axes]
     while inputs[-1] is None:
         inputs.pop()
@@ -191,14 +189,13 @@ def _wrapped(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_trilu_14(view: Rewritten, em: Emitter) -> Replacement:
     """Choose between the input and zero by comparing columns with rows.
 
     upper: kept where column >= row + k;   lower: kept where column <= row + k
 
     Refuses strings and complex numbers, which have no zero to choose.
     """
-    view = NodeView(node, context.opset_of(node))
     data, k, upper = view.required("input"), view.input("k"), view.integer("upper") != 0
     dtype = data.dtype or ir.DataType.UNDEFINED
     dims = dims_of(data)
@@ -230,14 +227,13 @@ def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 # GatherND-12 with `batch_dims`, for opset 11.
 
 
-def lower_gather_nd_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_gather_nd_12(view: Rewritten, em: Emitter) -> Replacement:
     """Put the batch coordinates in front of each index tuple.
 
     indices (b..., n..., k) becomes (b..., n..., len(b) + k), each tuple beginning with its b.
 
     Refuses an unknown rank of the indices.
     """
-    view = NodeView(node, context.opset_of(node))
     data, indices, batch = view.required("data"), view.required("indices"), 0
     if "batch_dims" in view.facts.attributes:
         batch = view.integer("batch_dims")

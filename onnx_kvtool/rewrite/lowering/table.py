@@ -70,10 +70,8 @@ from onnx_kvtool.rewrite.lowering.slicing import (
 from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnx_kvtool.emit.emitter import Emitter, Replacement
-    from onnx_kvtool.rewrite.engine.rule import LoweringContext
+    from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 __all__ = ["LOWERINGS", "Lowering"]
 
@@ -95,7 +93,7 @@ class Lowering:
 
     name: str
     since: int
-    apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]
+    apply: Callable[[Rewritten, Emitter], Replacement | None]
     removes: bool = False
     reads: int | None = None
 

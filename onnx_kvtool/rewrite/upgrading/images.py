@@ -10,7 +10,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.upgrading.rules import again, fixed, number_like
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -29,9 +29,7 @@ __all__ = [
 # Normalisations: BatchNormalization, GroupNormalization, and Softmax with its relatives.
 
 
-def upgrade_batch_normalization_9_14(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Replacement:
     """Write `spatial=0` in plain arithmetic; else leave out what the later version lacks.
 
     Without `spatial`, scale, bias, mean and variance are (C, D1, ...), one for each element of a
@@ -39,16 +37,18 @@ def upgrade_batch_normalization_9_14(
 
     Refuses further outputs, which are those of a training step.
     """
-    opset = context.opset_of(node)
-    view = NodeView(node, opset)
-    if further_outputs(node):
+    opset = rewritten.opset
+    view = NodeView(rewritten.node, opset)
+    if further_outputs(rewritten.node):
         raise Refusal(
             "changed-meaning",
             "further outputs are those of a training step, which opset 14 gives in another form",
             help="export the model for inference",
         )
     if "spatial" not in view.facts.attributes or view.integer("spatial") != 0:
-        return again(em, node, list(node.inputs), without=("spatial",), outputs=1)
+        return again(
+            em, rewritten.node, list(rewritten.node.inputs), without=("spatial",), outputs=1
+        )
     data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
     mean, variance = view.required("mean"), view.required("var")
     epsilon = view.attribute("epsilon")
@@ -57,12 +57,10 @@ def upgrade_batch_normalization_9_14(
     deviation = em.op("Sqrt", em.op("Add", variance, small))
     normal = em.op("Div", em.op("Sub", data, mean), deviation)
     result = em.op("Add", em.op("Mul", normal, scale), bias)
-    return Replacement((result, *[None] * (len(node.outputs) - 1)))
+    return Replacement((result, *[None] * (len(rewritten.node.outputs) - 1)))
 
 
-def upgrade_group_normalization_21(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
     """Repeat scale and bias, which are per group, (num_groups,), for each channel: (C,).
 
     Version 18 computes in the type of X; `stash_type` says so to version 21, which would compute
@@ -70,7 +68,6 @@ def upgrade_group_normalization_21(
 
     Refuses an unknown element type.
     """
-    view = NodeView(node, context.opset_of(node))
     data, groups = view.required("X"), view.integer("num_groups")
     if data.dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
@@ -91,24 +88,23 @@ def upgrade_group_normalization_21(
     inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
     plain = data.dtype == ir.DataType.FLOAT
     stash = {} if plain else {"stash_type": data.dtype.value}
-    return again(em, node, inputs, attributes=stash)
+    return again(em, view.node, inputs, attributes=stash)
 
 
-def upgrade_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
     """Flatten the input at `axis` and reshape the result, as the operator does itself below 13.
 
     On the last axis both versions mean the same; it is written out, since the default differs.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axis, dims = view.required("input"), view.integer("axis"), dims_of(view.required("input"))
     if dims is not None and not -len(dims) <= axis < max(len(dims), 1):
         raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {len(dims)}")
     if axis == -1 or (dims is not None and axis == len(dims) - 1):
-        return again(em, node, [data], attributes={"axis": axis})
+        return again(em, view.node, [data], attributes={"axis": axis})
     flat = em.op("Flatten", data, axis=axis)
-    along = again(em, node, [flat], attributes={"axis": -1}).outputs[0]
+    along = again(em, view.node, [flat], attributes={"axis": -1}).outputs[0]
     if along is None:
-        raise MalformedNode("output", f"`{node.op_type}` has no output")
+        raise MalformedNode("output", f"`{view.node.op_type}` has no output")
     along.shape = None
     shape = em.op("Shape", data)
     return Replacement((reshape_literally(em, along, shape, empty=not never_empty(data)),))
@@ -123,23 +119,22 @@ _HALF_PIXEL_OF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """For a rounding of (x + 0.5) / scale the equal one of (x + 0.5) / scale - 0.5."""
 
 
-def upgrade_upsample_9_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_upsample_9_10(view: Rewritten, em: Emitter) -> Replacement:
     """Resize at x / scale, rounded down.
 
     Version 7 has the scales as an attribute. They are at least 1.
     """
-    view = NodeView(node, context.opset_of(node))
     scales = view.input("scales") if len(view.facts.inputs) > 1 else None
     if scales is None:
         given = np.asarray(view.attribute("scales"), np.float32)
         scales = em.constant(given, "scales")
     if em.opset < 10:
-        return again(em, node, [view.required("X"), scales], without=("scales",))
+        return again(em, view.node, [view.required("X"), scales], without=("scales",))
     mode = _mode(view)
     return Replacement((_resize(em, view.required("X"), scales, mode, "floor"),))
 
 
-def upgrade_resize_11_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> Replacement:
     """Say to version 11 what version 10 does, and to version 13 what an empty `scales` means.
 
     Version 10 resizes at x / scale. Its text leaves open how that is rounded; its examples and
@@ -150,11 +145,11 @@ def upgrade_resize_11_13(context: LoweringContext, node: ir.Node, em: Emitter) -
 
     Refuses `tf_half_pixel_for_nn` with another rounding or mode.
     """
-    opset = context.opset_of(node)
-    view = NodeView(node, opset)
+    opset = rewritten.opset
+    view = NodeView(rewritten.node, opset)
     data = view.required("X")
     if opset >= 11:
-        return _from_11(view, node, em)
+        return _from_11(view, rewritten.node, em)
     scales, mode = view.required("scales"), _mode(view)
     if mode != "nearest":
         return Replacement((_resize(em, data, scales, mode, "floor"),))
@@ -218,16 +213,15 @@ def _resize(em: Emitter, data: ir.Value, scales: ir.Value, mode: str, rounding: 
 _NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
 
 
-def upgrade_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the mode the name that holds for any number of spatial dimensions."""
-    view = NodeView(node, context.opset_of(node))
     mode = view.string("mode")
     if mode not in _NEW_NAMES:
         raise MalformedNode("attribute-value", f"`mode={mode}` is no mode of GridSample-16")
-    return again(em, node, list(node.inputs), attributes={"mode": _NEW_NAMES[mode]})
+    return again(em, view.node, list(view.node.inputs), attributes={"mode": _NEW_NAMES[mode]})
 
 
-def upgrade_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:
     """Name what version 10 does: no shift by half a pixel, which version 16 has by default."""
     mode = {"coordinate_transformation_mode": "output_half_pixel"}
-    return again(em, node, list(node.inputs), attributes=mode)
+    return again(em, view.node, list(view.node.inputs), attributes=mode)

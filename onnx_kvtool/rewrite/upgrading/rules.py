@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 __all__ = [
     "again",
@@ -100,7 +100,7 @@ def number_like(em: Emitter, number: float, data: ir.Value, hint: str) -> ir.Val
 # Operators whose attributes became inputs: axes, bounds, sizes, pads, a ratio.
 
 
-def upgrade_axes_13_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_axes_13_18(view: Rewritten, em: Emitter) -> Replacement:
     """Give the axes as an input: (n,), int64.
 
     It came with opset 13 for Squeeze, Unsqueeze and ReduceSum, with 18 for the other reductions.
@@ -109,29 +109,27 @@ def upgrade_axes_13_18(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     Refuses an empty list of Squeeze: releases differ on whether it drops no dimension or each one
     of size 1.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axes = view.required("data"), view.attribute("axes")
     if not isinstance(axes, tuple):
-        return again(em, node, [data])
+        return again(em, view.node, [data])
     numbers = [int(axis) for axis in axes]
-    if not numbers and node.op_type == "Squeeze":
+    if not numbers and view.node.op_type == "Squeeze":
         raise Refusal("empty-axes", "runtimes differ on what an empty list of axes means")
-    if not numbers and node.op_type != "Unsqueeze":
-        return again(em, node, [data], without=("axes",))
-    return again(em, node, [data, fixed(numbers, em, "axes")], without=("axes",))
+    if not numbers and view.node.op_type != "Unsqueeze":
+        return again(em, view.node, [data], without=("axes",))
+    return again(em, view.node, [data, fixed(numbers, em, "axes")], without=("axes",))
 
 
 _NO_LARGER = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
-def upgrade_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_clip_11(view: Rewritten, em: Emitter) -> Replacement:
     """Give the bounds as inputs: ().
 
     An absent bound is the largest float32 in version 6, and the largest number of the element
     type in version 11. Both cut nothing but infinities for float32 and float16, and the bound stays
     absent; for float64 it is written out.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("input")
     bounds: list[ir.Value | None] = []
     for name in ("min", "max"):
@@ -139,50 +137,46 @@ def upgrade_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         assert isinstance(bound, float)
         absent = bound == view.facts.attributes[name].default and data.dtype in _NO_LARGER
         bounds.append(None if absent else number_like(em, bound, data, name))
-    return again(em, node, [data, *bounds], without=("min", "max"))
+    return again(em, view.node, [data, *bounds], without=("min", "max"))
 
 
-def upgrade_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_dft_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the axis as an input: (), int64; 1 where version 17 left it out, and 20 takes -2."""
-    view = NodeView(node, context.opset_of(node))
     axis = fixed(view.integer("axis"), em, "axis")
     inputs = [view.required("input"), view.input("dft_length"), axis]
-    return again(em, node, inputs, without=("axis",))
+    return again(em, view.node, inputs, without=("axis",))
 
 
-def upgrade_dropout_10_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_dropout_10_12(view: Rewritten, em: Emitter) -> Replacement:
     """Give the ratio as an input: (), float32. Without `training_mode` the data passes through.
 
     Refuses a mask that is read: no text before opset 12 says what it holds in inference.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("data")
-    if any(o.name and (o.uses() or o.is_graph_output()) for o in node.outputs[1:]):
+    if any(o.name and (o.uses() or o.is_graph_output()) for o in view.node.outputs[1:]):
         raise Refusal(
             "changed-meaning",
             "the mask is read, and its value in inference is undefined before opset 12",
             help="export the model for inference",
         )
     if em.opset < 12:
-        return again(em, node, [data], outputs=1)
+        return again(em, view.node, [data], outputs=1)
     ratio = em.constant(np.asarray(view.attribute("ratio"), np.float32), "ratio")
-    return again(em, node, [data, ratio], without=("ratio",), outputs=1)
+    return again(em, view.node, [data, ratio], without=("ratio",), outputs=1)
 
 
-def upgrade_pad_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_pad_11(view: Rewritten, em: Emitter) -> Replacement:
     """Give the pads, (2 * rank,), and a value other than zero, (), as inputs."""
-    view = NodeView(node, context.opset_of(node))
     data, pads, value = view.required("data"), view.attribute("pads"), view.attribute("value")
     assert isinstance(pads, tuple) and isinstance(value, float)
     inputs = [data, fixed([int(pad) for pad in pads], em, "pads")]
     if value != 0.0 and view.string("mode") == "constant":
         inputs.append(number_like(em, value, data, "pad_value"))
-    return again(em, node, inputs, without=("pads", "value"))
+    return again(em, view.node, inputs, without=("pads", "value"))
 
 
-def upgrade_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_slice_10(view: Rewritten, em: Emitter) -> Replacement:
     """Give starts, ends and axes as inputs: (n,), int64."""
-    view = NodeView(node, context.opset_of(node))
     inputs: list[ir.Value | None] = [view.required("data")]
     for name in ("starts", "ends", "axes"):
         numbers = view.attribute(name)
@@ -190,56 +184,53 @@ def upgrade_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
             inputs.append(fixed([int(number) for number in numbers], em, name))
         elif name != "axes":
             raise MalformedNode("attribute", f"attribute `{name}` of Slice is required and absent")
-    return again(em, node, inputs, without=("starts", "ends", "axes"))
+    return again(em, view.node, inputs, without=("starts", "ends", "axes"))
 
 
-def upgrade_split_13_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_split_13_18(view: Rewritten, em: Emitter) -> Replacement:
     """Give the sizes as an input, (outputs,), int64; without sizes, the number of equal parts."""
-    view = NodeView(node, context.opset_of(node))
     data = view.required("input")
     sizes = view.attribute("split") if "split" in view.facts.attributes else None
     lengths = view.input("split") if len(view.facts.inputs) > 1 else None
     if isinstance(sizes, tuple) and sizes:
         lengths = fixed([int(size) for size in sizes], em, "split")
     if lengths is not None:
-        return again(em, node, [data, lengths], without=("split",))
-    parts = {"num_outputs": len(node.outputs)} if em.opset >= 18 else {}
-    return again(em, node, [data], without=("split",), attributes=parts)
+        return again(em, view.node, [data, lengths], without=("split",))
+    parts = {"num_outputs": len(view.node.outputs)} if em.opset >= 18 else {}
+    return again(em, view.node, [data], without=("split",), attributes=parts)
 
 
-def upgrade_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
     """Give `k` as an input: (1,), int64."""
-    view = NodeView(node, context.opset_of(node))
     count = fixed([view.integer("k")], em, "k")
-    return again(em, node, [view.required("X"), count], without=("k",))
+    return again(em, view.node, [view.required("X"), count], without=("k",))
 
 
 # Operators that convert element types: Cast, CastLike, QuantizeLinear, DequantizeLinear.
 
 
-def upgrade_cast_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_cast_24(view: Rewritten, em: Emitter) -> Replacement:
     """Turn infinities into NaN first: with `saturate` they became NaN, and now the largest number.
 
     Cast(Where(IsInf(input), NaN, input))
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("input")
     infinite = em.op("IsInf", data)
     nothing = number_like(em, np.nan, data, "nan")
     finite = em.op("Where", infinite, nothing, data)
-    return again(em, node, [finite, *node.inputs[1:]])
+    return again(em, view.node, [finite, *view.node.inputs[1:]])
 
 
-def upgrade_dequantize_linear_13(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def upgrade_dequantize_linear_13(view: Rewritten, em: Emitter) -> Replacement:
     """Make scale and zero point scalars, see `upgrade_quantize_linear_13_19`."""
-    return again(em, node, [node.inputs[0], *(_scalar(em, value) for value in node.inputs[1:])])
+    return again(
+        em,
+        view.node,
+        [view.node.inputs[0], *(_scalar(em, value) for value in view.node.inputs[1:])],
+    )
 
 
-def upgrade_quantize_linear_13_19(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def upgrade_quantize_linear_13_19(rewritten: Rewritten, em: Emitter) -> Replacement:
     """Make scale and zero point scalars, and the input a float where the types must be the same.
 
     Before opset 13 both are one number, and from then on a value of rank 1 holds one number for
@@ -248,9 +239,9 @@ def upgrade_quantize_linear_13_19(
 
     Refuses an unknown input type for these opsets.
     """
-    opset = context.opset_of(node)
-    view = NodeView(node, opset)
-    data, numbers = view.required("x"), list(node.inputs[1:])
+    opset = rewritten.opset
+    view = NodeView(rewritten.node, opset)
+    data, numbers = view.required("x"), list(rewritten.node.inputs[1:])
     if opset < 13:
         numbers = [_scalar(em, value) for value in numbers]
     if opset < 19 <= em.opset < 23:
@@ -258,7 +249,7 @@ def upgrade_quantize_linear_13_19(
             raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
         if data.dtype == ir.DataType.INT32:
             data = cast(em, data, ir.DataType.FLOAT)
-    return again(em, node, [data, *numbers])
+    return again(em, rewritten.node, [data, *numbers])
 
 
 def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
@@ -274,18 +265,17 @@ _BOOL = ir.DataType.BOOL
 _INT64 = ir.DataType.INT64
 
 
-def upgrade_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     """Keep negative indices out of range: OneHot(Where(indices < 0, depth, indices), ...).
 
     They select nothing in version 9, and count from the end in version 11; `depth` itself selects
     nothing in both. Numbers of other types are cast to int64, as the operator does itself.
     Constant indices without a negative one stay as they are.
     """
-    view = NodeView(node, context.opset_of(node))
     indices, depth, values = (view.required(name) for name in ("indices", "depth", "values"))
-    known = context.folder.integers(indices)
+    known = view.context.folder.integers(indices)
     if known is not None and (known >= 0).all():
-        return again(em, node, [indices, depth, values])
+        return again(em, view.node, [indices, depth, values])
     whole = [
         value if value.dtype == _INT64 else em.op("Cast", value, to=_INT64.value)
         for value in (indices, depth)
@@ -294,18 +284,18 @@ def upgrade_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     scalar = em.op("Reshape", whole[1], fixed([], em, "scalar"), hint="depth")
     negative = em.op("Less", whole[0], fixed(0, em, "zero"))
     kept = em.op("Where", negative, scalar, whole[0], hint="indices")
-    return again(em, node, [kept, scalar, values])
+    return again(em, view.node, [kept, scalar, values])
 
 
-def upgrade_scatter_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_scatter_11(view: Rewritten, em: Emitter) -> Replacement:
     """Call it ScatterElements; inputs and attributes are the same."""
-    return again(em, node, list(node.inputs), op_type="ScatterElements")
+    return again(em, view.node, list(view.node.inputs), op_type="ScatterElements")
 
 
 # Scan-8, for opsets from 9 on.
 
 
-def upgrade_scan_9(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def upgrade_scan_9(view: Rewritten, em: Emitter) -> Replacement:
     """Scan the batch, which version 8 has as the first axis of all inputs and outputs.
 
     Scan over the batch, without a state:
@@ -313,20 +303,19 @@ def upgrade_scan_9(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 
     Refuses `sequence_lens`: Scan-9 runs every sequence to its end.
     """
-    view = NodeView(node, context.opset_of(node))
-    if node.inputs and node.inputs[0] is not None:
+    if view.node.inputs and view.node.inputs[0] is not None:
         raise Refusal(
             "sequence-lens",
             "`sequence_lens` is given, and sequences have one length from opset 9 on",
         )
     scanned, directions = view.integer("num_scan_inputs"), view.attribute("directions")
-    body = node.attributes["body"].as_graph()
-    batched = [value for value in node.inputs[1:] if value is not None]
+    body = view.node.attributes["body"].as_graph()
+    batched = [value for value in view.node.inputs[1:] if value is not None]
     samples = [_sample(em, value) for value in batched]
     attributes: dict[str, AttributeValue] = {"body": body, "num_scan_inputs": scanned}
     if isinstance(directions, tuple):
         attributes["scan_input_directions"] = [int(one) for one in directions]
-    count = len(node.outputs)
+    count = len(view.node.outputs)
 
     def one_sample() -> Sequence[ir.Value]:
         return em.multi("Scan", *samples, attributes=attributes, count=count, hint="sequence")
@@ -336,7 +325,7 @@ def upgrade_scan_9(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         "num_scan_inputs": len(samples),
     }
     results: list[ir.Value | None] = list(em.multi("Scan", *batched, attributes=outer, count=count))
-    for index, output in enumerate(node.outputs):
+    for index, output in enumerate(view.node.outputs):
         if not output.name:
             results[index] = None
     return Replacement(tuple(results))

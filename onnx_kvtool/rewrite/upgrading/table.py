@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.emit.emitter import Emitter, Replacement
-    from onnx_kvtool.rewrite.engine.rule import LoweringContext
+    from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 __all__ = ["EARLY", "UPGRADES", "Upgrade", "tag_early"]
 
@@ -60,7 +60,7 @@ class Upgrade:
 
     name: str
     changes: tuple[int, ...]
-    apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]
+    apply: Callable[[Rewritten, Emitter], Replacement | None]
     typed: bool = True
 
     def applies(self, opset: int, target: int, forced: bool = False) -> bool:

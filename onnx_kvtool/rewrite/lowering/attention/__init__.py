@@ -11,26 +11,22 @@ its cost was not measured.
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.ops.operators import Attention
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
 
 __all__ = ["lower_attention_23_24_25"]
 
 
-def lower_attention_23_24_25(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement | None:
+def lower_attention_23_24_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
     """Rewrite one Attention; None leaves it to the schema's body.
 
     Refuses values of another element type than the queries, which the body multiplies as they are.
     """
-    view = Attention(node, context.opset_of(node))
-    if em.opset >= 23 and context.keep_fused:
+    view = Attention(rewritten.node, rewritten.opset)
+    if em.opset >= 23 and rewritten.context.keep_fused:
         return keep_with_mask(view, em)
     of_query, of_value = view.query.dtype, view.value.dtype
     if of_query is not None and of_value is not None and of_query != of_value:
@@ -41,7 +37,7 @@ def lower_attention_23_24_25(
             help="cast the values in front of the node",
             lowest_opset=23,
         )
-    limits = context.limits
+    limits = rewritten.context.limits
     is_measured = limits is not None and limits.release.runtime == "onnxruntime"
-    may_branch = is_measured and context.options.branches
+    may_branch = is_measured and rewritten.context.options.branches
     return grouped_attention(view, em, may_branch=may_branch)

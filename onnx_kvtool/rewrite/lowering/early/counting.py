@@ -10,8 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, squeeze, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
@@ -40,7 +40,7 @@ _D = ir.DataType
 _INTEGERS = frozenset({_D.INT16, _D.INT32, _D.INT64})
 
 
-def lower_range_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_range_11(view: Rewritten, em: Emitter) -> Replacement:
     """Count up to the number of elements, which NonZero does, and take steps.
 
         n = max(ceil((limit - start) / delta), 0)
@@ -49,7 +49,6 @@ def lower_range_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     Integers are counted in int64, where the quotient is rounded up by adding `delta - sign(delta)`;
     of floats the quotient is taken in float64, as runtimes do.
     """
-    view = NodeView(node, context.opset_of(node))
     names = ("start", "limit", "delta")
     given = [view.required(name) for name in names]
     dtype = element_type(given[0], "Range", 11)
@@ -76,7 +75,7 @@ def lower_range_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     return Replacement((cast(em, em.op("Add", start, steps), dtype),))
 
 
-def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_cum_sum_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add up slice after slice along the axis, in a Scan.
 
     Along an axis that is known at run time only it is done for each axis, and the sum that is
@@ -84,9 +83,8 @@ def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, given = view.required("x"), view.required("axis")
-    known, dims = context.folder.integers(given), known_rank(data, "CumSum", 11)
+    known, dims = view.context.folder.integers(given), known_rank(data, "CumSum", 11)
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
 
     def summed(value: ir.Value, axis: int) -> ir.Value:
@@ -164,7 +162,7 @@ _FLOAT = ir.DataType.FLOAT
 _NARROW = frozenset({_D.BOOL, _D.INT8, _D.UINT8, _D.INT16, _D.UINT16})
 
 
-def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
     """Compare every element, or slice along the axis, with every other one.
 
     The first of its kind is one that equals none before it. Its place in the result is the number
@@ -173,7 +171,6 @@ def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 
     Refuses types that have no order, and with an axis an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, axis = view.required("X"), view.attribute("axis")
     dtype = element_type(data, "Unique", 11)
     if not (dtype in FLOAT_TYPES or dtype.is_integer() or dtype == _BOOL):
@@ -195,7 +192,7 @@ def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     less = _less(em, rows, dtype, width)
     found = _Groups(em, less, count, view.integer("sorted") != 0)
     order = found.order
-    wanted = [bool(output.name) for output in node.outputs]
+    wanted = [bool(output.name) for output in view.node.outputs]
     results: list[ir.Value | None] = [em.op("Gather", source, order, axis=along)]
     if any(wanted[1:]):
         results += [em.op("Identity", order), found.place, found.counts()]
@@ -295,14 +292,13 @@ class _Groups:
 # TopK-11 for opset 10, and TopK-10 for opset 9.
 
 
-def lower_top_k_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_top_k_11(view: Rewritten, em: Emitter) -> Replacement:
     """Negate what has to come in ascending order; widen integers that float64 holds.
 
     Those of 64 bits are sorted by their halves, as TopK keeps the order of what is equal.
 
     Refuses these of an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, count = view.required("X"), view.required("K")
     dtype = element_type(data, "TopK", 11)
     is_float = dtype in FLOAT_TYPES
@@ -353,21 +349,20 @@ def _top(em: Emitter, value: ir.Value, count: ir.Value, axis: int) -> tuple[ir.V
     return values, places
 
 
-def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
     """Write a constant number as an attribute; take the first of all elements for another one.
 
     Version 1 takes no 0, which is none of all.
 
     Refuses a number that is known at run time only where the size of the axis is not known.
     """
-    view = NodeView(node, context.opset_of(node))
-    data, known = view.required("X"), context.folder.integers(view.required("K"))
+    data, known = view.required("X"), view.context.folder.integers(view.required("K"))
     axis = view.integer("axis")
     if axis < 0:
         axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 10)))
     if known is not None and known.size == 1 and known.item() > 0:
         attributes = {"axis": axis, "k": known.item()}
-        return again(em, node, inputs=[data], attributes=attributes)
+        return again(em, view.node, inputs=[data], attributes=attributes)
     dims = dims_of(data)
     size = None if dims is None else dims[axis]
     if not isinstance(size, int) or not size:
@@ -378,7 +373,7 @@ def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
             help="fix the sizes of the input with `--dim`",
             lowest_opset=10,
         )
-    whole = again(em, node, inputs=[data], attributes={"axis": axis, "k": size})
+    whole = again(em, view.node, inputs=[data], attributes={"axis": axis, "k": size})
     first = count_up(em, em.op("Reshape", view.required("K"), em.constant([1], "one")))
 
     def cut(part: ir.Value) -> ir.Value:

@@ -16,8 +16,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
@@ -42,33 +42,30 @@ __all__ = [
 _INT64 = ir.DataType.INT64
 
 
-def lower_gather_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_gather_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add the size of the axis to negative indices."""
-    view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
-    front, axis = _front(context, em, data, indices, view.integer("axis"), "Gather")
-    return again(em, node, inputs=[data, front], attributes={"axis": axis})
+    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "Gather")
+    return again(em, view.node, inputs=[data, front], attributes={"axis": axis})
 
 
-def lower_scatter_elements_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> Replacement:
     """Write Scatter, with the size of the axis added to negative indices."""
-    view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
-    front, axis = _front(context, em, data, indices, view.integer("axis"), "ScatterElements")
+    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "ScatterElements")
     element_type(data, "ScatterElements", 11)
     updates = view.required("updates")
     return Replacement((em.op("Scatter", data, front, updates, axis=axis),))
 
 
-def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_gather_elements_11(view: Rewritten, em: Emitter) -> Replacement:
     """Gather from the data in one dimension, at the place of each element there."""
-    view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
     element_type(data, "GatherElements", 11)
     dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
-    front, axis = _front(context, em, data, indices, view.integer("axis"), "GatherElements")
+    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "GatherElements")
     place = _element_places(em, data, dims, front, counts, axis)
-    if context.folder.integers(indices) is None:
+    if view.context.folder.integers(indices) is None:
         length = product(em, data, dims, [axis])
         everything = product(em, data, dims, range(len(dims)))
         place = _or_none(em, place, _outside(em, front, length), everything)
@@ -124,27 +121,25 @@ def _element_places(
     return place
 
 
-def lower_gather_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_gather_nd_11(view: Rewritten, em: Emitter) -> Replacement:
     """Gather rows of the data by the number of each tuple.
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
-    view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
     dtype = element_type(data, "GatherND", 11)
     dims = known_rank(data, "GatherND", 11)
     length = _tuple_length(indices, "GatherND")
     rows = _rows(em, data, dims, length, dtype)
-    number = _numbers(context, em, data, dims, indices, length)
+    number = _numbers(view.context, em, data, dims, indices, length)
     return Replacement((em.op("Gather", rows, number, axis=0),))
 
 
-def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> Replacement:
     """Scatter rows of the data by the number of each tuple, every element of them.
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
-    view = NodeView(node, context.opset_of(node))
     data, indices = view.required("data"), view.required("indices")
     element_type(data, "ScatterND", 11)
     dims = known_rank(data, "ScatterND", 11)
@@ -152,7 +147,7 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
     updates = view.required("updates")
     if 0 in dims:  # there is nothing to write to
         return Replacement((em.op("Identity", data),))
-    number = _numbers(context, em, data, dims, indices, length)
+    number = _numbers(view.context, em, data, dims, indices, length)
     tuples = known_rank(indices, "ScatterND", 11)[:-1]
     sizes = (*tuples, *dims[length:])
     rows = _flat(em, data, length, len(dims), "rows")  # (P, R)
@@ -169,13 +164,12 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
     return Replacement((em.op("Reshape", result, whole),))
 
 
-def lower_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add the depth to negative indices; those that are still negative select nothing.
 
     These become the depth, as runtimes are known to count them from the back once more. Indices
     that are no integers are cast to int64 first, as the text says.
     """
-    view = NodeView(node, context.opset_of(node))
     indices, depth = view.required("indices"), view.required("depth")
     scalar = em.op("Reshape", cast(em, depth, _INT64), em.constant([1], "one"), hint="depth")
     front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
@@ -187,7 +181,7 @@ def lower_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     if axis < -1:
         axis += len(known_rank(indices, "OneHot with a negative axis", 11)) + 1
     inputs = [front, depth, view.required("values")]
-    return again(em, node, inputs=inputs, attributes={"axis": axis})
+    return again(em, view.node, inputs=inputs, attributes={"axis": axis})
 
 
 def _front(

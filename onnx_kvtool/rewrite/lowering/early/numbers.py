@@ -8,8 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, covers, one_shape, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.arithmetic import bounded
 from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute, element_type
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -32,13 +31,12 @@ _D = ir.DataType
 _BOOL = ir.DataType.BOOL
 
 
-def lower_round_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_round_11(view: Rewritten, em: Emitter) -> Replacement:
     """Round down, and up by one where more than a half is missing, or a half to an even number.
 
     What is no number and what is infinite stays, as no comparison with it holds. A zero has the
     sign of the number.
     """
-    view = NodeView(node, context.opset_of(node))
     x = view.required("X")
     dtype = element_type(x, "Round", 11)
     result, zero = rounded(em, x, dtype), em.constant(np.zeros((), dtype.numpy()), "zero")
@@ -69,12 +67,11 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     return op("Add", down, more)
 
 
-def lower_equal_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_equal_11(view: Rewritten, em: Emitter) -> Replacement:
     """Say equal of numbers of which none is less; nothing equals what is no number.
 
     Refuses types that have no order.
     """
-    view = NodeView(node, context.opset_of(node))
     a, b = view.required("A"), view.required("B")
     dtype = element_type(a, "Equal", 11)
     if not (dtype in FLOAT_TYPES or dtype.is_integer()):
@@ -92,14 +89,13 @@ def lower_equal_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     return Replacement((em.op("Not", differs, hint="equal"),))
 
 
-def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_clip_11(view: Rewritten, em: Emitter) -> Replacement:
     """Write the bounds as attributes; what these do not hold, or is not constant, by Max and Min.
 
     Of float64, of which onnxruntime has no Clip, the bounds are compared.
 
     A bound that is left out is the largest number of the type; that of the attribute is of float32.
     """
-    view = NodeView(node, context.opset_of(node))
     result = view.required("input")
     dtype = element_type(result, "Clip", 11)
     if dtype not in (_D.FLOAT, _D.FLOAT16, _D.DOUBLE):
@@ -120,12 +116,11 @@ def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     return Replacement((result,))
 
 
-def lower_bit_shift_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_bit_shift_11(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply with a power of two, or divide by it.
 
     In int64, of which the narrower types keep the low bits; uint64 in itself.
     """
-    view = NodeView(node, context.opset_of(node))
     x, y = view.required("X"), view.required("Y")
     dtype = element_type(x, "BitShift", 11)
     wide = dtype if dtype.bitwidth == 64 else _D.INT64
@@ -135,13 +130,12 @@ def lower_bit_shift_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     return Replacement((cast(em, em.op(op_type, cast(em, x, wide), power), dtype),))
 
 
-def lower_gemm_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_gemm_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add zero where nothing is added."""
-    view = NodeView(node, context.opset_of(node))
     a, b, c = view.required("A"), view.required("B"), view.input("C")
     if c is None:
         c = em.constant(np.zeros((), element_type(a, "Gemm", 11).numpy()), "zero")
-    return again(em, node, inputs=[a, b, c])
+    return again(em, view.node, inputs=[a, b, c])
 
 
 # Mod-10, for opset 9.
@@ -151,7 +145,7 @@ _INT64 = ir.DataType.INT64
 _DOUBLE = ir.DataType.DOUBLE
 
 
-def lower_mod_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_mod_10(view: Rewritten, em: Emitter) -> Replacement:
     """Take the quotient of integers, which Div cuts off, times the divisor from the dividend.
 
     Without `fmod` the divisor is added where the signs of rest and divisor differ. Of uint64 the
@@ -159,7 +153,6 @@ def lower_mod_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     divisor times each power of two, from the largest on, was taken away where it is not too large:
     every difference is exact.
     """
-    view = NodeView(node, context.opset_of(node))
     a, b = view.required("A"), view.required("B")
     dtype = element_type(a, "Mod", 10)
     if dtype in FLOAT_TYPES:

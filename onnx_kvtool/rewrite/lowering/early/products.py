@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, one_number, reduce, squeeze, unsqueeze, where
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     count_up,
     element_type,
@@ -53,24 +53,22 @@ _BASE = 16
 _WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def lower_mat_mul_integer_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_mat_mul_integer_10(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply the distances from the zero points, in int32.
 
     A zero point of several numbers is one for each row of A, or column of B.
     """
-    view = NodeView(node, context.opset_of(node))
     zero_points = view.input("a_zero_point"), view.input("b_zero_point")
     return Replacement((_product(em, view.required("A"), view.required("B"), *zero_points),))
 
 
-def lower_q_linear_mat_mul_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply the distances from the zero points, in int32, and quantise the sums.
 
     A scale and a zero point of several numbers is one for each row of `a`, or column of `b`.
 
     Refuses several numbers for the result, of which the text does not say what they belong to.
     """
-    view = NodeView(node, context.opset_of(node))
     zero_points = view.required("a_zero_point"), view.required("b_zero_point")
     a, b = view.required("a"), view.required("b")
     total = _product(em, a, b, *zero_points)
@@ -83,7 +81,7 @@ def lower_q_linear_mat_mul_10(context: LoweringContext, node: ir.Node, em: Emitt
     return Replacement((result,))
 
 
-def lower_conv_integer_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_conv_integer_10(view: Rewritten, em: Emitter) -> Replacement:
     """Convolve the distances from the zero points in float32, of which no sum is beyond 24 bits.
 
     Where sums of whole products might be, the distances are cut in two, and their parts convolved
@@ -91,17 +89,15 @@ def lower_conv_integer_10(context: LoweringContext, node: ir.Node, em: Emitter) 
 
     Refuses weights of unknown shape.
     """
-    view = NodeView(node, context.opset_of(node))
     zero_points = view.input("x_zero_point"), view.input("w_zero_point")
     return Replacement((_convolved(em, view, "ConvInteger", *zero_points),))
 
 
-def lower_q_linear_conv_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> Replacement:
     """Convolve the distances from the zero points as for ConvInteger, and quantise the sums.
 
     Refuses weights of unknown shape.
     """
-    view = NodeView(node, context.opset_of(node))
     zero_points = view.required("x_zero_point"), view.required("w_zero_point")
     total = _convolved(em, view, "QLinearConv", *zero_points)
     rank = len(known_rank(view.required("w"), "QLinearConv", 10))
@@ -251,9 +247,8 @@ def _requantized(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_is_inf_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_is_inf_10(view: Rewritten, em: Emitter) -> Replacement:
     """Compare with the largest numbers of the type."""
-    view = NodeView(node, context.opset_of(node))
     x = view.required("X")
     dtype = element_type(x, "IsInf", 10)
     bound = np.finfo(dtype.numpy()).max
@@ -273,9 +268,8 @@ def lower_is_inf_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     return Replacement((result,))
 
 
-def lower_thresholded_relu_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_thresholded_relu_10(view: Rewritten, em: Emitter) -> Replacement:
     """Choose between the input and zero."""
-    view = NodeView(node, context.opset_of(node))
     x, alpha = view.required("X"), view.attribute("alpha")
     dtype = element_type(x, "ThresholdedRelu", 10)
     limit, zero = (em.constant(np.array(n, dtype.numpy()), "number") for n in (alpha, 0.0))
@@ -283,21 +277,19 @@ def lower_thresholded_relu_10(context: LoweringContext, node: ir.Node, em: Emitt
     return Replacement((where(em, is_above, x, zero),))
 
 
-def lower_dequantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_dequantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply the distance from the zero point, in int32, with the scale.
 
     One number in a vector becomes a scalar where the input is one, or may be.
     """
-    view = NodeView(node, context.opset_of(node))
     x = view.required("x")
     zero_point, scale = view.input("x_zero_point"), one_number(em, view.required("x_scale"), x)
     far = distance(em, x, None if zero_point is None else one_number(em, zero_point, x))
     return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale),))
 
 
-def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
     """Round the quotient to the nearest even number, add the zero point and clip to the type."""
-    view = NodeView(node, context.opset_of(node))
     x = view.required("x")
     zero_point = view.input("y_zero_point")
     dtype = _D.UINT8 if zero_point is None else element_type(zero_point, "QuantizeLinear", 10)
@@ -308,14 +300,12 @@ def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitte
     return Replacement((quantized(em, quotient, zero_point, dtype),))
 
 
-def lower_dynamic_quantize_linear_11(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacement:
     """Quantise by the range of the input and zero; the scale of nothing but zeros is 1.
 
     As runtimes have it: the function body of the schema gives a scale of 0.
     """
-    x = NodeView(node, context.opset_of(node)).required("x")
+    x = view.required("x")
 
     def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
         return em.op(op_type, *inputs, hint=hint)
@@ -341,7 +331,7 @@ def lower_dynamic_quantize_linear_11(
 _INT64 = ir.DataType.INT64
 
 
-def lower_det_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_det_11(view: Rewritten, em: Emitter) -> Replacement:
     """Eliminate column after column in a Loop, by the row with the largest element in it.
 
     The determinant is the product of these elements, turned around for each odd number of rows
@@ -349,7 +339,6 @@ def lower_det_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("X")
     dtype = element_type(data, "Det", 11)
     dims = known_rank(data, "Det", 11)

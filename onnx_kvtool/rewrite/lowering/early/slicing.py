@@ -9,7 +9,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     as_attribute,
@@ -44,7 +44,7 @@ _Bounds = tuple[ir.Value, ir.Value, int | ir.Value]
 """Where a slice begins and ends, and its step."""
 
 
-def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_slice_10(view: Rewritten, em: Emitter) -> Replacement:
     """Write constant bounds as attributes; gather what other bounds and steps name.
 
     Along an axis, for a step of one sign, with both bounds inside of the axis:
@@ -57,10 +57,11 @@ def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 
     Refuses run-time bounds of an unknown number.
     """
-    view = NodeView(node, context.opset_of(node))
     data = view.required("data")
     element_type(data, "Slice", 10)
-    known = {n: context.folder.integers(view.input(n)) for n in ("starts", "ends", "axes", "steps")}
+    known = {
+        n: view.context.folder.integers(view.input(n)) for n in ("starts", "ends", "axes", "steps")
+    }
     dims = known_rank(data, "Slice", 10)
     count = _count(view, known)
     listed = _listed(view, "axes", known, list(range(count)))
@@ -200,7 +201,7 @@ def _index(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_reverse_sequence_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> Replacement:
     """Gather the rows by their numbers, the first two dimensions made one.
 
         place = length - 1 - time where that is not negative, else time
@@ -209,7 +210,6 @@ def lower_reverse_sequence_10(context: LoweringContext, node: ir.Node, em: Emitt
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, lengths = view.required("input"), view.required("sequence_lens")
     element_type(data, "ReverseSequence", 10)
     dims = known_rank(data, "ReverseSequence", 10)
@@ -249,17 +249,16 @@ _FLOATS = FLOAT_TYPES - {_D.BFLOAT16}
 _MOST = int(np.iinfo(np.int32).max)
 
 
-def lower_pad_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_pad_11(view: Rewritten, em: Emitter) -> Replacement:
     """Write the pads as an attribute, or gather rows and those that are added, axis by axis.
 
     The second where the pads are known at run time only, and for values that a float32 attribute
     does not hold. With `edge` and `reflect` the rows that are added are rows of the data.
     """
-    view = NodeView(node, context.opset_of(node))
     data, mode = view.required("data"), view.string("mode")
     dtype = element_type(data, "Pad", 11)
     pads, fill = view.required("pads"), view.input("constant_value")
-    known = context.folder.integers(pads)
+    known = view.context.folder.integers(pads)
     number = 0.0 if fill is None else as_attribute(fill)
     if known is not None and dtype in _FLOATS and (number is not None or mode != "constant"):
         numbers = [int(pad) for pad in known.ravel()]
@@ -328,15 +327,14 @@ def _padded(
     return em.op("Gather", more, index, axis=axis, hint="padded")
 
 
-def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:
     """Bring the channels into the order of `mode=DCR`, the one that older opsets have.
 
     Refuses an unknown number of channels.
     """
-    view = NodeView(node, context.opset_of(node))
     data, block = view.required("input"), view.integer("blocksize")
     if view.string("mode") != "CRD":
-        return again(em, node)
+        return again(em, view.node)
     dims = known_rank(data, "DepthToSpace", 11)
     if len(dims) != 4 or not isinstance(dims[1], int):
         raise Refusal(
@@ -347,10 +345,10 @@ def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()
     places = em.constant([int(place) for place in order], "channels")
     sorted_ = em.op("Gather", data, places, axis=1)
-    return again(em, node, inputs=[sorted_])
+    return again(em, view.node, inputs=[sorted_])
 
 
-def lower_resize_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_resize_11(view: Rewritten, em: Emitter) -> Replacement:
     """Write weighted sums of rows, as the coordinates are those of `asymmetric` in older opsets.
 
     By tables where scales or sizes and the sizes of the input are constant, else with places and
@@ -358,8 +356,7 @@ def lower_resize_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 
     Refuses an unknown rank, and integers unless the mode is `nearest`.
     """
-    view = NodeView(node, context.opset_of(node))
-    written = resized_by_tables(context, view, em)
+    written = resized_by_tables(view.context, view, em)
     if written is not None:
         return Replacement((written,), via="tables")
     data = view.required("X")
@@ -378,23 +375,22 @@ def lower_resize_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 # Negative axes, which came with opset 11 for most operators that have any.
 
 
-def lower_negative_axes_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_negative_axes_11(view: Rewritten, em: Emitter) -> Replacement:
     """Count the axes from the front.
 
     Refuses negative axes of a value whose rank is unknown.
     """
-    view = NodeView(node, context.opset_of(node))
     name = "axes" if "axes" in view.facts.attributes else "axis"
     given = view.attribute(name)
     if given is None:
-        return again(em, node)
+        return again(em, view.node)
     axes = [int(axis) for axis in (given if isinstance(given, tuple) else (given,))]
     if min(axes, default=0) >= 0:
-        return again(em, node)
-    data = node.inputs[0]
+        return again(em, view.node)
+    data = view.node.inputs[0]
     assert data is not None
-    rank = len(known_rank(data, f"{node.op_type} with a negative axis", 11))
-    if node.op_type == "Unsqueeze":
+    rank = len(known_rank(data, f"{view.node.op_type} with a negative axis", 11))
+    if view.node.op_type == "Unsqueeze":
         rank += len(axes)
     front = [counted_axis(axis, rank, name) for axis in axes]
-    return again(em, node, attributes={name: front if isinstance(given, tuple) else front[0]})
+    return again(em, view.node, attributes={name: front if isinstance(given, tuple) else front[0]})

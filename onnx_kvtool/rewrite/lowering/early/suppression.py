@@ -11,7 +11,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     clamped,
     count_up,
@@ -34,9 +34,7 @@ _INT64 = ir.DataType.INT64
 _FLOAT = ir.DataType.FLOAT
 
 
-def lower_non_max_suppression_10(
-    context: LoweringContext, node: ir.Node, em: Emitter
-) -> Replacement:
+def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> Replacement:
     """Take the best box of each class in a Loop, and drop those that overlap it too much.
 
     Each round is one of all batches and classes, and there are at most as many as there are boxes.
@@ -45,7 +43,6 @@ def lower_non_max_suppression_10(
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     scores = view.required("scores")
     dims = known_rank(scores, "NonMaxSuppression", 10)
     batch, classes, count = (product(em, scores, dims, [axis]) for axis in range(3))
@@ -214,7 +211,7 @@ def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
 # RoiAlign-10, for opset 9.
 
 
-def lower_roi_align_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_roi_align_10(view: Rewritten, em: Emitter) -> Replacement:
     """Gather the four pixels around each sample, and pool their shares.
 
     A box is one pixel large at least. With `mode=max` the largest share is taken, not the largest
@@ -222,7 +219,6 @@ def lower_roi_align_10(context: LoweringContext, node: ir.Node, em: Emitter) -> 
 
     Refuses an unknown rank.
     """
-    view = NodeView(node, context.opset_of(node))
     data, rois, batch = (view.required(name) for name in ("X", "rois", "batch_indices"))
     dtype = element_type(data, "RoiAlign", 10)
     known_rank(data, "RoiAlign", 10)
@@ -304,7 +300,7 @@ class _Pixels:
 # ConvTranspose-11, for opset 10.
 
 
-def lower_conv_transpose_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> Replacement:
     """Write the pads that follow from `auto_pad` or `output_shape` in numbers.
 
         total = stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 - output
@@ -315,7 +311,6 @@ def lower_conv_transpose_11(context: LoweringContext, node: ir.Node, em: Emitter
     Refuses unknown sizes of the input with `output_shape`, an unknown kernel, and more behind than
     an `output_padding` may be; with `auto_pad` anything behind, which onnxruntime leaves out.
     """
-    view = NodeView(node, context.opset_of(node))
     data, weights = view.required("X"), view.required("W")
     dims, filters = (known_rank(v, "ConvTranspose", 11) for v in (data, weights))
     rank = len(dims) - 2
@@ -358,7 +353,7 @@ def lower_conv_transpose_11(context: LoweringContext, node: ir.Node, em: Emitter
         "strides": stride,
     }
     element_type(data, "ConvTranspose", 11)
-    return Replacement((em.op("ConvTranspose", *node.inputs, attributes=attributes),))
+    return Replacement((em.op("ConvTranspose", *view.node.inputs, attributes=attributes),))
 
 
 def _asked(view: NodeView, rank: int) -> list[int] | None:

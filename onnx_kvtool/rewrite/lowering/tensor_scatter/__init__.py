@@ -27,12 +27,10 @@ Refuses
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.rewrite.engine.dtypes import exact_carrier
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
 from onnx_kvtool.rewrite.lowering.tensor_scatter.indices import element_index, row_tuples
 from onnx_kvtool.symbolic.dimensions import product
@@ -40,21 +38,23 @@ from onnx_kvtool.symbolic.dimensions import product
 __all__ = ["lower_tensor_scatter_24"]
 
 
-def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+def lower_tensor_scatter_24(view: Rewritten, em: Emitter) -> Replacement:
     """Rewrite one TensorScatter; see the module's contract."""
-    update = cache_update(node, context.opset_of(node))
+    update = cache_update(view.node, view.opset)
     if 0 in (*update.lead, *(update.trail or ())):
         # Nothing is written. onnxruntime 1.31.1 would drop an Expand to a shape with a zero.
         copied = em.op("Identity", update.past_cache)
         return Replacement((copied,), via="identity")
-    via = _form(update, context)
+    via = _form(update, view.context)
     op_type = "ScatterElements" if via == "scatterelements" else "ScatterND"
     carrier = exact_carrier(update.dtype, op_type, em.opset)
     if via == "scatterelements":
-        index = element_index(em, update, context.options.bounds, context.options.index_dtype)
+        index = element_index(
+            em, update, view.context.options.bounds, view.context.options.index_dtype
+        )
         attributes = {"axis": update.axis}
     else:
-        index = row_tuples(em, update, context.options.bounds)
+        index = row_tuples(em, update, view.context.options.bounds)
         attributes = {}
     past_cache, rows = update.past_cache, update.update
     if carrier is not None:
