@@ -14,7 +14,8 @@ from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.symbolic.expressions import Dimension, Expr
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer
+from onnx_kvtool.symbolic.simplification import Facts
 
 __all__ = ["prove_each"]
 
@@ -24,12 +25,19 @@ _MOST_RUNS = 4
 _Answer = Fusion | Unproven | MalformedNode
 _Sizes = tuple[tuple[str, int], ...]
 
+Rows = Mapping[tuple[ir.Value, ir.Value, int], int]
+"""The most rows that caches may have that grow by at least one: past, present and the axis."""
+
+_Granted = tuple[Mapping[ir.Value, str], Rows]
+"""Inputs that are 1 throughout, and the most rows of values."""
+
 
 def prove_each(
     model: ir.Model,
     softmaxes: Sequence[ir.Node],
     choice: AttentionChoice,
     unpadded: Mapping[ir.Value, str] | None = None,
+    rows: Rows | None = None,
     only: Mapping[ir.Graph, Collection[ir.Node]] | None = None,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
@@ -47,13 +55,14 @@ def prove_each(
         softmaxes: Candidates.
         choice: What the user wants.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
+        rows: The most rows of caches that grow: in the result, none has more than its capacity.
         only: Nodes with all that they need, by their graph; of others in these graphs nothing is
             known, and candidates are not asked once more. None for all nodes.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    ones = unpadded or {}
+    ones = unpadded or {}, rows or {}
     if only is not None:
         part = Forward(model, {}, {}, only)
         part.run()
@@ -78,7 +87,7 @@ def prove_each(
 def _ask_without(
     model: ir.Model,
     choice: AttentionChoice,
-    unpadded: Mapping[ir.Value, str],
+    unpadded: _Granted,
     empty: Mapping[frozenset[Expr], list[int]],
     softmaxes: Sequence[ir.Node],
     found: list[_Answer],
@@ -117,7 +126,7 @@ class _Run:
     def of(
         model: ir.Model,
         choice: AttentionChoice,
-        unpadded: Mapping[ir.Value, str],
+        granted: _Granted,
         *,
         dims: Mapping[str, int] | None = None,
         may_be_empty: Collection[Expr] = (),
@@ -126,17 +135,27 @@ class _Run:
         run = infer_model(
             model, dims, may_be_empty=may_be_empty, unnamed_may_be_empty=unnamed_may_be_empty
         ).run
-        return _Run(run, model, choice, unpadded)
+        return _Run(run, model, choice, granted)
 
     def __init__(
         self,
         run: Forward,
         model: ir.Model,
         choice: AttentionChoice,
-        unpadded: Mapping[ir.Value, str],
+        granted: _Granted,
     ) -> None:
         opset = model.opset_imports[""]
-        self.sight = Sight(run.contents(opset), run.knowledge, opset, unpadded)
+        unpadded, rows = granted
+        maps = run.contents(opset)
+        known: list[Expr] = []
+        for (past, present, axis), most in rows.items():
+            before, after = maps.shape(past), maps.shape(present)
+            if before is not None and after is not None:
+                equal = run.knowledge.equalities
+                total = equal.resolved(after[axis])
+                known += [integer(most) - total, total - equal.resolved(before[axis]) - 1]
+        bounds = Facts(nonnegative=tuple(dict.fromkeys(known)))
+        self.sight = Sight(maps, run.knowledge, opset, unpadded, bounds)
         self.choice = choice
 
     def prove(self, softmax: ir.Node) -> _Answer:

@@ -77,17 +77,25 @@ class Sight:
         knowledge: Sizes that are equal.
         opset: Version of the default domain.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
+        bounds: What is known of sizes besides, such as that no cache has more rows than are asked
+            for.
     """
 
     maps: IndexMaps
     knowledge: Knowledge
     opset: int
     unpadded: Mapping[ir.Value, str] = field(default_factory=dict)
+    bounds: Facts = field(default_factory=Facts)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
         """Return the size of each axis, equal sizes by one expression; None without a rank."""
         shape = self.maps.shape(value)
-        return None if shape is None else tuple(map(self.knowledge.equalities.resolved, shape))
+        if shape is None:
+            return None
+        known = tuple(map(self.knowledge.equalities.resolved, shape))
+        if not self.bounds.nonnegative:
+            return known
+        return tuple(simplified(size, self.bounds) for size in known)
 
     def view(self, node: ir.Node) -> NodeView | None:
         """Return a node of the default domain through its schema; None where that is impossible."""

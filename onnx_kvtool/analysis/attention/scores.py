@@ -21,8 +21,10 @@ from onnx_kvtool.analysis.attention.coordinates import (
     product,
 )
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.ops.traits import Trait, having
-from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
+from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, having
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer
+from onnx_kvtool.symbolic.expressions import text as written
 from onnx_kvtool.symbolic.simplification import divided, exact_quotient
 
 __all__ = [
@@ -411,8 +413,7 @@ class _Reading:
     ) -> Scores:
         above, mask = self.sight.aligned(seen, scores), self.sight.aligned(seen, other)
         if above is None or mask is None:
-            text = f"an operand of `{seen.value.name}` may be broadcast"
-            raise Unproven("sizes-unrelated", text)
+            raise _unaligned(seen, scores if above is None else other, self.sight)
         masks = (*way.masks, Mask(mask, way.factor * sign))
         types = (*way.masked_as, seen.value.dtype)
         return self.up(above, replace(way.scaled(1.0), masks=masks, masked_as=types))
@@ -433,8 +434,7 @@ class _Reading:
         above = self.sight.aligned(seen, scores)
         seen_condition = self.sight.aligned(seen, condition)
         if above is None or seen_condition is None:
-            text = f"an operand of `{seen.value.name}` may be broadcast"
-            raise Unproven("sizes-unrelated", text)
+            raise _unaligned(seen, scores if above is None else condition, self.sight)
         hidden = Hidden(seen_condition, shown, fill * way.factor)
         found = self.up(above, replace(way.scaled(1.0), masks=(*way.masks, hidden)))
         place = len(way.masks)
@@ -442,6 +442,36 @@ class _Reading:
             return found
         inner = (*found.masks[:place], replace(hidden, alone=False), *found.masks[place + 1 :])
         return replace(found, masks=inner)
+
+
+def _unaligned(seen: Seen, operand: ir.Value, sight: Sight) -> Unproven:
+    """Return that an operand of an elementwise node may be broadcast, where, and what would do."""
+    code = "sizes-unrelated"
+    whole, part = sight.shape(seen.value), sight.shape(operand)
+    if whole is None or part is None:
+        lacking = seen.value if whole is None else operand
+        return Unproven(code, f"the rank of `{lacking.name}` is unknown")
+    for back, (size, result) in enumerate(zip(part[::-1], whole[::-1], strict=False), 1):
+        if size != result and size.number != 1:
+            return Unproven(
+                code,
+                f"axis {len(part) - back} of `{operand.name}` is `{written(size)}` long and that"
+                f" of `{seen.value.name}` `{written(result)}`, so that it may be broadcast",
+                assumption=_covering(seen.value, size, result),
+            )
+    return Unproven(code, f"`{operand.name}` has more axes than `{seen.value.name}`")
+
+
+def _covering(value: ir.Value, size: Expr, result: Expr) -> str | None:
+    """Return the assumption that an input is as long as all keys, where a size says how long."""
+    node = value.producer()
+    graph = None if node is None else node.graph
+    names = {a.name for a in size.atoms() if isinstance(a, Dimension)}
+    names -= {a.name for a in result.atoms() if isinstance(a, Dimension)}
+    for given in () if graph is None or len(names) != 1 else graph.inputs:
+        if given.dtype in WHOLE_TYPES and (dims_of(given) or (None,))[-1] in names:
+            return f"covers-past:{given.name}"
+    return None
 
 
 def _unknown(value: ir.Value) -> Unproven:

@@ -292,6 +292,7 @@ class RaiseOutcome(RaiseReport):
         windows: What a model reads of windows that became circular caches, by the value that joins
             rows from before a step and new ones.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
+        growing: What attention lacked while caches grew, by where it stands.
     """
 
     positions: list[str] = field(default_factory=list)
@@ -305,6 +306,7 @@ class RaiseOutcome(RaiseReport):
     in_use: ir.Value | None = None
     windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
+    growing: Mapping[Location, Unraised] = field(default_factory=dict)
 
     @staticmethod
     def of(model: ir.Model) -> RaiseOutcome:

@@ -9,12 +9,13 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion
+from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
-from onnx_kvtool.shapes.attention import prove_each
+from onnx_kvtool.shapes.attention import Rows, prove_each
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Dimension
@@ -61,11 +62,30 @@ def _each(
     grants = settings.assumptions.grants
     unpadded = {v: text for v in model.graph.inputs if (text := grants("unpadded", v)) is not None}
     softmaxes = [node for _, node in candidates]
-    found = prove_each(model, softmaxes, settings.attention, unpadded)
+    rows = _most_rows(model, settings.capacity)
+    found = prove_each(model, softmaxes, settings.attention, unpadded, rows)
     return [
-        one if isinstance(one, Fusion) else Unraised(place, one.code, str(one))
+        one
+        if isinstance(one, Fusion)
+        else Unraised(place, one.code, one.message, getattr(one, "assumption", None))
         for (place, _), one in zip(candidates, found, strict=True)
     ]
+
+
+def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:
+    """Return the capacity as the most rows of each cache that grows.
+
+    The result fails in a step past the capacity, so that nothing has to be equal there.
+    """
+    if not isinstance(capacity, int):
+        return {}
+    outputs = {value.name: value for value in model.graph.outputs}
+    return {
+        (cache.past_value, outputs[cache.present], cache.axis): capacity
+        for cache in find_caches(model, prove=False)
+        if cache.is_growing and cache.axis is not None and cache.present in outputs
+        if cache.past_value is not None and cache.past_value.is_graph_input()
+    }
 
 
 @contextlib.contextmanager

@@ -173,8 +173,13 @@ def _raise(
             # More is known of a window once it is a circular cache.
             rolling = {cache.node for cache in find_caches(model, prove=False) if is_rolling(cache)}
             proven = [one for one in proven if one[1].grows_by and not one[1].grows_by & rolling]
+            outcome.growing = {one.location: one for one in refused}
         else:
-            outcome.refused += refused
+            # The sizes of the source say more than those of slices of a cache.
+            outcome.refused += [
+                outcome.growing.get(one.location, one) if one.code == "sizes-unrelated" else one
+                for one in refused
+            ]
             outcome.notes += note
         outcome.blocked = objections(model, "raise") if proven else []
         if proven and not outcome.blocked:

@@ -192,6 +192,13 @@ def _cut(
             )
         ends = em.constant([state.capacity], "capacity")
         return em.op("Slice", value, start, ends, em.constant([axis], "axes"))
+    if after == GROWN and before is not None and before > 0:
+        # As many rows as are in use, from anywhere: those behind them stand for no row.
+        place = _from_front(start, em.constant([before], "rows"), em)
+        first_row = em.op("Max", place, em.constant([0], "first"))
+        rows = em.op("Add", first_row, em.constant(np.arange(state.capacity, dtype=np.int64)))
+        there = em.op("Min", rows, em.constant([before - 1], "last"))
+        return em.op("Gather", value, there, axis=axis)
     if after == GROWN:
         raise Stuck("`Slice` does not begin with the first of the rows in use")
     if before == LONGER:

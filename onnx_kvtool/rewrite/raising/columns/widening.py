@@ -17,7 +17,8 @@ from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, is_grown, 
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.symbolic.dimensions import bind_dim
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
+from onnx_kvtool.symbolic.simplification import Facts, simplified
 
 __all__ = ["Widening", "grown_values", "widen"]
 
@@ -165,7 +166,9 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
 # Once caches have a capacity, nothing in a model says that two of its sizes are that one number.
 
 
-def grown_values(model: ir.Model, sizes: Sizes, step: Expr, dims: Mapping[str, int]) -> Grown:
+def grown_values(
+    model: ir.Model, sizes: Sizes, step: Expr, dims: Mapping[str, int], capacity: int
+) -> Grown:
     """Return which values of the main graph are as long as the rows in use.
 
     Args:
@@ -173,12 +176,17 @@ def grown_values(model: ir.Model, sizes: Sizes, step: Expr, dims: Mapping[str, i
         sizes: What is known of them.
         step: How many rows a step adds.
         dims: Sizes that the result has in place of names.
+        capacity: The most rows in use: the result fails in a step past them.
     """
     total = sizes.length + step
+    bounds = Facts(nonnegative=(integer(capacity) - sizes.equal.resolved(total),))
     longer = [sizes.equal.resolved(size) for size in _longer(sizes)]
 
+    def within(size: Expr) -> Expr:
+        return simplified(sizes.equal.resolved(size), bounds)
+
     def number(size: Expr) -> Size:
-        if sizes.equal.same(size, total):
+        if sizes.equal.same(size, total) or sizes.equal.same(within(size), total):
             return GROWN
         found = bind_dim(text(size), dims) if size.number is None else size.number
         if not isinstance(found, int):

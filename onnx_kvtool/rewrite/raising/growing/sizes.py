@@ -280,8 +280,9 @@ def _granted(value: ir.Value, growths: Sequence[Growth | Rolling], sizes: Sizes)
     dims = dims_of(value)
     if not dims:
         raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")
-    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
-    step = steps.pop()
+    # What each adds comes back as a past of the one length that all have, so one may speak for all.
+    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None} - {None}
+    step = steps.pop() if steps else None
     if step is None or steps:
         raise Unproven(
             "step-unknown",

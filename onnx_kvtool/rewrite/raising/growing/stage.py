@@ -209,10 +209,11 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             return False
         outcome.blocked = objections(model, "raise")
         steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
+        steps -= {None}
         if settings.static and isinstance(settings.capacity, int) and len(steps) == 1:
             step = steps.pop()
             if step is not None:
-                outcome.grown = grown_values(model, sizes, step, settings.dims)
+                outcome.grown = grown_values(model, sizes, step, settings.dims, settings.capacity)
         if not outcome.blocked:
             _edit(model, settings, growths, windows, sizes, position, outcome)
     finally:

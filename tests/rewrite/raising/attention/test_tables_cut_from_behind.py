@@ -1,0 +1,105 @@
+"""A table of biases of which the last columns are read, as many as there are keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.commands.raise_ import raise_
+from tests.rewrite.fixing.test_fixtures import assert_static
+from tests.rewrite.raising.growing_steps import PROMPT_STEPS_AND_CHUNK, ROWS, Decoder
+
+_BIAS = ", ".join(str((k % 7) / 4) for k in range(3 * 32))
+
+_DECODER = f"""<ir_version: 8, opset_import: ["": 18]>
+g (float[B, 3, S, 7] q, float[B, 3, S, 7] k, float[B, 3, S, 7] v,
+   float[B, 3, P, 7] past_key, float[B, 3, P, 7] past_value)
+  => (float[B, 3, S, 7] y, float[B, 3, T, 7] present_key, float[B, 3, T, 7] present_value)
+<float[3, 1, 32] table = {{{_BIAS}}}> {{
+    keys = Neg (k) values = Neg (v)
+    present_key = Concat <axis = 2> (past_key, keys)
+    present_value = Concat <axis = 2> (past_value, values)
+    turned = Transpose <perm = [0, 1, 3, 2]> (present_key)
+    raw = MatMul (q, turned)
+    size = Shape <start = 2, end = 3> (present_key)
+    none = Constant <value_ints = [0]> ()
+    columns = Constant <value_ints = [32]> ()
+    rest = Sub (columns, size)
+    START
+    far = Constant <value_ints = [9223372036854775807]> ()
+    last = Constant <value_ints = [2]> ()
+    bias = Slice (table, start, far, last)
+    scores = Add (raw, bias)
+    shares = Softmax (scores)
+    y = MatMul (shares, present_value)
+}}"""
+_START = "start = Max (rest, none)"
+
+
+def _source(start: str = _START) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(_DECODER.replace("START", start))
+    onnx.checker.check_model(model)
+    return model
+
+
+@pytest.mark.parametrize("capacity", [ROWS, 32])
+def test_the_width_is_that_of_the_keys_up_to_the_columns_of_the_table(capacity: int) -> None:
+    model, report = raise_(ir.from_proto(_source()), capacity=capacity)
+    assert [done.mask for done in report.attention] == ["kept"]
+    assert report.verification.status == "equal"
+    assert [node.op_type for node in model.graph].count("Attention") == 1
+
+
+def test_the_part_that_is_read_has_a_fixed_size_where_all_sizes_have_one() -> None:
+    dims = {"B": 2, "S": 1}
+    model, report = raise_(ir.from_proto(_source()), capacity=7, dims=dims, static=True)
+    assert_static(model)
+    assert report.verification.status == "equal"
+
+
+def test_every_step_gives_what_the_source_gives() -> None:
+    source = _source()
+    model, _ = raise_(ir.from_proto(source), capacity=ROWS, verify=False)
+    pasts = {"past_key": "present_key", "past_value": "present_value"}
+    growing, fixed = (Decoder(one, pasts, 2) for one in (source, ir.to_proto(model)))
+    growing.begin(2, 0)
+    fixed.begin(2, ROWS)
+    rng, past = np.random.default_rng(0), 0
+    for count in PROMPT_STEPS_AND_CHUNK:
+        new = {name: rng.normal(size=(2, 3, count, 7)).astype(np.float32) for name in "qkv"}
+        expected = growing.step(new)
+        actual = fixed.step({**new, "past_length": np.asarray([past])})
+        np.testing.assert_allclose(actual["y"], expected["y"], atol=1e-5)
+        past += count
+
+
+@pytest.mark.parametrize(
+    ("start", "capacity"),
+    [
+        (_START, 33),
+        (
+            "one = Constant <value_ints = [1]> () less = Sub (rest, one) start = Max (less, none)",
+            24,
+        ),
+        ("one = Constant <value_ints = [1]> () start = Max (rest, one)", 32),
+        (
+            "two = Constant <value_ints = [2]> () less = Sub (rest, two) start = Max (less, none)",
+            32,
+        ),
+    ],
+    ids=[
+        "a capacity beyond the table",
+        "a column more than keys",
+        "a table that ends before the capacity",
+        "two columns more than keys",
+    ],
+)
+def test_what_may_have_another_width_stays(start: str, capacity: int) -> None:
+    model, report = raise_(ir.from_proto(_source(start)), capacity=capacity, verify=False)
+    assert report.attention == []
+    (refused,) = (one for one in report.refused if one.code == "sizes-unrelated")
+    assert refused.message.startswith("axis ")
+    assert "`scores` `" in refused.message
+    assert "Attention" not in {node.op_type for node in model.graph}
