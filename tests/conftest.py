@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -17,6 +19,7 @@ from click.testing import CliRunner, Result
 from packaging.version import Version
 
 from onnx_kvtool.cli import app
+from onnx_kvtool.runtime import confined as room
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -189,8 +192,34 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+_confined = room.confined
+_test = {"forks": True}
+
+
+def _done_here(work: Callable[..., Any], limits: room.Limits, progress: Callable[..., None]) -> Any:
+    """Do work in this process, and hand on its result as `confined` does, unless a test forks.
+
+    A fork copies the page tables of a process that holds all tests: a tenth of a second each.
+    """
+    if _test["forks"]:
+        return _confined(work, limits, progress)
+    kind, *content = pickle.loads(room._answer(work, progress))
+    if kind == "memory":
+        raise room._too_much(limits)
+    if kind == "error":
+        raise content[0] from room._Remote(content[1])
+    return content[0]
+
+
+room.confined = _done_here  # before a module takes it from there
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what the installed onnxruntime is too old for: Python 3.10 gets none above 1.23."""
+    """Say where models run, and skip what the installed onnxruntime is too old for.
+
+    Python 3.10 gets no onnxruntime above 1.23.
+    """
+    _test["forks"] = any(item.get_closest_marker(name) for name in ("forks", "slow", "compat"))
     for mark in item.iter_markers("needs_onnxruntime"):
         (wanted,) = mark.args
         installed = version("onnxruntime")

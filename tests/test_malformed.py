@@ -23,6 +23,8 @@ from tests.core.small import branched, plain, with_function
 from tests.grids import part, rest
 from tests.mutations import changed_bytes, changed_model
 
+pytestmark = pytest.mark.forks  # what is drawn may run without end, or end its process
+
 ROOT = Path(__file__).resolve().parent.parent
 SEED = int(os.environ.get("KVTOOL_SEED", "0"))
 MOST = {"some": 20, "many": 400}

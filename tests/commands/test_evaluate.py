@@ -605,6 +605,7 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.forks
 @pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
 @pytest.mark.parametrize("name", _LIMITS)
 def test_a_run_is_ended_at_its_limit(name) -> None:
@@ -617,6 +618,7 @@ def test_a_run_is_ended_at_its_limit(name) -> None:
     assert raised.value.help == f"`{keyword}` allows twice as much"
 
 
+@pytest.mark.forks
 @pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
 def test_a_run_within_its_limits_gives_the_same() -> None:
     text = (

@@ -11,6 +11,8 @@ import pytest
 from tests.fuzz.graphs import draw
 from tests.fuzz.judge import judge, unknown
 
+pytestmark = pytest.mark.forks  # what is drawn may run without end, or end its process
+
 _SEED = int(os.environ.get("KVTOOL_SEED", "0"))
 _GRAPHS = 150
 

@@ -12,7 +12,10 @@ from onnx_kvtool.runtime.confined import is_confining
 from onnx_kvtool.verification import sizes
 from onnx_kvtool.verification.sizes import is_bounded
 
-pytestmark = pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
+pytestmark = [
+    pytest.mark.forks,
+    pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone"),
+]
 
 
 def _loop(trips: str, body: str = "ao = Add(a, a)", rest: str = "") -> str:
