@@ -30,9 +30,12 @@ def notes(tag: str, version: str, changelog: str) -> str:
 
 def main() -> int:
     """Print the notes of the tag that is the argument."""
-    from onnx_kvtool import __version__
+    from onnx_kvtool import __address__, __version__
 
     (tag,) = sys.argv[1:]
+    if "OWNER" in __address__:
+        sys.stderr.write("error: `__address__` in onnx_kvtool/__init__.py names no owner yet\n")
+        return 1
     try:
         found = notes(tag, __version__, CHANGELOG.read_text(encoding="utf-8"))
     except ValueError as error:

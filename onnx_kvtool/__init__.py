@@ -111,6 +111,8 @@ __all__ = [
 """Public names but for `print`, which `from onnx_kvtool import *` must not put over Python's."""
 
 __version__ = "0.3.0"
+__address__ = "https://github.com/OWNER/kvtool"
+"""Of the repository. Rules, the metadata and the site lead there; it is set here alone."""
 
 _HOMES = {
     "BenchReport": "decoding.report:BenchReport",

@@ -16,8 +16,9 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from readme_renderer import markdown
 
-from onnx_kvtool import __version__
+from onnx_kvtool import __address__, __version__
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.lint.table import RULES
 from tests.page_examples import stage
@@ -148,13 +149,28 @@ def test_the_metadata_are_what_the_package_index_shows(metadata: Message, root: 
     assert metadata["Version"] == __version__
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.get_payload() == (root / "README.md").read_text(encoding="utf-8")
+    text = metadata.get_payload()
+    assert text.partition("\n")[0] == "# kvtool"
+    assert all(f"{__address__}/" in line for line in metadata.get_all("Project-URL", [])[:1])
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert links and [link for link in links if not link.startswith(("https://", "#"))] == []
+    for link in links:
+        path = link.partition(f"/v{__version__}/")[2].partition("#")[0]
+        assert not path or (root / path).exists(), link
+    page = markdown.render(text)
+    assert page is not None and page.count("<table") == text.count("\n| --- |")
     classifiers = metadata.get_all("Classifier", [])
     assert not any(line.startswith("License ::") for line in classifiers)  # beside an expression
     assert "Typing :: Typed" in classifiers
     least = metadata["Requires-Python"].removeprefix(">=")
     minors = [int(m[1]) for line in classifiers if (m := re.search(r":: 3\.(\d+)$", line))]
     assert minors == list(range(int(least.partition(".")[2]), max(minors) + 1))
+
+
+def test_the_package_index_takes_both_distributions(wheel: Path, sdist: Path) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", wheel, sdist]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_package_is_imported_from_where_it_was_installed(installed) -> None:

@@ -61,7 +61,6 @@ SHOWN_AS_PYTHON = {
     "model_io/claims.py",
     "lint/settings/config.py",
     "ops/view.py",
-    "runtime/engine/weights.py",
 }
 """Modules that show a value of another type than the right one, or bytes that are no text."""
 

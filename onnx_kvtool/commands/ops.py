@@ -157,7 +157,7 @@ class RuleEntry(Record):
         name: Its name.
         severity: Usual severity of what it finds.
         summary: What it finds, in one sentence without a full stop.
-        url: Its page, relative to the root of the project.
+        url: Address of its page.
     """
 
     code: str

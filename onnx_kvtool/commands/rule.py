@@ -39,7 +39,7 @@ class RulePage(Record):
         summary: What it finds, in one sentence without a full stop.
         fix: Whether its findings can have a fix, and how safe that is; null for no fix.
         documentation: Its page, in Markdown.
-        url: Its page, relative to the root of the project.
+        url: Address of its page.
         basis: What its findings rest on.
         runtime: Runtime whose `--target` switches it on; null for one that is always on.
     """

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from onnx_kvtool import __address__, __version__
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import counted
@@ -109,8 +110,8 @@ class Rule:
 
     @property
     def url(self) -> str:
-        """Page of the rule, relative to the root of the project."""
-        return f"{_PAGES}{self.code}.md"
+        """Address of the page of the rule, as of this version."""
+        return f"{__address__}/blob/v{__version__}/{_PAGES}{self.code}.md"
 
     @property
     def summary(self) -> str:

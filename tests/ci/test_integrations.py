@@ -15,6 +15,7 @@ import click
 import pytest
 import yaml  # comes with pre-commit
 
+from onnx_kvtool import __address__
 from onnx_kvtool.cli.app import COMMANDS
 from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, save
@@ -77,6 +78,8 @@ def test_every_snippet_of_the_guide_names_what_there_is() -> None:
     inputs = set(action["inputs"])
     page = (ROOT / "docs" / "guides" / "ci.md").read_text(encoding="utf-8")
     snippets = [block.content for block in blocks(page) if block.language == "yaml"]
+    repository = __address__.removeprefix("https://github.com/")
+    assert set(re.findall(r"https://github\.com/[\w-]+/kvtool", page)) == {__address__}
     assert len(snippets) == 7
     used = 0
     for snippet in snippets:
@@ -85,7 +88,7 @@ def test_every_snippet_of_the_guide_names_what_there_is() -> None:
             *action["outputs"]
         }
         for step in steps(yaml.safe_load(snippet)):
-            if "OWNER/kvtool" in step.get("uses", ""):
+            if repository in step.get("uses", ""):
                 used += 1
                 assert set(step["with"]) <= inputs
             elif step.get("id"):

@@ -18,6 +18,9 @@ _SOURCE = re.compile(r"(\]\((?:\.\./)*)\.\./onnx_kvtool/lint/rules/pages(/\w+\.m
 
 def on_files(files: Files, *, config: Any) -> Files:
     """Put the made pages among the files of docs, in the place of those that they begin with."""
+    from onnx_kvtool import __address__
+
+    config["repo_url"], config["repo_name"] = __address__, "kvtool"
     sys.path.insert(0, str(_ROOT))  # which `python -m mkdocs` has there, and `mkdocs` does not
     from tests.pages.table import made
 

@@ -194,7 +194,7 @@ def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
         "message": f"{text}\nhelp: {finding.help}" if finding.help else text,
         "location": {"path": path, "range": {"start": {"line": 1}}},
         "severity": finding.severity.upper(),
-        "code": {"value": f"{finding.code} {finding.name}"},
+        "code": {"value": f"{finding.code} {finding.name}", "url": finding.url},
     }
 
 
@@ -346,6 +346,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": f"{rule.summary}."},
         "fullDescription": {"text": rule.section("What it does") or f"{rule.summary}."},
         "help": {"text": page, "markdown": page},
+        "helpUri": rule.url,
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": ["onnx", rule.basis], "precision": _precision(rule)},
     }

@@ -153,7 +153,7 @@ def test_rdjson_names_the_node_the_rule_and_the_remedy() -> None:
         "message": "main:cache: it is wrong\nhelp: do better",
         "location": {"path": "models/a b.onnx", "range": {"start": {"line": 1}}},
         "severity": "ERROR",
-        "code": {"value": "KV001 some-name"},
+        "code": {"value": "KV001 some-name", "url": "docs/rules/KV001.md"},
     }
 
 
