@@ -32,7 +32,7 @@ from onnx_kvtool.symbolic.expressions import Expr, text
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
-__all__ = ["Fusion", "MayBeEmpty", "is_candidate", "prove"]
+__all__ = ["Fusion", "MayBeEmpty", "has_sinks", "is_candidate", "prove"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,34 @@ def is_candidate(node: ir.Node) -> bool:
         return False
     scores = node.inputs[0]
     return scores is not None and weighted_by(node.outputs[0]) is not None and may_be_scores(scores)
+
+
+def has_sinks(node: ir.Node) -> bool:
+    """Return whether a Softmax has a column more than there are keys, cut off before the product.
+
+    Such columns take shares from the keys, and no operator of ONNX has them.
+    """
+    if node.op_type != "Softmax" or node.domain != "" or len(node.inputs) != 1:
+        return False
+    joined = _made_by(node.inputs[0])
+    if joined is not None and joined.op_type == "Sub":  # of the largest score, for precision
+        joined = _made_by(joined.inputs[0])
+    if joined is None or joined.op_type != "Concat" or len(joined.inputs) != 2:
+        return False
+    scores, more = joined.inputs
+    if scores is None or more is None or not may_be_scores(scores) or may_be_scores(more):
+        return False
+    readers = [*node.outputs[0].consumers()]
+    readers += [
+        r for cast in readers if cast.op_type == "Cast" for r in cast.outputs[0].consumers()
+    ]
+    cuts = (reader for reader in readers if reader.op_type == "Slice")
+    return any(weighted_by(cut.outputs[0]) is not None for cut in cuts)
+
+
+def _made_by(value: ir.Value | None) -> ir.Node | None:
+    node = None if value is None else value.producer()
+    return node if node is not None and node.domain == "" else None
 
 
 def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
