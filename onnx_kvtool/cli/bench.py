@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import click
 
-from onnx_kvtool.cli.command import command, offers
-from onnx_kvtool.cli.options import (
-    data_format_option,
-    dim_option,
-    number_option,
-    seed_option,
-)
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import write_json
-from onnx_kvtool.core.choices import ReportFormat
+from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["bench"]
@@ -41,40 +36,8 @@ See also:
 
 
 @command(epilog=_EPILOG, short_help="Measure the time and memory of decoders, in turns.")
-@click.argument(
-    "models",
-    type=click.Path(readable=False),
-    metavar="MODEL...",
-    nargs=-1,
-    required=True,
-    shell_complete=offers("models"),
-)
-@number_option("--prompt", "Tokens of the prompt.", "Work", default=64)
-@number_option(
-    "--tokens",
-    "Tokens to generate, including the first one from the prompt.",
-    "Work",
-    least=2,
-    default=32,
-)
-@number_option(
-    "--context",
-    "Cache rows in use before the steps; rows beyond the prompt are zero.  [default: the prompt]",
-    "Work",
-)
-@number_option("--batch", "Sequences in a batch.", "Work", default=1)
-@seed_option("Seed of the prompt tokens.", "Work")
-@number_option("--rounds", "How often each model runs, in turns.", "Runs", default=3)
-@number_option("--threads", "Threads that a node may use.  [default: one for each core]", "Runs")
-@dim_option
-@data_format_option
-@click.pass_context
-def bench(
-    context: click.Context,
-    /,
-    output_format: ReportFormat,
-    **options: Any,
-) -> None:
+@asking(BenchRequest)
+def bench(context: click.Context, request: BenchRequest) -> None:
     """Measure the time and memory of decoders in onnxruntime, in turns.
 
     MODEL is a path. kvtool compares all models with the first one. Each model runs in its own
@@ -86,16 +49,16 @@ def bench(
     memory, and whether all models chose the same tokens. Prompts are random. Weights may be random
     if their shapes are right.
     """
-    for model in options["models"]:
+    for model in cast("tuple[str, ...]", request.models):
         check_source(model)
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.bench import BenchRequest, run
+    from onnx_kvtool.commands.bench import run
 
     # Others are timed: a display with a thread of its own would take part of a core.
     with shown_progress(enabled=False) as progress:
-        report = run(BenchRequest(**options), progress)
-    if output_format == "json":
+        report = run(request, progress)
+    if request.output_format == "json":
         write_json("bench", report)
     else:
         from onnx_kvtool.report.inspect_text import bench_blocks

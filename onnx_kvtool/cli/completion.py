@@ -18,6 +18,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from onnx_kvtool.core.choices import DiffPart, words
+
 if TYPE_CHECKING:
     from onnx_kvtool.model_io.wire import Outline
 
@@ -31,6 +33,7 @@ __all__ = [
     "models",
     "nodes",
     "operators",
+    "parts",
     "replaceable",
     "rules",
     "targets",
@@ -98,6 +101,11 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     texts += [(family, f"every rule {family}..") for family in families]
     texts += [(rule.code, rule.summary) for rule in RULES.values()]
     return _listed(lambda word: _items(texts, word), incomplete)
+
+
+def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """Offer the parts of a model that `kvtool diff` compares, in a list with commas."""
+    return _listed(lambda word: _plain(words(DiffPart), word), incomplete)
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

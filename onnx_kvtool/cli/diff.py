@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from onnx_kvtool.cli.command import KvtoolCommand, offers, option
-from onnx_kvtool.cli.options import timeout_option
+from onnx_kvtool.cli.command import KvtoolCommand
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import report_place, write_report
-from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import DiffFormat, DiffPart, DiffWeights, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import DiffRequest
+from onnx_kvtool.core.choices import DiffFormat
 from onnx_kvtool.model_io.places import NOTHING, check_source
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ See also:
   print   print a model as text, for git's own diff
   verify  compare what two models compute
 """
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _GIT = "onnx_kvtool.git"
 _HEX = re.compile(r"\.|[0-9a-f]{4,64}")
@@ -88,60 +86,9 @@ def _from_git(path: str) -> str:
     return NOTHING if path.lower() in (NOTHING, os.devnull) else path
 
 
-def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Split a list of parts at its commas."""
-    if value is None:
-        return None
-    return tuple(Word(words(DiffPart)).convert(part, param, ctx) for part in value.split(","))
-
-
-def _model(name: str) -> Callable[[F], F]:
-    return click.argument(
-        name,
-        type=click.Path(allow_dash=True, readable=False),
-        metavar=name.upper(),
-        shell_complete=offers("models"),
-    )
-
-
 @click.command(cls=_DiffCommand, epilog=_EPILOG, short_help="Show what changed between two models.")
-@_model("old")
-@_model("new")
-@option(
-    "--weights",
-    type=Word(words(DiffWeights)),
-    default="values",
-    show_default=True,
-    help="Compare weights and measure the differences (`values`), only find changed ones (`digest`,"
-    " or `embedded` for weights in the model files), or ignore weights (`none`).",
-)
-@option(
-    "--fail-on",
-    metavar="WHAT[,WHAT...]",
-    callback=_parts,
-    help="Exit with 1 only if these parts differ: `interface`, `caches`, `opset`, `metadata`,"
-    " `nodes`, `weights`, `names`.  [default: all]",
-)
-@option("--exit-zero", is_flag=True, help="Exit with 0 if the models differ.")
-@option(
-    "--format",
-    "output_format",
-    type=Word(words(DiffFormat)),
-    default="text",
-    show_default=True,
-    help="Print text, JSON, Markdown for a pull request, or one self-contained HTML page.",
-)
-@option(
-    "-o",
-    "--output",
-    type=ReportFile(allow_dash=True),
-    metavar="FILE",
-    help="Write the report to this file, or to a directory under a name such as"
-    " `kvtool-diff.html`.  [default: standard output]",
-)
-@timeout_option
-@click.pass_context
-def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -> None:
+@asking(DiffRequest)
+def diff(context: click.Context, request: DiffRequest) -> None:
     """Show what changed from the model OLD to the model NEW.
 
     Either may be `-` for standard input. kvtool compares opsets, inputs and outputs, metadata,
@@ -156,18 +103,17 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     version that is not a model, and exits with 0.
     """
     names = context.meta.get(_GIT)
-    for model in () if names else (options["old"], options["new"]):
-        check_source(model, remote=True)
-    name = f"kvtool-diff{_SUFFIXES[output_format]}"
-    options["output"] = report_place(options["output"], None, name)
+    for model in () if names else (request.old, request.new):
+        check_source(path_in(model), remote=True)
+    name = f"kvtool-diff{_SUFFIXES[request.output_format]}"
+    request = request.replace(output=report_place(request.output, None, name))
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.diff import DiffRequest, run, run_for_git
+    from onnx_kvtool.commands.diff import run, run_for_git
 
-    request = DiffRequest(**options)
     with shown_progress() as progress:
         report = run_for_git(request, names, progress) if names else run(request, progress)
-    _show(context, report, output_format, request.output)
+    _show(context, report, request.output_format, request.output)
     context.exit(0 if names or request.exit_zero else report.exit_code)
 
 

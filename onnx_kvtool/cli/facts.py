@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
 
-from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import data_format_option
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import write_data, write_json
-from onnx_kvtool.cli.types import Word
-from onnx_kvtool.core.choices import ReportFormat, words
+from onnx_kvtool.commands.requests import OpsRequest, RuleRequest, TargetsRequest
 
 __all__ = ["help_", "ops", "rule", "targets"]
 
@@ -38,10 +35,8 @@ See also:
 
 
 @command(epilog=_OPS_EPILOG)
-@click.argument("op", required=False, metavar="[OP]", shell_complete=offers("operators"))
-@data_format_option
-@click.pass_context
-def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) -> None:
+@asking(OpsRequest)
+def ops(context: click.Context, request: OpsRequest) -> None:
     """Show what kvtool knows about the operator OP of the default domain.
 
     kvtool shows its versions with their inputs, outputs and attributes; the kernels of the
@@ -49,16 +44,16 @@ def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) 
     it; and the limits of runtimes. If OP is omitted, kvtool prints a line for each operator that
     it has a rule or kernel for. A `-` means none. kvtool reads no model.
     """
-    from onnx_kvtool.commands.ops import OpsRequest, run
+    from onnx_kvtool.commands.ops import run
 
-    report = run(OpsRequest(op))
-    if output_format == "json":
+    report = run(request)
+    if request.output_format == "json":
         write_json("ops", report)
     else:
         from onnx_kvtool.report.facts_text import ops_blocks
         from onnx_kvtool.report.text import print_blocks
 
-        print_blocks(ops_blocks(report, in_full=op is not None), color=context.color)
+        print_blocks(ops_blocks(report, in_full=request.op is not None), color=context.color)
 
 
 # `kvtool rule`: explain what `kvtool check` looks for.
@@ -84,33 +79,22 @@ See also:
 
 
 @command(epilog=_RULE_EPILOG, short_help="Explain a rule of `kvtool check`.")
-@click.argument("code", required=False, metavar="[CODE]", shell_complete=offers("rules"))
-@option("--all", "all_rules", is_flag=True, help="Explain all rules.")
-@option(
-    "--format",
-    "output_format",
-    type=Word(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Print text, JSON, or the page in Markdown to standard output.",
-)
-def rule(
-    code: str | None, all_rules: bool, output_format: Literal["text", "json", "markdown"]
-) -> None:
+@asking(RuleRequest)
+def rule(context: click.Context, request: RuleRequest) -> None:
     """Explain the rule CODE of `kvtool check`: what it finds, and why that is bad.
 
     CODE is the code of a rule, such as KV001 or kv001, or its name, such as axis-is-batch. --all
     prints one line for each rule as text: code, name, severity and summary.
     """
-    from onnx_kvtool.commands.rule import RuleRequest, run
+    from onnx_kvtool.commands.rule import run
     from onnx_kvtool.lint.rule import markdown, plain
 
-    report = run(RuleRequest(code, all_rules))
-    if output_format == "json":
+    report = run(request)
+    if request.output_format == "json":
         write_json("rule", report)
-    elif output_format == "markdown":
+    elif request.output_format == "markdown":
         write_data("\n\n".join(map(markdown, report.rules)))
-    elif all_rules:
+    elif request.all_rules:
         width = max(len(one.name) for one in report.rules)
         for one in report.rules:
             write_data(f"{one.code}  {one.name.ljust(width)}  {one.severity:<7}  {one.summary}")
@@ -142,35 +126,24 @@ See also:
 
 
 @command(epilog=_TARGETS_EPILOG)
-@click.argument(
-    "name", required=False, metavar="[RUNTIME[@VERSION]]", shell_complete=offers("targets")
-)
-@option(
-    "--format",
-    "output_format",
-    type=Word(words(ReportFormat)),
-    default="text",
-    show_default=True,
-    help="Print a table or JSON to standard output.",
-)
-@click.pass_context
-def targets(context: click.Context, /, name: str | None, output_format: ReportFormat) -> None:
+@asking(TargetsRequest)
+def targets(context: click.Context, request: TargetsRequest) -> None:
     """List the releases of runtimes that `kvtool lower --target` knows.
 
     The list shows the highest opset and IR version that each release loads, and how many limits it
     has. A limit is an operator or form that the release does not support, refuses or computes
     wrongly. With RUNTIME or a release, kvtool describes the limits. A `-` means unknown.
     """
-    from onnx_kvtool.commands.targets import TargetsRequest, run
+    from onnx_kvtool.commands.targets import run
 
-    report = run(TargetsRequest(name))
-    if output_format == "json":
+    report = run(request)
+    if request.output_format == "json":
         write_json("targets", report)
     else:
         from onnx_kvtool.report.facts_text import targets_blocks
         from onnx_kvtool.report.text import print_blocks
 
-        shown = targets_blocks(report.targets, in_full=name is not None)
+        shown = targets_blocks(report.targets, in_full=request.name is not None)
         print_blocks(shown, color=context.color)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument, timeout_option
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import refuse_stdout, write_json
-from onnx_kvtool.core.choices import ReportFormat
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import InferRequest
 from onnx_kvtool.model_io.places import check_output, check_source
 
 __all__ = ["infer"]
@@ -36,30 +37,8 @@ See also:
 
 
 @command(epilog=_EPILOG, short_help="Infer the type and shape of every value of a model.")
-@model_argument
-@option(
-    "-o",
-    "--output",
-    type=click.Path(allow_dash=True, readable=False),
-    metavar="OUT",
-    help="Write the model with the type and shape of every value to this file, to a directory as"
-    " `<stem>.inferred.onnx`, or to standard output with `-`.",
-)
-@dim_option
-@timeout_option
-@option("--strict", is_flag=True, help="Exit with 1 if something stays unknown.")
-@data_format_option
-@click.pass_context
-def infer(
-    context: click.Context,
-    /,
-    model: str,
-    output: str | None,
-    dims: dict[str, int],
-    strict: bool,
-    timeout: float | None,
-    output_format: ReportFormat,
-) -> None:
+@asking(InferRequest)
+def infer(context: click.Context, request: InferRequest) -> None:
     """Infer the type and shape of every value of MODEL, and explain unknown ones.
 
     MODEL is a path, or `-` for standard input. kvtool reads no weights and runs nothing. A size is
@@ -68,21 +47,18 @@ def infer(
     declares another shape than kvtool infers, kvtool shows both, with the nodes that lead to the
     inferred one, and writes nothing.
     """
-    to_stdout = output == "-"
+    model, to_stdout = path_in(request.model), request.output == "-"
     if to_stdout:
-        refuse_stdout(output_format)
+        refuse_stdout(request.output_format)
     check_source(model, remote=True)
-    check_output(model, output, "name another file with `-o OUT`")
+    check_output(model, request.output, "name another file with `-o OUT`")
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.infer import InferRequest, run
+    from onnx_kvtool.commands.infer import run
 
     with shown_progress() as progress:
-        report = run(
-            InferRequest(model=model, output=output, dims=dims, strict=strict, timeout=timeout),
-            progress,
-        )
-    if output_format == "json":
+        report = run(request, progress)
+    if request.output_format == "json":
         write_json("infer", report)
     else:
         from onnx_kvtool.report.facts_text import infer_blocks

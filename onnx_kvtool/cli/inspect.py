@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import dim_option, model_argument, timeout_option
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
-from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import InspectFormat, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import InspectRequest
+from onnx_kvtool.core.choices import InspectFormat
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io.places import check_source
 
@@ -54,59 +55,8 @@ See also:
 
 
 @command(epilog=_EPILOG)
-@model_argument
-@option("--nodes", is_flag=True, help="List every cache separately, and every node.")
-@option(
-    "--capacity",
-    metavar="N|NAME=N",
-    help="Show the cost of N rows for each cache, or for caches whose capacity is NAME.",
-    section="What if",
-)
-@option(
-    "--cache-dtype",
-    metavar="TYPE",
-    shell_complete=offers("cache_dtypes"),
-    help="Show the cost with this element type, such as float16 or float8e4m3fn.",
-    section="What if",
-)
-@option(
-    "--memory",
-    metavar="SIZE",
-    help="Show how many sequences fit beside the weights in this memory, such as 24GiB.",
-    section="What if",
-)
-@option(
-    "--bandwidth",
-    metavar="SIZE",
-    help="Show how many tokens a second this memory bandwidth allows, such as 100GB.",
-    section="What if",
-)
-@dim_option
-@timeout_option
-@option(
-    "--format",
-    "output_format",
-    type=Word(words(InspectFormat)),
-    default="text",
-    show_default=True,
-    help="Print text, JSON, one self-contained HTML page, or a graph of the caches.",
-)
-@option(
-    "-o",
-    "--output",
-    type=ReportFile(allow_dash=True),
-    metavar="FILE",
-    help="Write the report to this file, or to a directory under a name such as"
-    " `<stem>.inspect.html`.  [default: standard output]",
-)
-@click.pass_context
-def inspect(
-    context: click.Context,
-    /,
-    model: str,
-    output_format: InspectFormat,
-    **options: Any,
-) -> None:
+@asking(InspectRequest)
+def inspect(context: click.Context, request: InspectRequest) -> None:
     """Show the caches of MODEL and what they cost.
 
     MODEL is a path, or `-` for standard input. kvtool shows the opsets, inputs, outputs and
@@ -120,31 +70,32 @@ def inspect(
     --capacity and --cache-dtype show what other caches would cost. --memory shows how many
     sequences fit. --bandwidth shows how many tokens a second the memory allows.
     """
-    if options["nodes"] and output_format in ("dot", "mermaid"):
+    model, output_format = path_in(request.model), request.output_format
+    if request.nodes and output_format in ("dot", "mermaid"):
         raise UsageError(
             f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
             help="leave one of them out",
         )
     check_source(model, remote=True)
     name = f"{stem_of(model)}.inspect{_SUFFIXES[output_format]}"
-    output = options["output"] = report_place(options["output"], model, name)
+    request = request.replace(output=report_place(request.output, model, name))
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.inspect import InspectRequest, run
+    from onnx_kvtool.commands.inspect import run
 
     with shown_progress() as progress:
-        report = run(InspectRequest(model=model, **options), progress)
+        report = run(request, progress)
     if output_format == "text":
         from onnx_kvtool.report.inspect_text import inspect_blocks
         from onnx_kvtool.report.text import print_blocks, text_of_blocks
 
-        if output in (None, "-"):
+        if request.output in (None, "-"):
             print_blocks(inspect_blocks(report), color=context.color)
             return
         text = text_of_blocks(inspect_blocks(report))
     else:
         text = _rendered(report, output_format)
-    write_report(text, output)
+    write_report(text, request.output)
 
 
 def _rendered(report: InspectReport, output_format: InspectFormat) -> str:

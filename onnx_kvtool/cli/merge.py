@@ -8,10 +8,11 @@ from typing import Any, cast
 import click
 
 from onnx_kvtool.cli.check import SUFFIXES
-from onnx_kvtool.cli.command import command, option
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import report_place
-from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import CheckFormat, Severity, words
+from onnx_kvtool.commands.requests import MergeRequest
+from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["merge"]
@@ -36,34 +37,8 @@ See also:
 
 
 @command(epilog=_EPILOG)
-@click.argument(
-    "reports",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False),
-    metavar="REPORT...",
-)
-@option(
-    "--format",
-    "output_format",
-    type=Word(words(CheckFormat)),
-    help="Format of the result.  [default: the format of the reports]",
-)
-@option(
-    "-o",
-    "--output",
-    type=ReportFile(allow_dash=True),
-    metavar="FILE",
-    help="Write the result to this file, or to a directory under a name such as"
-    " `kvtool-check.sarif`.  [default: standard output]",
-)
-@option(
-    "--fail-on",
-    type=Word(words(Severity)),
-    help="Exit with 1 if a finding has at least this severity.  [default: error]",
-)
-@click.pass_context
-def merge(context: click.Context, /, **options: Any) -> None:
+@asking(MergeRequest)
+def merge(context: click.Context, request: MergeRequest) -> None:
     """Merge the reports of the parts of one check into one.
 
     REPORT is a file that `kvtool check -o FILE` wrote as JSON, JSON lines, SARIF or JUnit. All
@@ -73,22 +48,21 @@ def merge(context: click.Context, /, **options: Any) -> None:
     If the reports are JSON and come from `--shard I/N`, kvtool needs one for each of the N parts.
     A missing part is an error, because its job may have failed.
     """
-    for report in options["reports"]:
+    for report in request.reports:
         check_source(report, suffix="", what="report")
-    report_place(options["output"], None, "")  # what it is called there depends on the reports
+    report_place(request.output, None, "")  # what it is called there depends on the reports
 
     from onnx_kvtool.cli.findings import ShownFindings, Sink
     from onnx_kvtool.commands.check_settings import Settings
-    from onnx_kvtool.commands.merge import MergeRequest, parts, resolve_format
+    from onnx_kvtool.commands.merge import parts, resolve_format
     from onnx_kvtool.lint.report import Tally
     from onnx_kvtool.report.findings.table import MERGERS
     from onnx_kvtool.report.findings.text import closing
     from onnx_kvtool.report.text import print_talk
 
-    wanted = resolve_format(MergeRequest(**options))
+    wanted = resolve_format(request)
     name = f"kvtool-check{SUFFIXES[wanted]}"
-    options["output"] = report_place(options["output"], None, name)
-    request = MergeRequest(**options)
+    request = request.replace(output=report_place(request.output, None, name))
     fail_on: Severity = request.fail_on or "error"
     reports = parts(request)
     first = next(reports)

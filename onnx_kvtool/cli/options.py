@@ -1,37 +1,36 @@
-"""Arguments and options that several commands share, as decorators."""
+"""The arguments and options of a command, made of its request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from onnx_kvtool.cli.command import offers, option
-from onnx_kvtool.cli.types import Seconds, Whole, Word, WrongUsage, WrongValue
-from onnx_kvtool.core.choices import ContribChoice, ExternalData, ReportFormat, words
+from onnx_kvtool.cli.command import KvtoolOption, offers
+from onnx_kvtool.cli.types import (
+    ReportFile,
+    Rows,
+    Seconds,
+    Size,
+    Tolerance,
+    Whole,
+    Word,
+    WrongUsage,
+    WrongValue,
+)
+from onnx_kvtool.commands.options import Declared, Request, words_of
 from onnx_kvtool.core.errors import UsageError
 
-__all__ = [
-    "budget_option",
-    "contrib_option",
-    "data_format_option",
-    "dim_option",
-    "format_option",
-    "model_argument",
-    "number_option",
-    "output_options",
-    "proof_options",
-    "seed_option",
-    "static_option",
-    "timeout_option",
-    "verify_options",
-]
+__all__ = ["asking"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=Request)
+
+_Values = tuple[str, ...]
 
 
-def _dims(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+def _dims(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[str, int] | None:
     """Gather `NAME=INT` pairs; each name has one value, at least 1."""
     dims: dict[str, int] = {}
     for value in values:
@@ -42,94 +41,7 @@ def _dims(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
             raise WrongValue(value, "`NAME=INT` with an integer of at least 1", ctx, param)
         if dims.setdefault(name, int(number)) != int(number):
             raise WrongUsage(f"`--dim` gives `{name}` both {dims[name]} and {number}", ctx)
-    return dims
-
-
-def contrib_option(
-    section: str, more: str = "", default: ContribChoice | None = None
-) -> Callable[[F], F]:
-    """Return a decorator that adds `--contrib`.
-
-    Args:
-        section: The section of `--help`.
-        more: A second sentence for this command, with a leading space.
-        default: The choice if the option is omitted; None if the command decides.
-    """
-    text = "Replace operators of onnxruntime (com.microsoft) by operators of ONNX, or keep them."
-    return option(
-        "--contrib",
-        type=Word(words(ContribChoice)),
-        default=default,
-        show_default=default is not None,
-        help=f"{text}{more}",
-        section=section,
-    )
-
-
-def model_argument(command: F) -> F:
-    """Add `MODEL`, a path or `-` for standard input, as `model`."""
-    return click.argument(
-        "model",
-        type=click.Path(allow_dash=True, readable=False),
-        metavar="MODEL",
-        shell_complete=offers("models"),
-    )(command)
-
-
-def number_option(
-    name: str, help: str, section: str, *, least: int = 1, default: int | None = None
-) -> Callable[[F], F]:
-    """Return a decorator that adds an option with a number, `N` in the help.
-
-    Args:
-        name: The flag.
-        help: The help text; it names the default itself if that is no number.
-        section: The section of `--help`.
-        least: The smallest valid number.
-        default: The number if the option is omitted; None if the command decides.
-    """
-    return option(
-        name,
-        type=Whole(min=least),
-        default=default,
-        show_default=default is not None,
-        metavar="N",
-        help=help,
-        section=section,
-    )
-
-
-def seed_option(help: str, section: str = "Input") -> Callable[[F], F]:
-    """Return a decorator that adds `--seed`, default 0."""
-    return number_option("--seed", help, section, least=0, default=0)
-
-
-def output_options(command: F) -> F:
-    """Add `-o`, `--in-place`, `--external-data` and `--dry-run`."""
-    for decorate in (
-        option(
-            "--dry-run", is_flag=True, help="Run everything, but write no file.", section="Output"
-        ),
-        option(
-            "--external-data",
-            type=Word(words(ExternalData)),
-            help="How the result gets weights that are stored in other files.  [default: reference"
-            " in the same directory, copy in another]",
-            section="Output",
-        ),
-        option("--in-place", is_flag=True, help="Replace the input.", section="Output"),
-        option(
-            "-o",
-            "--output",
-            type=click.Path(allow_dash=True, readable=False),
-            metavar="OUT",
-            help="Write to this file; to a directory under the default name; or to standard output"
-            " with `-`.",
-            section="Output",
-        ),
-    ):
-        command = decorate(command)
-    return command
+    return dims or None
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -143,121 +55,132 @@ def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-def budget_option(command: F) -> F:
-    """Add `--verify-budget`."""
-    return option(
-        "--verify-budget",
-        metavar="SIZE[,TIME]",
-        callback=_budget,
-        help="Approximate memory and time for verification: `1GiB`, `30s` or `1GiB,30s`. kvtool"
-        " compares models that need more by reduced copies.  [default: 256MiB,5s]",
-        section="Verification",
-    )(command)
+def _listed(what: str) -> Callable[[click.Context, click.Parameter, _Values], _Values]:
+    """Return what splits values at their commas; each word counts once, in the order given."""
+
+    def split(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values:
+        words = tuple(word.strip() for value in values for word in value.split(","))
+        if not all(words):
+            raise WrongValue(", ".join(values), f"{what} with one comma between them", ctx, param)
+        return tuple(dict.fromkeys(words))
+
+    return split
 
 
-def proof_options(fails: str) -> Callable[[F], F]:
-    """Return a decorator that adds `--thorough`, `--strict` and `--verify-budget`.
+def _optional_codes(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values | None:
+    return _listed("codes")(ctx, param, values) if values else None
 
-    Args:
-        fails: What `--strict` does if the proof did not cover something.
-    """
 
-    def add(command: F) -> F:
-        for decorate in (
-            budget_option,
-            option(
-                "--strict",
-                is_flag=True,
-                help=f"{fails} if the proof did not cover something.",
-                section="Verification",
-            ),
-            option(
-                "--thorough",
-                is_flag=True,
-                help="Test the proof at every rewritten place and in all cases, not a sample.",
-                section="Verification",
-            ),
-        ):
-            command = decorate(command)
+def _pairs(
+    ctx: click.Context, param: click.Parameter, values: _Values
+) -> tuple[tuple[str, str], ...]:
+    """Split each value at its first equals sign."""
+    pairs = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not (name and equals):
+            raise WrongValue(value, f"`{param.metavar}`", ctx, param)
+        pairs.append((name, text))
+    return tuple(pairs)
+
+
+def _parts(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values | None:
+    """Split lists of parts at their commas."""
+    word = Word(words_of("DiffPart"))
+    return tuple(word.convert(p, param, ctx) for v in values for p in v.split(",")) or None
+
+
+class _Kind(NamedTuple):
+    """What the value of an option can be."""
+
+    metavar: str | None = None
+    type: Callable[[], click.ParamType[Any]] | None = None
+    callback: Callable[..., Any] | None = None
+    offers: str = ""
+
+
+_FLAGS = {"dims": "--dim", "output": "-o --output", "output-format": "--format"}
+"""Flags of fields that several commands have, where they are not the names of the fields."""
+
+_KINDS: Mapping[str, _Kind] = {
+    "": _Kind(),
+    "budget": _Kind("SIZE[,TIME]", callback=_budget),
+    "codes": _Kind("CODES", callback=_listed("codes"), offers="codes"),
+    "dims": _Kind("NAME=INT", callback=_dims, offers="dims"),
+    "directory": _Kind("DIR", lambda: click.Path(readable=False, file_okay=False)),
+    "file": _Kind("FILE", lambda: click.Path(readable=False)),
+    "model": _Kind(None, lambda: click.Path(allow_dash=True, readable=False), offers="models"),
+    "new": _Kind("FILE", ReportFile),
+    "operators": _Kind("OP[,OP...]", callback=_listed("operators"), offers="replaceable"),
+    "optional codes": _Kind("CODES", callback=_optional_codes, offers="codes"),
+    "out": _Kind("OUT", lambda: click.Path(allow_dash=True, readable=False)),
+    "pairs": _Kind(callback=_pairs),
+    "parts": _Kind("WHAT[,WHAT...]", callback=_parts, offers="parts"),
+    "report": _Kind("FILE", lambda: ReportFile(allow_dash=True)),
+    "rows": _Kind("N|NAME", Rows),
+    "seconds": _Kind("SECONDS", Seconds),
+    "size": _Kind("SIZE", Size),
+    "tolerance": _Kind("X", Tolerance),
+}
+
+
+def asking(
+    request: type[_R],
+) -> Callable[[Callable[[click.Context, _R], None]], Callable[..., None]]:
+    """Return the decorator that adds what a request asks, and calls a function with a request."""
+
+    def decorate(function: Callable[[click.Context, _R], None]) -> Callable[..., None]:
+        @click.pass_context
+        def call(context: click.Context, /, **given: Any) -> None:
+            function(context, request(**given))
+
+        command: Callable[..., None] = update_wrapper(call, function)
+        for said in reversed(request.fields.values()):
+            if said.is_argument:
+                command = _argument(said)(command)
+            elif said.help:
+                command = _option(said)(command)
         return command
 
-    return add
+    return decorate
 
 
-def verify_options(command: F) -> F:
-    """Add `--verify`, `--no-verify`, `--verify-steps` and those of every proof."""
-    for decorate in (
-        proof_options("Exit with 1 and write nothing"),
-        number_option(
-            "--verify-steps",
-            "Decode steps of each verification run, with caches fed back.  [default: 2]",
-            "Verification",
-        ),
-        option(
-            "--verify/--no-verify",
-            default=None,
-            help="Run both models and compare them, or not. --verify makes this mandatory and runs"
-            " the full models if they fit in memory.  [default: compare within the budget]",
-            section="Verification",
-        ),
-    ):
-        command = decorate(command)
-    return command
+def _common(said: Declared) -> dict[str, Any]:
+    kind = _KINDS[said.kind]
+    name = said.offers or kind.offers
+    return {
+        "type": kind.type and kind.type(),
+        "metavar": said.metavar or kind.metavar,
+        "callback": kind.callback,
+        "shell_complete": offers(name) if name else None,
+    }
 
 
-def dim_option(command: F) -> F:
-    """Add `--dim` as `dims`, a dict from name to value."""
-    return option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=INT",
-        callback=_dims,
-        shell_complete=offers("dims"),
-        help="Give a symbolic dimension a value; repeatable.",
-        section="Input",
-    )(command)
+def _argument(said: Declared) -> Callable[[Any], Any]:
+    common = _common(said)
+    default = said.name.upper()
+    common["metavar"] = common["metavar"] or (f"[{default}]" if said.is_optional else default)
+    is_required = not said.is_optional and not common["metavar"].startswith("[")
+    count = -1 if said.many else 1
+    return click.argument(said.name, nargs=count, required=is_required, **common)
 
 
-def timeout_option(command: F) -> F:
-    """Add `--timeout`, for a command that reads models at URLs."""
-    return option(
-        "--timeout",
-        type=Seconds(),
-        metavar="SECONDS",
-        help="Time limit for each request to a URL.  [default: 300]",
-        section="Input",
-    )(command)
-
-
-def static_option(command: F) -> F:
-    """Add `--static`."""
-    return option(
-        "--static",
-        is_flag=True,
-        help="Fold constants that follow from sizes. Refuse a result with a symbolic dimension or a"
-        " Shape node.",
-        section="How",
-    )(command)
-
-
-def format_option(command: F) -> F:
-    """Add `--format` as `output_format`."""
-    return _format("Report as text on standard error, or as JSON on standard output.")(command)
-
-
-def data_format_option(command: F) -> F:
-    """Add `--format` as `output_format`, for a command whose text is data as well."""
-    return _format("Print text or JSON to standard output.")(command)
-
-
-def _format(help: str) -> Callable[[F], F]:
-    return option(
-        "--format",
-        "output_format",
-        type=Word(words(ReportFormat)),
-        default="text",
-        show_default=True,
-        help=help,
-        section="Output",
+def _option(said: Declared) -> Callable[[Any], Any]:
+    how = _common(said)
+    if words := words_of(said.type):
+        how["type"] = Word(words)
+    elif said.least is not None:
+        how["type"] = Whole(said.least, said.most, above=said.above)
+        how["metavar"] = "N"
+    is_flag, default = said.type.startswith("bool"), said.default
+    if is_flag:
+        how |= {"is_flag": True, "default": default}
+    elif said.type.startswith(("Mapping", "Sequence")):
+        how["multiple"] = True
+    elif default is not None:
+        how |= {"default": default, "show_default": True}
+    name = said.name.replace("_", "-")
+    flags = (said.flags or _FLAGS.get(name) or f"--{name}").split()
+    return click.option(
+        *flags, said.name, cls=KvtoolOption, help=said.help, section=said.section, **how
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.options import data_format_option, model_argument, timeout_option
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
-from onnx_kvtool.cli.types import ReportFile, Word
-from onnx_kvtool.core.choices import PrintedWeights, ReportFormat, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import PrintRequest
 from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["print_"]
@@ -38,31 +36,8 @@ See also:
 
 
 @command("print", epilog=_EPILOG, short_help="Print a model as text that `git diff` can compare.")
-@model_argument
-@option(
-    "--weights",
-    type=Word(words(PrintedWeights)),
-    default="digest",
-    show_default=True,
-    help="Show a digest of every weight, only of weights in the file itself, or of none.",
-)
-@data_format_option
-@option(
-    "-o",
-    "--output",
-    type=ReportFile(allow_dash=True),
-    metavar="FILE",
-    help="Write the text to this file, or to a directory as `<stem>.txt`.  [default: standard"
-    " output]",
-)
-@option(
-    "--textconv",
-    is_flag=True,
-    help="For git: if the file is not a model, print the reason as a comment and exit with 0.",
-)
-@timeout_option
-@click.pass_context
-def print_(context: click.Context, /, output_format: ReportFormat, **options: Any) -> None:
+@asking(PrintRequest)
+def print_(context: click.Context, request: PrintRequest) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
 
     MODEL is a path, or `-` for standard input. Equal models give equal text. The field or file that
@@ -74,21 +49,21 @@ def print_(context: click.Context, /, output_format: ReportFormat, **options: An
     `diff.onnx.textconv` to `kvtool print --textconv` in git's configuration. A damaged file does
     not stop git.
     """
-    model = options["model"]
-    if not options["textconv"]:
+    model = path_in(request.model)
+    if not request.textconv:
         check_source(model, remote=True)
-    suffix = ".json" if output_format == "json" else ".txt"
-    options["output"] = report_place(options["output"], model, f"{stem_of(model)}{suffix}")
+    suffix = ".json" if request.output_format == "json" else ".txt"
+    output = report_place(request.output, model, f"{stem_of(model)}{suffix}")
+    request = request.replace(output=output)
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.print_ import PrintRequest, run
+    from onnx_kvtool.commands.print_ import run
     from onnx_kvtool.report.blocks import Line
     from onnx_kvtool.report.text import print_talk
 
-    request = PrintRequest(**options)
     with shown_progress() as progress:
         printed = run(request, progress)
-    if output_format == "json":
+    if request.output_format == "json":
         from onnx_kvtool.report.json import to_json
 
         write_report(to_json("print", printed), request.output)

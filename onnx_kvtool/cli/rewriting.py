@@ -2,80 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import (
-    contrib_option,
-    dim_option,
-    format_option,
-    model_argument,
-    output_options,
-    static_option,
-    verify_options,
-)
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import refuse_stdout, write_json
-from onnx_kvtool.cli.types import Rows, Whole, Word, WrongValue
-from onnx_kvtool.core.choices import (
-    DEFAULT_OPSET,
-    LOWERED_OPSETS,
-    NATIVE_OPSET,
-    AttentionChoice,
-    Bounds,
-    ElementType,
-    IndexDtype,
-    ReportFormat,
-    Via,
-    words,
-)
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest, RewriteRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import check_verified
 from onnx_kvtool.model_io.places import check_result
 
-__all__ = ["lower", "raise_", "refuse_nonsense"]
+__all__ = ["lower", "raise_"]
 
 
 # What the commands that write a model refuse before anything is read.
 
 
-def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
+def _refuse_nonsense(request: RewriteRequest) -> None:
     """Refuse options that contradict each other, and invalid paths.
 
     Raises:
         KvtoolError: Before anything is read, and before the libraries that reading needs.
     """
-    output = options["output"] or ("-" if options["model"] == "-" else None)
-    to_stdout = output == "-" and not options["dry_run"]
+    model = path_in(request.model)
+    output = request.output or ("-" if model == "-" else None)
     for wrong, message, help in (
         (
-            options["in_place"] and options["model"] == "-",
+            request.in_place and model == "-",
             "`--in-place` needs a file, got standard input",
             "give the result a name with `-o OUT`",
         ),
         (
-            options["in_place"] and options["output"] is not None,
+            request.in_place and request.output is not None,
             "`--in-place` and `-o` exclude each other",
             "leave one of them out",
         ),
         (
-            output == "-" and options["external_data"] is not None,
+            output == "-" and request.external_data is not None,
             "`--external-data` places files beside the output, and standard output has no place",
             "write the model to a file with `-o OUT`",
         ),
     ):
         if wrong:
             raise UsageError(message, help=help)
-    check_verified(options["verify"], options)
-    if to_stdout:
-        refuse_stdout(output_format)
-    check_result(
-        options["model"],
-        options["output"],
-        in_place=options["in_place"],
-        dry_run=options["dry_run"],
-    )
+    check_verified(request.verify, vars(request))
+    if output == "-" and not request.dry_run:
+        refuse_stdout(request.output_format)
+    check_result(model, request.output, in_place=request.in_place, dry_run=request.dry_run)
 
 
 # `kvtool lower`: rewrite a model for an older opset.
@@ -108,92 +82,9 @@ See also:
 """
 
 
-def _operators(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Split each value at its commas; each operator once, in the order given."""
-    names = [name.strip() for value in values for name in value.split(",")]
-    if not all(names):
-        raise WrongValue(", ".join(values), "operators with one comma between them", ctx, param)
-    return tuple(dict.fromkeys(names))
-
-
 @command(epilog=_LOWER_EPILOG)
-@model_argument
-@output_options
-@option(
-    "--opset",
-    type=Whole(
-        LOWERED_OPSETS[0],
-        LOWERED_OPSETS[-1],
-        above=f"`kvtool raise` goes the other way, to opset {NATIVE_OPSET} or later",
-    ),
-    metavar="N",
-    help=f"Opset of the result.  [default: {DEFAULT_OPSET}, or what --target chooses]",
-    section="What to lower",
-)
-@option(
-    "--target",
-    metavar="RUNTIME[@VERSION]",
-    shell_complete=offers("targets"),
-    help="Write the opset, IR version and operators that this release can load. If VERSION is"
-    " omitted, the newest one. `kvtool targets` lists all releases.",
-    section="What to lower",
-)
-@option(
-    "--only",
-    multiple=True,
-    callback=_operators,
-    shell_complete=offers("replaceable"),
-    metavar="OP[,OP...]",
-    help="Replace only these operators and keep the opset of the model; repeatable.",
-    section="What to lower",
-)
-@option(
-    "--via",
-    type=Word(words(Via)),
-    default="auto",
-    show_default=True,
-    help="Operator that replaces TensorScatter; `auto` chooses by the width of a row.",
-    section="How",
-)
-@option(
-    "--index-dtype",
-    type=Word(words(IndexDtype)),
-    help="Element type of scatter indices; int32 requires ScatterElements.",
-    section="How",
-)
-@option(
-    "--bounds",
-    type=Word(words(Bounds)),
-    default="checked",
-    show_default=True,
-    help="Make a negative start fail at run time, as TensorScatter does, or let it wrap.",
-    section="How",
-)
-@contrib_option(
-    "How",
-    " With --target, kvtool replaces those that the release does not support; otherwise, it"
-    " keeps them.",
-)
-@option(
-    "--element-type",
-    type=Word(words(ElementType)),
-    help="Replace bfloat16, which opsets 11 and 12 and many runtimes do not support, by this type"
-    " in weights, inputs, outputs and caches. A constant that float16 cannot represent is refused.",
-    section="How",
-)
-@dim_option
-@static_option
-@verify_options
-@format_option
-@click.pass_context
-def lower(
-    context: click.Context,
-    /,
-    output_format: ReportFormat,
-    **options: Any,
-) -> None:
+@asking(LowerRequest)
+def lower(context: click.Context, request: LowerRequest) -> None:
     """Rewrite MODEL for an older opset and verify the result.
 
     MODEL is a path, or `-` for standard input. kvtool writes `<stem>.opset<N>.onnx` beside the
@@ -210,20 +101,20 @@ def lower(
     with its reason. Before it writes, kvtool runs the result and MODEL on the same inputs, step by
     step. It does not write a result that differs.
     """
-    refuse_nonsense(options, output_format)
+    _refuse_nonsense(request)
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.lower import LowerRequest, run
+    from onnx_kvtool.commands.lower import run
 
     with shown_progress() as progress:
-        report = run(LowerRequest(**options), progress)
-    if output_format == "json":
+        report = run(request, progress)
+    if request.output_format == "json":
         write_json("lower", report)
     else:
         from onnx_kvtool.report.proof_text import lower_blocks
         from onnx_kvtool.report.text import print_talk
 
-        print_talk(lower_blocks(report, dry_run=options["dry_run"]), color=context.color)
+        print_talk(lower_blocks(report, dry_run=request.dry_run), color=context.color)
     context.exit(1 if report.refused or report.verification.fails else 0)
 
 
@@ -263,70 +154,8 @@ See also:
     epilog=_RAISE_EPILOG,
     short_help="Turn cache updates into TensorScatter.",
 )
-@model_argument
-@output_options
-@option(
-    "--opset",
-    type=Whole(min=NATIVE_OPSET),
-    default=NATIVE_OPSET,
-    show_default=True,
-    metavar="N",
-    help="Lowest opset of the result; a model with a later opset keeps it.",
-    section="What to raise",
-)
-@option(
-    "--capacity",
-    type=Rows(),
-    metavar="N|NAME",
-    help="Give growing caches a fixed capacity of N rows, or of the symbolic dimension NAME."
-    "  [default: leave them unchanged]",
-    section="What to raise",
-)
-@contrib_option("What to raise", default="standard")
-@option(
-    "--assume",
-    multiple=True,
-    metavar="WHAT",
-    shell_complete=offers("assumptions"),
-    help="Assume a fact that the graph does not state: `contiguous[:VALUE]`, `same-dim:A=B`,"
-    " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]`, `unpadded[:VALUE]` or"
-    " `covers-past:VALUE`. A refusal names the missing fact. If VALUE is omitted, the fact holds"
-    " for every input. Repeatable.",
-    section="What to raise",
-)
-@option(
-    "--attention",
-    type=Word(words(AttentionChoice)),
-    default="auto",
-    show_default=True,
-    help="How to fuse attention in many nodes: `keep` leaves it unchanged, `sliced` makes one"
-    " Attention over the rows in use, `full` one over the whole capacity, `auto` chooses for each"
-    " layer.",
-    section="What to raise",
-)
-@option(
-    "--require-all",
-    is_flag=True,
-    help="Exit with 1 and write nothing if a candidate cannot be raised.",
-    section="What to raise",
-)
-@option(
-    "--partial",
-    is_flag=True,
-    help="With --capacity, write the model even if no cache got the capacity.",
-    section="What to raise",
-)
-@dim_option
-@static_option
-@verify_options
-@format_option
-@click.pass_context
-def raise_(
-    context: click.Context,
-    /,
-    output_format: ReportFormat,
-    **options: Any,
-) -> None:
+@asking(RaiseRequest)
+def raise_(context: click.Context, request: RaiseRequest) -> None:
     """Turn the cache updates of MODEL into TensorScatter and verify the result.
 
     MODEL is a path, or `-` for standard input. kvtool writes `<stem>.raised.onnx` beside the input.
@@ -349,16 +178,15 @@ def raise_(
     Before it writes, kvtool runs the result and MODEL on the same inputs, step by step. It does not
     write a result that differs.
     """
-    refuse_nonsense(options, output_format)
+    _refuse_nonsense(request)
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.raise_ import RaiseRequest, failed, run
+    from onnx_kvtool.commands.raise_ import failed, run
 
-    request = RaiseRequest(**options)
     with shown_progress() as progress:
         report = run(request, progress)
     is_failure = failed(report, request)
-    if output_format == "json":
+    if request.output_format == "json":
         write_json("raise", report)
     else:
         from onnx_kvtool.report.proof_text import raise_blocks

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import (
-    data_format_option,
-    dim_option,
-    number_option,
-    proof_options,
-    seed_option,
-)
+from onnx_kvtool.cli.command import command
+from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import write_json
-from onnx_kvtool.cli.types import Tolerance, Word
-from onnx_kvtool.core.choices import ReportFormat, RuntimeChoice, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.model_io.places import check_source
 
 __all__ = ["verify"]
@@ -46,58 +38,8 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
 
 
 @command(epilog=_EPILOG, short_help="Run two models on the same inputs and compare every output.")
-@click.argument(
-    "a",
-    type=click.Path(allow_dash=True, readable=False),
-    metavar="A",
-    shell_complete=offers("models"),
-)
-@click.argument(
-    "b",
-    type=click.Path(allow_dash=True, readable=False),
-    metavar="B",
-    shell_complete=offers("models"),
-)
-@number_option("--cases", "Number of sets of inputs, with different shapes.  [default: 4]", "Input")
-@number_option(
-    "--steps",
-    "Decode steps after the first run of each case, with caches fed back.  [default: 2]",
-    "Input",
-    least=0,
-)
-@seed_option("Seed of the inputs.")
-@dim_option
-@proof_options("Exit with 1")
-@option(
-    "--runtime",
-    type=Word(words(RuntimeChoice)),
-    default="auto",
-    show_default=True,
-    help="Runtime for both models; `auto` is onnxruntime if it runs both, otherwise the reference.",
-    section="Comparison",
-)
-@option(
-    "--rtol",
-    type=Tolerance(),
-    metavar="X",
-    help="Relative tolerance for computed values.  [default: from types and operators]",
-    section="Comparison",
-)
-@option(
-    "--atol",
-    type=Tolerance(),
-    metavar="X",
-    help="Absolute tolerance for computed values.  [default: from types and operators]",
-    section="Comparison",
-)
-@data_format_option
-@click.pass_context
-def verify(
-    context: click.Context,
-    /,
-    output_format: ReportFormat,
-    **options: Any,
-) -> None:
+@asking(VerifyRequest)
+def verify(context: click.Context, request: VerifyRequest) -> None:
     """Run the models A and B on the same inputs and compare every output.
 
     A is the reference, B the model to verify; either may be `-` for standard input. Both need
@@ -108,15 +50,15 @@ def verify(
     within a tolerance. If the models differ, kvtool names the first value that differs. Equal
     outputs on these inputs do not prove equality for all inputs; --cases and --steps test more.
     """
-    check_source(options["a"])
-    check_source(options["b"])
+    check_source(path_in(request.a))
+    check_source(path_in(request.b))
 
     from onnx_kvtool.cli.output import shown_progress
-    from onnx_kvtool.commands.verify import VerifyRequest, run
+    from onnx_kvtool.commands.verify import run
 
     with shown_progress() as progress:
-        report = run(VerifyRequest(**options), progress)
-    if output_format == "json":
+        report = run(request, progress)
+    if request.output_format == "json":
         write_json("verify", report)
     else:
         from onnx_kvtool.report.proof_text import comparison_blocks, remarks

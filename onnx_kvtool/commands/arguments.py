@@ -5,22 +5,24 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import onnx_ir as ir
 
+from onnx_kvtool.commands.options import Request
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.words import did_you_mean, unknown_name
+from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
 __all__ = [
-    "check_choice",
+    "asked",
     "check_data",
     "check_dims",
     "check_least",
@@ -48,14 +50,6 @@ def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
             help=f'write `{name}=["{words}"]`',
         )
     return tuple(words)
-
-
-def check_choice(name: str, word: str | None, words: Sequence[str]) -> None:
-    """Refuse a word that is none of `words`; None is none given."""
-    if word is not None and word not in words:
-        expected = ", ".join(f"`{one}`" for one in words)
-        help = did_you_mean(str(word), words)
-        raise UsageError(f"`{name}` is `{word}`, expected one of {expected}", help=help)
 
 
 def check_least(name: str, number: int | None, least: int) -> None:
@@ -132,6 +126,7 @@ def spare_model(model: ir.Model, output: str) -> None:
 
 
 _P = ParamSpec("_P")
+_Q = TypeVar("_Q")
 _R = TypeVar("_R")
 
 _FLAG = re.compile(r"`--([a-z][a-z-]*)(?: ([^`]+))?`")
@@ -139,6 +134,62 @@ _FLAG = re.compile(r"`--([a-z][a-z-]*)(?: ([^`]+))?`")
 
 _MAPPINGS = {"dim": "dims", "input": "inputs"}
 """Flags that are given once for each name, and the keyword that takes all of them."""
+
+
+def asked(request: Callable[_P, _Q]) -> Callable[[Callable[[_Q], _R]], Callable[_P, _R]]:
+    """Return the decorator that gives a function the arguments of a request, and their documents.
+
+    What the function is called with becomes the request. Its docstring gets the section `Args:`.
+
+    Args:
+        request: The class of the request.
+    """
+    fields = cast("type[Request]", request).fields
+    public = {name: said for name, said in fields.items() if said.is_public}
+    kinds = {False: inspect.Parameter.POSITIONAL_OR_KEYWORD, True: inspect.Parameter.KEYWORD_ONLY}
+    parameters = [
+        inspect.Parameter(
+            name,
+            kinds[said.kw_only],
+            default=inspect.Parameter.empty if said.default is ... else said.default,
+            annotation=said.type,
+        )
+        for name, said in sorted(public.items(), key=lambda each: each[1].kw_only)
+    ]
+
+    def decorate(function: Callable[[_Q], _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(function).replace(parameters=parameters)
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            given = signature.bind(*args, **kwargs).arguments
+            for name, value in given.items():
+                if public[name].type.startswith("Sequence[str]") and value is not None:
+                    given[name] = listed(name, value)
+            return function(cast(Callable[..., _Q], request)(**given))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__annotations__["return"] = signature.return_annotation
+        texts = (
+            textwrap.fill(
+                f"{one.name}: {in_keywords(public[one.name].spoken, signature.parameters)}",
+                width=96,
+                initial_indent="    ",
+                subsequent_indent="        ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+            for one in parameters
+        )
+        arguments = "\n".join(("Args:", *texts))
+        blocks = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        titles = ("Returns:", "Raises:", "Examples:")
+        place = next(n for n, block in enumerate(blocks) if block.startswith(titles))
+        call.__doc__ = "\n\n".join((*blocks[:place], arguments, *blocks[place:]))
+        return speaking_python(call)
+
+    return decorate
 
 
 def speaking_python(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, check_sizes, speaking_python
+from onnx_kvtool.commands.arguments import asked, check_least, check_sizes
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
@@ -19,68 +21,18 @@ from onnx_kvtool.decoding.worker import Round, Worker
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 
-__all__ = ["BenchRequest", "bench", "run"]
+__all__ = ["bench", "run"]
 
 _VOCABULARY = 4
 """Tokens that are taken to exist where no model says how many it knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRequest:
-    """What `kvtool bench` was asked to do.
-
-    Attributes:
-        models: Paths of the models.
-        prompt: Tokens of the prompt.
-        tokens: Tokens that are made.
-        context: Tokens before the steps; None for those of the prompt.
-        batch: Sequences.
-        threads: Threads that a node may use; None for one for each core.
-        rounds: How often each model runs, in turns.
-        seed: For the tokens of the prompt.
-        dims: Sizes of symbolic dimensions.
-    """
-
-    models: tuple[str, ...]
-    prompt: int = 64
-    tokens: int = 32
-    context: int | None = None
-    batch: int = 1
-    threads: int | None = None
-    rounds: int = 3
-    seed: int = 0
-    dims: Mapping[str, int] = field(default_factory=dict)
-
-
-@speaking_python
-def bench(
-    models: ModelSource | Sequence[ModelSource],
-    *,
-    prompt: int = 64,
-    tokens: int = 32,
-    context: int | None = None,
-    batch: int = 1,
-    threads: int | None = None,
-    rounds: int = 3,
-    seed: int = 0,
-    dims: Mapping[str, int] | None = None,
-) -> BenchReport:
+@asked(BenchRequest)
+def bench(request: BenchRequest) -> BenchReport:
     """Run decoders of any form in onnxruntime, in turns, and return what each takes.
 
     Each runs in a process of its own as `kv.Decoder` runs it: caches in place where the model
     allows it. A run that fails is in the report, with the reason.
-
-    Args:
-        models: A model or several: paths, or models in memory, which are not changed.
-        prompt: Tokens of the prompt of each sequence.
-        tokens: Tokens that are made after it, at least 2; the first one is that of the prompt.
-        context: Tokens that stand before the steps; between prompt and steps there are rows of
-            zeros. None for those of the prompt.
-        batch: Sequences.
-        threads: Threads that a node may use; None for one for each core.
-        rounds: How often each model runs.
-        seed: The same seed gives the same prompt.
-        dims: Sizes of symbolic dimensions that are neither sequences nor rows.
 
     Raises:
         UnreadableModel: If a model cannot be read.
@@ -91,23 +43,17 @@ def bench(
         >>> report.runs[0].form, report.runs[0].in_place, report.same_tokens
         ('fixed', True, True)
     """
-    one = isinstance(models, ir.Model | onnx.ModelProto | str) or not isinstance(models, Sequence)
-    sources = [cast(ModelSource, models)] if one else list(cast(Sequence[ModelSource], models))
-    request = BenchRequest(
-        models=tuple(path_of(source) for source in sources),
-        prompt=prompt,
-        tokens=tokens,
-        context=context,
-        batch=batch,
-        threads=threads,
-        rounds=rounds,
-        seed=seed,
-        dims=dims or {},
-    )
+    sources = _sources(request)
     given = [
         path_of(source) if path_of(source) else serialize(open_model(source)) for source in sources
     ]
     return _bench(request, given, silent)
+
+
+def _sources(request: BenchRequest) -> list[ModelSource]:
+    models = request.models
+    one = isinstance(models, ir.Model | onnx.ModelProto | str) or not isinstance(models, Sequence)
+    return [cast(ModelSource, models)] if one else list(cast(Sequence[ModelSource], models))
 
 
 def run(request: BenchRequest, progress: Progress = silent) -> BenchReport:
@@ -121,7 +67,7 @@ def run(request: BenchRequest, progress: Progress = silent) -> BenchReport:
         UnreadableModel: If a model cannot be read.
         UsageError: If an argument is out of its range.
     """
-    return _bench(request, request.models, progress)
+    return _bench(request, list(map(path_in, _sources(request))), progress)
 
 
 def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progress) -> BenchReport:
@@ -131,20 +77,21 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
     for model in models:
         if isinstance(model, str):
             read(model)
-    runs = [BenchRun(name, batch=workload.batch) for name in request.models]
+    names = list(map(path_in, _sources(request)))
+    runs = [BenchRun(name, batch=workload.batch) for name in names]
     with ExitStack() as open_:
         workers: list[Worker | None] = []
         for number, model in enumerate(models):
             progress("loading", number + 1, len(models))
             workers.append(None)
             try:
-                name = request.models[number] or "a model in memory"
+                name = names[number] or "a model in memory"
                 worker = Worker(
                     model,
                     name,
                     capacity=workload.context + workload.tokens,
                     threads=workload.threads,
-                    dims=request.dims,
+                    dims=request.sizes,
                 )
             except UnreadableModel:
                 raise
@@ -188,10 +135,7 @@ def _added(run: BenchRun, done: Round) -> BenchRun:
 
 
 def _workload(request: BenchRequest) -> Workload:
-    for name in ("prompt", "batch", "rounds", "threads"):
-        check_least(name, getattr(request, name), 1)
-    check_least("tokens", request.tokens, 2)
-    check_sizes(request.dims)
+    check_sizes(request.sizes)
     context = request.prompt if request.context is None else request.context
     check_least("context", context, request.prompt)
     return Workload(

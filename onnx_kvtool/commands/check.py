@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, check_sizes, listed, speaking_python
+from onnx_kvtool.commands.arguments import asked, check_sizes
 from onnx_kvtool.commands.check_file import check_file, check_model, check_nothing, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
-from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.commands.requests import CheckCall, CheckRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.words import counted, unknown_name
@@ -23,122 +23,18 @@ from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
 from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 from onnx_kvtool.model_io.atomic import watch
-from onnx_kvtool.model_io.model_source import ModelSource, path_of
+from onnx_kvtool.model_io.model_source import path_of
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.model_io.remote import is_remote, requests
 
-__all__ = ["CheckRequest", "check", "run", "stream"]
+__all__ = ["check", "run", "stream"]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRequest:
-    """What `kvtool check` was asked to do; None where a flag was not given.
-
-    Attributes:
-        paths: Files, directories, globs, or `-`; empty for the current directory.
-        select: Prefixes of the codes that are on; None for what the configuration says, or all.
-        ignore: Prefixes of codes that are off.
-        extend_select: Prefixes of further codes that are on.
-        per_file_ignores: `GLOB:CODES`.
-        targets: Releases of runtimes that must run the models, `RUNTIME[@VERSION]`.
-        fix: Whether to apply safe fixes.
-        unsafe_fixes: Whether to apply, or show, unsafe fixes as well.
-        diff: Whether to show what fixes would change, and write nothing.
-        baseline: File with findings that are not reported.
-        write_baseline: File that gets all findings, none of which is reported then.
-        prune_baseline: Whether to drop from the baseline what is no longer found.
-        fail_on: Severity from which on a finding makes the answer no.
-        exit_zero: Whether findings leave the exit code at 0.
-        statistics: Whether to count findings.
-        config: Configuration file; None for the nearest.
-        isolated: Whether to ignore configuration files.
-        jobs: Number of worker processes.
-        shard: `i/n`: which part of the files to check.
-        cache_dir: Directory with results of earlier runs, which gets those of this one.
-        dask: Address of a scheduler whose workers check the files.
-        dims: Sizes of symbolic dimensions.
-        timeout: Seconds that each request to a web server may take; None for five minutes.
-        verify_budget: What comparing a fixed model may take, as `Budget.parse` reads it; None for
-            the default.
-        thorough: Whether to test that comparison at every fixed place and in all cases.
-        strict: Whether a fixed model of which something was not covered is not written.
-        output_format: Format of the report.
-        output: File that gets the report, which must be none of the models.
-    """
-
-    paths: tuple[str, ...] = ()
-    select: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    per_file_ignores: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    fix: bool | None = None
-    unsafe_fixes: bool | None = None
-    diff: bool = False
-    baseline: str | None = None
-    write_baseline: str | None = None
-    prune_baseline: bool = False
-    fail_on: str | None = None
-    exit_zero: bool | None = None
-    statistics: bool | None = None
-    config: str | None = None
-    isolated: bool = False
-    jobs: int | None = None
-    shard: str | None = None
-    cache_dir: str | None = None
-    dask: str | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
-    timeout: float | None = None
-    verify_budget: str | None = None
-    thorough: bool = False
-    strict: bool = False
-    output_format: str | None = None
-    output: str | None = None
-
-
-@speaking_python
-def check(
-    model: ModelSource | Sequence[str | os.PathLike[str]],
-    *,
-    select: Sequence[str] | None = None,
-    ignore: Sequence[str] = (),
-    extend_select: Sequence[str] = (),
-    per_file_ignores: Sequence[str] = (),
-    targets: Sequence[str] = (),
-    baseline: str | os.PathLike[str] | None = None,
-    fail_on: Severity = "error",
-    config: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
-    cache_dir: str | os.PathLike[str] | None = None,
-    dask: str | None = None,
-    dims: Mapping[str, int] | None = None,
-    timeout: float | None = None,
-) -> CheckReport:
+@asked(CheckCall)
+def check(request: CheckCall) -> CheckReport:
     """Return what the rules find in a model, or in several.
 
     Nothing is run and nothing is written. Configuration files count only where `config` names one.
-
-    Args:
-        model: A model, which is not changed; or a path, or several: files, directories,
-            globs.
-        select: Codes, or beginnings of codes, that are on; None for all.
-        ignore: Codes that are off. Where both say something, the longer one wins.
-        extend_select: Further codes that are on.
-        per_file_ignores: `GLOB:CODES`: codes that are off in some files.
-        targets: Releases of runtimes that must run the models, such as `onnxruntime@1.25`; they
-            switch on the rules of theirs.
-        baseline: File with findings that are not reported.
-        fail_on: Severity from which on a finding makes `exit_code` 1.
-        config: Configuration file.
-        jobs: Number of worker processes. Above 1, a script must guard its entry with
-            `if __name__ == "__main__"`, as everywhere with `multiprocessing`.
-        cache_dir: Directory with results of earlier runs, which are used for files that are still
-            the same, and which gets those of this run; made when it is not there.
-        dask: Address of the scheduler of a Dask cluster whose workers check the files, which they
-            reach by the same paths; with it `jobs` counts for nothing.
-        dims: Sizes of symbolic dimensions, by name, at least 1.
-        timeout: Seconds that each request to a web server may take, where a model is at a URL; None
-            for five minutes.
 
     Returns:
         The report, a sequence of findings: each has `code`, `severity`, `message`, `help` and
@@ -157,29 +53,14 @@ def check(
         >>> len(report), report.exit_code
         (0, 0)
     """
-    check_sizes(dims or {})
+    check_sizes(request.sizes)
+    model = request.model
     paths: tuple[str, ...] = ()
     if not isinstance(model, ir.Model | onnx.ModelProto):
         several = isinstance(model, Sequence) and not isinstance(model, str | bytes)
         named = cast(Sequence[str], model if several else (model,))
         paths = tuple(path_of(path) for path in named)
-    request = CheckRequest(
-        paths=paths,
-        select=None if select is None else listed("select", select),
-        ignore=listed("ignore", ignore),
-        extend_select=listed("extend_select", extend_select),
-        per_file_ignores=listed("per_file_ignores", per_file_ignores),
-        targets=listed("targets", targets),
-        baseline=None if baseline is None else os.fspath(baseline),
-        fail_on=fail_on,
-        config=None if config is None else os.fspath(config),
-        isolated=config is None,
-        jobs=jobs,
-        cache_dir=None if cache_dir is None else os.fspath(cache_dir),
-        dask=dask,
-        dims=dims or {},
-        timeout=timeout,
-    )
+    request = request.replace(paths=paths, isolated=request.config is None)
     if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
         file = check_model(model, settings)
@@ -189,7 +70,7 @@ def check(
         return CheckReport((file,), settings.fail_on)
     if not paths:
         return CheckReport((), resolve(request).fail_on)
-    return run(replace(request, fix=False))
+    return run(request.replace(fix=False))
 
 
 def run(request: CheckRequest) -> CheckReport:
@@ -382,7 +263,6 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
         raise UsageError(
             "fixes are made in files, and a model at a URL is none", help="fetch it first"
         )
-    check_least("jobs", request.jobs, 1)
 
 
 def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ from onnx_kvtool.lint.settings.config import (
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:
-    from onnx_kvtool.commands.check import CheckRequest
+    from onnx_kvtool.commands.requests import CheckRequest
 
 __all__ = ["FixMode", "Settings", "resolve"]
 
@@ -98,7 +98,7 @@ def resolve(request: CheckRequest) -> Settings:
     return Settings(
         selection=_selection(request, config),
         targets=targets,
-        dims=request.dims or values.get("dim", {}),
+        dims=request.sizes or values.get("dim", {}),
         timeout=request.timeout,
         budget=Budget.parse(request.verify_budget),
         thorough=request.thorough,
@@ -123,7 +123,7 @@ def _config(request: CheckRequest) -> Config:
                 "`--config` and `--isolated` exclude each other", help="leave one of them out"
             )
         return Config()
-    return discover(request.paths) if request.config is None else load(request.config)
+    return discover(request.paths) if request.config is None else load(os.fspath(request.config))
 
 
 def _selection(request: CheckRequest, config: Config) -> Selection:
@@ -184,12 +184,12 @@ def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
         raise UsageError(
             "`--prune-baseline` has no baseline to prune", help="name one with `--baseline`"
         )
-    return None if path is None else read_baseline(path)
+    return None if path is None else read_baseline(os.fspath(path))
 
 
 def _cache_dir(request: CheckRequest, config: Config) -> str | None:
     if request.cache_dir is not None:
-        return request.cache_dir
+        return os.fspath(request.cache_dir)
     named = config.values.get("cache-dir")
     return None if named is None else os.path.join(config.base, named)
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
 
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, listed, spare_model, speaking_python
+from onnx_kvtool.commands.arguments import asked, spare_model
 from onnx_kvtool.commands.inspect import caches_of
-from onnx_kvtool.core.choices import DiffPart, DiffWeights, PrintedWeights, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import DiffRequest
+from onnx_kvtool.core.choices import DiffPart, DiffWeights, PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.model import read
-from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
+from onnx_kvtool.model_io.model_source import open_model, path_of
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import NOTHING
 from onnx_kvtool.model_io.remote import requests
@@ -25,59 +25,17 @@ from onnx_kvtool.review.compare import Reviewed, compare_models
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.report import DiffReport
 
-__all__ = ["DiffRequest", "diff", "run", "run_for_git"]
+__all__ = ["diff", "run", "run_for_git"]
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRequest:
-    """What `kvtool diff` was asked to do.
-
-    Attributes:
-        old: Path of the model as it was, or `-` for standard input.
-        new: Path of the model as it is, or `-` for standard input.
-        weights: Which weights are read, and what for; see `diff`.
-        fail_on: The parts whose differences make the answer no; None for all.
-        exit_zero: Whether differences leave the exit code at 0.
-        timeout: Seconds that each request to a web server may take; None for five minutes.
-        output: Path to write the report to, `-` or None for standard output.
-    """
-
-    old: str
-    new: str
-    weights: DiffWeights = "values"
-    fail_on: tuple[DiffPart, ...] | None = None
-    exit_zero: bool = False
-    timeout: float | None = None
-    output: str | None = None
-
-
-@speaking_python
-def diff(
-    old: ModelSource,
-    new: ModelSource,
-    *,
-    weights: DiffWeights = "values",
-    fail_on: Sequence[DiffPart] | None = None,
-    timeout: float | None = None,
-) -> DiffReport:
+@asked(DiffRequest)
+def diff(request: DiffRequest) -> DiffReport:
     """Return what changed between two models, neither of which is changed.
 
     Nodes are matched by what they compute, by what is made of them and by name, not by their order:
     a model that was sorted or saved again is the same. A value, node or dimension with a new name
     is told as renamed. Nodes whose results are read where those of others were are told as their
     replacement.
-
-    Args:
-        old: The model as it was, or its path.
-        new: The model as it is, or its path.
-        weights: `values` compares digests, and reads weights that differ again to say how much.
-            `digest` leaves that out. `embedded` reads what the model files themselves hold, and
-            compares all others by the place of their data. `none` compares types, shapes, and
-            the values of tensors of up to 16 numbers.
-        fail_on: The parts whose differences make `exit_code` 1: `interface`, `caches`, `opset`,
-            `metadata`, `nodes`, `weights`, `names`; None for all.
-        timeout: Seconds that each request to a web server may take, where a model is at a URL; None
-            for five minutes.
 
     Raises:
         UnreadableModel: If a model, or external data that is needed, cannot be read.
@@ -91,16 +49,16 @@ def diff(
         >>> [(name.kind, name.old, name.new) for name in kv.diff("decoder.onnx", model).renamed]
         [('input', 'input_ids', 'tokens')]
     """
-    check_choice("weights", weights, words(DiffWeights))
-    parts = None if fail_on is None else cast("tuple[DiffPart, ...]", listed("fail_on", fail_on))
-    for part in parts or ():
-        check_choice("fail_on", part, words(DiffPart))
-    path_of(old), path_of(new)
-    with requests(timeout) as notes:
-        report = _diff(open_model(old), open_model(new), weights)
+    path_of(request.old), path_of(request.new)
+    with requests(request.timeout) as notes:
+        report = _diff(open_model(request.old), open_model(request.new), request.weights)
     report.notes[:0] = notes
-    report.fail_on = parts
+    report.fail_on = _parts(request)
     return report
+
+
+def _parts(request: DiffRequest) -> tuple[DiffPart, ...] | None:
+    return None if request.fail_on is None else tuple(request.fail_on)
 
 
 def run(
@@ -122,7 +80,7 @@ def run(
         raise UsageError("both models are standard input", help="name a file for one of them")
     with requests(request.timeout) as notes:
         progress("reading the models")
-        models = read(request.old), read(request.new)
+        models = read(path_in(request.old)), read(path_in(request.new))
         if request.output is not None and request.output != "-":
             for model in models:
                 spare_model(model, request.output)
@@ -134,7 +92,7 @@ def run(
                 weights = "embedded"
         report = _diff(*models, weights)
     report.notes[:0] = notes
-    report.fail_on = request.fail_on
+    report.fail_on = _parts(request)
     return report
 
 
@@ -169,7 +127,7 @@ def _added_or_removed(request: DiffRequest) -> DiffReport:
     nothing.graph.name = "main_graph"
     empty = open_model(nothing)
     is_added = request.old == NOTHING
-    there = read(request.new if is_added else request.old)
+    there = read(path_in(request.new if is_added else request.old))
     report = _diff(*((empty, there) if is_added else (there, empty)), "none")
     report.file = "added" if is_added else "removed"
     report.renamed = []  # the graph

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,13 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import (
-    check_choice,
+    asked,
     check_data,
     check_dims,
-    check_least,
     check_sizes,
-    listed,
-    speaking_python,
 )
-from onnx_kvtool.core.choices import RuntimeName, words
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
@@ -52,37 +50,7 @@ from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confinin
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory
 
-__all__ = ["EvalRequest", "evaluate", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class EvalRequest(RunSettings):
-    """What `kvtool eval` was asked to do.
-
-    Attributes:
-        model: Path of the model, or `-` for standard input; None with `op`.
-        op: A single operator of the default domain; None for a model.
-        opset: Opset of a single operator; None for the one that brought its newest version.
-        attributes: Attributes of a single operator as text, with their names.
-        inputs: Names of values of the main graph, or of inputs of the operator, each with its SPEC.
-        node: Node whose outputs are fetched; None for none.
-        fetch: Values to fetch; empty, and without `node`, for the graph outputs.
-        save: Path of the `.npz` file to write; None for none.
-        time_limit: Seconds after which the runs are ended; None for 10 minutes.
-        memory_limit: Bytes that the runs may take, or a text such as `2GiB`; None for three
-            quarters of the memory that is free.
-    """
-
-    model: str | None = None
-    op: str | None = None
-    opset: int | None = None
-    attributes: tuple[tuple[str, str], ...] = ()
-    inputs: tuple[tuple[str, str], ...] = ()
-    node: str | None = None
-    fetch: tuple[str, ...] = ()
-    save: str | None = None
-    time_limit: float | None = None
-    memory_limit: int | str | None = None
+__all__ = ["evaluate", "run"]
 
 
 _SECONDS = 600.0
@@ -92,43 +60,9 @@ _SHARE = 0.75
 _OTHER = "name another file with `--save`"
 
 
-@speaking_python
-def evaluate(
-    model: ModelSource,
-    inputs: Mapping[str, Any] | None = None,
-    *,
-    random: bool = False,
-    seed: int = 0,
-    dims: Mapping[str, int] | None = None,
-    node: str | None = None,
-    fetch: Sequence[str] = (),
-    steps: int = 0,
-    runtime: RuntimeName = "reference",
-    time_limit: float | None = None,
-    memory_limit: int | str | None = None,
-) -> dict[str, np.ndarray[Any, Any]]:
+@asked(EvalRequest)
+def evaluate(request: EvalRequest) -> dict[str, np.ndarray[Any, Any]]:
     """Run a model, or the part of it that makes what is fetched, and return values by name.
-
-    Args:
-        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one. The message of last time, of 16 MiB at most, is not read and compiled anew.
-        inputs: Values by name, of graph inputs and of any other value of the main graph, which
-            then is not computed. Arrays, of exactly the declared element type (strings as objects,
-            types that numpy lacks as those of ml_dtypes); or nested lists and numbers, which become
-            an array of the declared type. They are not changed.
-        random: Whether graph inputs that are needed and not given are drawn, so that they respect
-            the cache protocol: write positions within the cache, valid lengths to match.
-        seed: The same seed gives the same values, 0 or more.
-        dims: Sizes of symbolic dimensions, for what is drawn.
-        node: Name of a node of the main graph (`#3` for the fourth node) whose outputs are fetched.
-        fetch: Names of values of the main graph; empty, and without `node`, for the graph outputs.
-        steps: Decode steps after the first run, 0 or more: each present is fed back to its past,
-            starts, positions and lengths move on, tokens are drawn. The values returned are those
-            of the last step.
-        runtime: `reference`, or `onnxruntime`, which lacks some element types.
-        time_limit: Seconds after which the runs are ended. With a limit they happen in a process
-            of their own, which takes some 30 ms more; only Linux has it.
-        memory_limit: Bytes that the runs may take, or a text such as `2GiB`, likewise.
 
     Returns:
         What was fetched, in order: arrays of their own, for sequences lists of them, None for an
@@ -149,23 +83,12 @@ def evaluate(
         >>> kv.evaluate("decoder.onnx", random=True, fetch=["updated_key_cache.0"], steps=2).keys()
         dict_keys(['updated_key_cache.0'])
     """
-    request = EvalRequest(
-        model=path_of(model),
-        random=random,
-        seed=seed,
-        dims=dims or {},
-        node=node,
-        fetch=listed("fetch", fetch),
-        steps=steps,
-        runtime=runtime,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
-    )
+    path_of(request.model)
     _check_request(request)
-    loaded = _held(model, request)
-    values = main_values(loaded.graph)
-    given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
-    is_limited = time_limit is not None or memory_limit is not None
+    loaded = _held(request.model, request)
+    values, inputs = main_values(loaded.graph), request.inputs or {}
+    given = {name: feed_of(name, value, values.get(name)) for name, value in inputs.items()}
+    is_limited = request.time_limit is not None or request.memory_limit is not None
     limits = _limits(request) if is_limited else None
     report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
     return {name: owned(value) for name, value in apart_from(report.values, given).items()}
@@ -183,7 +106,7 @@ def _held(source: ModelSource, request: EvalRequest) -> ir.Model:
 
     What is drawn by infers types on the model, and what lies in files may change: neither is kept.
     """
-    draws = request.random or request.steps or request.dims
+    draws = request.random or request.steps or request.sizes
     if draws or not isinstance(source, onnx.ModelProto) or source.ByteSize() > _MOST_KEPT:
         return open_model(source)
     data = source.SerializeToString()
@@ -216,10 +139,9 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
     if (op := request.op) is not None:
         report = _limited(lambda told: _evaluate_operator(request, op, told), limits, progress)
     else:
-        assert request.model is not None
-        given = {name: read_spec(text) for name, text in request.inputs}
+        given = {name: read_spec(text) for name, text in request.specs}
         progress("reading the model")
-        model = read(request.model)
+        model = read(path_in(request.model))
         if request.save is not None:
             _keep_data(request.save, model)
         values = input_values(model, given)
@@ -276,11 +198,7 @@ def _check_limits(request: EvalRequest) -> None:
 def _check_request(request: EvalRequest) -> None:
     """Refuse options that contradict each other, before anything is read."""
     _check_limits(request)
-    check_sizes(request.dims)
-    check_least("seed", request.seed, 0)
-    check_least("steps", request.steps, 0)
-    check_choice("runtime", request.runtime, words(RuntimeName))
-    check_choice("compare", request.compare, words(RuntimeName))
+    check_sizes(request.sizes)
     if request.compare == request.runtime:
         raise UsageError(
             f"`--compare {request.compare}` compares a runtime with itself",
@@ -306,9 +224,9 @@ def _check_save(target: str, request: EvalRequest) -> None:
             "an archive cannot go to standard output, which has the values",
             help="name a file with `--save FILE.npz`, or use `--format json`",
         )
-    sources = [request.model, *(spec_file(text) for _, text in request.inputs)]
+    sources = [path_in(request.model), *(spec_file(text) for _, text in request.specs)]
     for source in sources:
-        if source in (None, "-") or not (os.path.exists(target) and os.path.exists(source)):
+        if source in (None, "", "-") or not (os.path.exists(target) and os.path.exists(source)):
             continue
         if os.path.samefile(target, source):
             raise UsageError(f"`{target}` is read, and would be overwritten", help=_OTHER)
@@ -323,7 +241,7 @@ def _check_model_request(request: EvalRequest) -> None:
                 f"`{flag}` describes a single operator, and a model has its own",
                 help="name the operator with `--op` and leave the model out",
             )
-    names = [name for name, _ in request.inputs]
+    names = [name for name, _ in request.specs]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"the input `{name}` is given twice")
@@ -343,7 +261,7 @@ def _check_operator_request(request: EvalRequest) -> None:
     for flag, is_given in (
         ("--random", request.random),
         ("--seed", request.seed),
-        ("--dim", request.dims),
+        ("--dim", request.sizes),
         ("--node", request.node is not None),
         ("--steps", request.steps),
     ):
@@ -366,12 +284,21 @@ def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> Eva
         op,
         request.opset,
         request.attributes,
-        [(name, read_spec(text)) for name, text in request.inputs],
+        [(name, read_spec(text)) for name, text in request.specs],
         request.fetch,
     )
-    report = run_model(single.model, dict(single.inputs), single.outputs, (op,), request, progress)
+    report = run_model(
+        single.model, dict(single.inputs), single.outputs, (op,), _settings(request), progress
+    )
     report.operator, report.opset = op, single.opset
     return report
+
+
+def _settings(request: EvalRequest) -> RunSettings:
+    names = [field.name for field in fields(RunSettings)]
+    return RunSettings(
+        **{**{name: getattr(request, name) for name in names}, "dims": request.sizes}
+    )
 
 
 def _evaluate(
@@ -380,14 +307,14 @@ def _evaluate(
     request: EvalRequest,
     progress: Progress = silent,
 ) -> EvalReport:
-    path = request.model or origin(model).path
+    path = path_in(request.model) or origin(model).path
     check_data(model, path)
     notes = sort_nodes(model, "were run in a valid order")
-    check_dims(model, request.dims)
+    check_dims(model, request.sizes)
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)
     nodes = (request.node,) if request.node is not None else ()
-    report = run_model(model, given, wanted, nodes, request, progress)
+    report = run_model(model, given, wanted, nodes, _settings(request), progress)
     report.model = path
     graph = Location(graph_path(model.graph.name))
     moved = (Diagnostic("unsorted-nodes", "warning", graph, note) for note in notes)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_dims, speaking_python
+from onnx_kvtool.commands.arguments import asked, check_dims
+from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.output import default_output, write_result
+from onnx_kvtool.commands.requests import InferRequest
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.model import read
-from onnx_kvtool.model_io.model_source import ModelSource, open_model
+from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
@@ -23,51 +24,17 @@ from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.shapes.infer import correct_constants
 from onnx_kvtool.shapes.inference import Inference, InferReport, infer_model
 
-__all__ = ["InferRequest", "infer", "run"]
+__all__ = ["infer", "run"]
 
 _ANOTHER = "name another file with `-o OUT`"
 
 
-@dataclass(frozen=True, slots=True)
-class InferRequest:
-    """What `kvtool infer` was asked to do.
-
-    Attributes:
-        model: Path of the model, or `-` for standard input.
-        output: Path to write, or a directory for `<stem>.inferred.onnx` in it, `-` for standard
-            output; None to write nothing.
-        dims: Values of symbolic dimensions, which take the place of the names everywhere.
-        strict: Whether nothing may stay unknown.
-        timeout: Seconds that each request to a web server may take; None for five minutes.
-    """
-
-    model: str
-    output: str | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
-    strict: bool = False
-    timeout: float | None = None
-
-
-@speaking_python
-def infer(
-    model: ModelSource,
-    *,
-    dims: Mapping[str, int] | None = None,
-    strict: bool = False,
-    timeout: float | None = None,
-) -> tuple[ir.Model, InferReport]:
+@asked(InferRequest)
+def infer(request: InferRequest) -> tuple[ir.Model, InferReport]:
     """Return a copy of a model with the type and shape of every value, and what was found.
 
     Weights are not read, and data files need not be there. Nothing is raised for a conflict or a
     value that stays unknown: the report has them, and `report.failed` counts them up.
-
-    Args:
-        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
-        dims: Values of symbolic dimensions, which take the place of the names everywhere.
-        strict: Whether a value that stays unknown makes the report a failed one.
-        timeout: Seconds that each request to a web server may take, where the model is at a URL;
-            None for five minutes.
 
     Raises:
         UnreadableModel: If the model cannot be read.
@@ -81,10 +48,10 @@ def infer(
         >>> report.failed
         False
     """
-    with requests(timeout) as notes:
-        work = open_model(model)
+    with requests(request.timeout) as notes:
+        work = open_model(request.model)
         order = sort_nodes(work)
-        inference = _infer(work, origin(work).path, dims or {}, strict)
+        inference = _infer(work, origin(work).path, request.sizes, request.strict)
         inference.annotate()
     inference.report.notes[:0] = (*notes, *order)
     note_made(work, "inferred")
@@ -116,22 +83,23 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
 
 
 def _run(request: InferRequest, progress: Progress) -> InferReport:
-    check_source(request.model, remote=True)
-    check_output(request.model, request.output, _ANOTHER)
+    path = path_in(request.model)
+    check_source(path, remote=True)
+    check_output(path, request.output, _ANOTHER)
     progress("reading the model")
-    model = read(request.model)
+    model = read(path)
     notes = sort_nodes(model)
     if request.output is not None:
         _check_sound(model)
-        if is_remote(request.model) and external_files(model):
+        if is_remote(path) and external_files(model):
             raise UsageError(
-                f"the data of {spoken_name(request.model)} lies at a URL, and the result would "
+                f"the data of {spoken_name(path)} lies at a URL, and the result would "
                 "refer to it in its own directory",
                 help="fetch the model with its data files first",
             )
         check_external_data(model, need_bytes=False)
     progress("inferring shapes")
-    inference = _infer(model, shown(request.model), request.dims, request.strict)
+    inference = _infer(model, shown(path), request.sizes, request.strict)
     report = inference.report
     if request.output is None:
         return report  # which says the same of the nodes in any order
@@ -144,10 +112,8 @@ def _run(request: InferRequest, progress: Progress) -> InferReport:
         report.notes.append(f"nothing was written because of {what}")
         return report
     progress("writing the result")
-    output = in_directory(
-        request.output, os.path.basename(default_output(request.model, "inferred"))
-    )
-    check_output(request.model, output, _ANOTHER)
+    output = in_directory(request.output, os.path.basename(default_output(path, "inferred")))
+    check_output(path, output, _ANOTHER)
     write_result(model, output, report, is_named=output == request.output)
     return report
 

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, listed, speaking_python
+from onnx_kvtool.commands.arguments import asked
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import LowerRequest
 from onnx_kvtool.commands.rewriting import (
-    RewriteRequest,
-    check_common,
     in_files,
     in_memory,
     prepared,
     proven,
 )
-from onnx_kvtool.core.choices import (
-    DEFAULT_OPSET,
-    LOWERED_OPSETS,
-    Bounds,
-    ContribChoice,
-    ElementType,
-    IndexDtype,
-    Via,
-    words,
-)
+from onnx_kvtool.core.choices import DEFAULT_OPSET
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.machine import Progress, collector_paused, silent
+from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
-from onnx_kvtool.model_io.model_source import ModelSource, path_of
 from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
@@ -43,90 +30,12 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification
 from onnx_kvtool.targets.target import Target, find_target
 
-__all__ = ["LowerRequest", "check_request", "lower", "run"]
+__all__ = ["check_request", "lower", "run"]
 
 
-@dataclass(frozen=True, slots=True)
-class LowerRequest(RewriteRequest):
-    """What `kvtool lower` was asked to do.
-
-    Attributes:
-        opset: Target opset; None for `DEFAULT_OPSET`, that of `target`, or the model's own with
-            `only`.
-        target: Release of a runtime that must load the result, `RUNTIME[@VERSION]`; its highest
-            opset is the default of `opset`, which must not exceed it.
-        only: Operators to replace, all others staying as they are.
-        via: Form of a lowered TensorScatter.
-        index_dtype: Element type of scatter indices; None for int64.
-        bounds: Whether a start that TensorScatter refuses must fail in the result.
-        contrib: Whether operators of onnxruntime are written with those of ONNX; None for those
-            that `target` does not import.
-        element_type: Type that takes the place of bfloat16 everywhere; None to keep it.
-        static: Whether every size of the result has to be a number.
-    """
-
-    opset: int | None = None
-    target: str | None = None
-    only: tuple[str, ...] = ()
-    via: Via = "auto"
-    index_dtype: IndexDtype | None = None
-    bounds: Bounds = "checked"
-    contrib: ContribChoice | None = None
-    element_type: ElementType | None = None
-    static: bool = False
-
-
-@speaking_python
-def lower(
-    model: ModelSource,
-    *,
-    opset: int | None = None,
-    target: str | None = None,
-    only: Sequence[str] = (),
-    via: Via = "auto",
-    index_dtype: IndexDtype | None = None,
-    bounds: Bounds = "checked",
-    contrib: ContribChoice | None = None,
-    element_type: ElementType | None = None,
-    verify: bool | None = None,
-    verify_steps: int | None = None,
-    verify_budget: str | None = None,
-    thorough: bool = False,
-    strict: bool = False,
-    dims: Mapping[str, int] | None = None,
-    static: bool = False,
-) -> tuple[ir.Model, LowerReport]:
+@asked(LowerRequest)
+def lower(request: LowerRequest) -> tuple[ir.Model, LowerReport]:
     """Return an equal model for an older opset, and the report of what was done.
-
-    Args:
-        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
-        opset: Target opset; None for 18, for that of `target`, or for the model's own with `only`.
-        target: Release of a runtime that must load the result, such as `onnxruntime@1.17`: opset,
-            IR version and operators are chosen for it.
-        only: Operators to replace, wherever they stand; all others and the opset stay. Empty for
-            what the opset or the release needs.
-        via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
-        index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
-        bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
-        contrib: `standard` writes operators of onnxruntime (com.microsoft) with those of ONNX,
-            `keep` leaves them alone; None writes those so that `target` does not import.
-        element_type: Type that takes the place of bfloat16 everywhere, in inputs, outputs and
-            caches too, for opsets and runtimes that lack it. `float16` is refused for constants
-            that it does not hold.
-        verify: True forces the comparison, of the models as they are if the machine has the memory;
-            False switches it off; None compares within the budget.
-        verify_steps: Number of decode steps per case, at least 1; None for 2.
-        verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
-            `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
-            smaller sizes and fewer layers.
-        thorough: Whether the proof is tested at every rewritten place and in all cases, not at a
-            sample.
-        strict: Whether something that the proof did not cover is a failure.
-        dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
-            it runs at these alone, with all that follows from them folded.
-        static: Whether the result must have numbers for all sizes, and no node that reads one;
-            what the model itself fixes is folded too.
 
     Returns:
         The lowered model, whose inputs and outputs have the names, types, order and, but for
@@ -150,26 +59,8 @@ def lower(
         >>> report.target, report.target_opset
         ('onnxruntime 1.17.3', 20)
     """
-    request = LowerRequest(
-        model=path_of(model),
-        opset=opset,
-        target=target,
-        only=listed("only", only),
-        via=via,
-        index_dtype=index_dtype,
-        bounds=bounds,
-        contrib=contrib,
-        element_type=element_type,
-        verify=verify,
-        verify_steps=verify_steps,
-        verify_budget=verify_budget,
-        thorough=thorough,
-        strict=strict,
-        dims=dims or {},
-        static=static,
-    )
     check_request(request)
-    work, report = in_memory(model, request, _lower)
+    work, report = in_memory(request, _lower)
     if _failed(report):
         raise Refused(report)
     note_made(work, "lowered")
@@ -212,14 +103,7 @@ def _suffix(report: LowerReport) -> str:
 
 def check_request(request: LowerRequest) -> None:
     """Refuse arguments that contradict each other, and operators that cannot be replaced."""
-    check_choice("via", request.via, words(Via))
-    check_choice("index_dtype", request.index_dtype, words(IndexDtype))
-    check_choice("bounds", request.bounds, words(Bounds))
-    if request.contrib is not None:
-        check_choice("contrib", request.contrib, words(ContribChoice))
-    if request.element_type is not None:
-        check_choice("element_type", request.element_type, words(ElementType))
-    check_common(request)
+    check_verified(request.verify, vars(request))
     if request.index_dtype == "int32" and request.via == "scatternd":
         raise UsageError(
             "ScatterND takes int64 indices only, got `int32` with `scatternd`",
@@ -246,9 +130,6 @@ def check_request(request: LowerRequest) -> None:
         _check_operator(name)
     if request.target is not None:
         _check_target(request.target, request)
-    if request.opset is not None and request.opset not in LOWERED_OPSETS:
-        least, most = LOWERED_OPSETS[0], LOWERED_OPSETS[-1]
-        raise UsageError(f"`--opset` is {request.opset}, expected {least} to {most}")
 
 
 def _check_target(name: str, request: LowerRequest) -> None:
@@ -325,10 +206,10 @@ def _lower(
             asks = (
                 "" if release is None or release.static is None else f"{release} {release.static}"
             )
-            if request.dims or request.static or asks:
+            if request.sizes or request.static or asks:
                 outcome = rewrite_fixed(
                     model,
-                    request.dims,
+                    request.sizes,
                     opset,
                     lowered,
                     static=request.static or bool(asks),
@@ -348,7 +229,7 @@ def _lower(
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
     report.verification = proven(
-        model, source or request.model, verifier, report.notes, progress, widened=wide
+        model, source or path_in(request.model), verifier, report.notes, progress, widened=wide
     )
     return report
 
@@ -362,7 +243,7 @@ def _stand_in(target: Target) -> list[str]:
 
 def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerReport:
     return LowerReport(
-        model=request.model or origin(model).name,
+        model=path_in(request.model) or origin(model).name,
         output=None,
         source_opset=outcome.source_opset,
         target_opset=outcome.target_opset,

@@ -10,6 +10,7 @@ from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 from onnx_kvtool.commands.arguments import speaking_python
+from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
@@ -18,24 +19,7 @@ from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
 from onnx_kvtool.model_io.atomic import patient
 
-__all__ = ["MergeRequest", "Part", "merge", "parts", "resolve_format"]
-
-
-@dataclass(frozen=True, slots=True)
-class MergeRequest:
-    """What `kvtool merge` was asked to do.
-
-    Attributes:
-        reports: Files that `kvtool check` has written, all in one format.
-        fail_on: Severity from which on a finding makes the answer no.
-        output_format: Format of the result; None for that of the reports.
-        output: File that gets the result; None or `-` for standard output.
-    """
-
-    reports: tuple[str, ...]
-    fail_on: Severity | None = None
-    output_format: CheckFormat | None = None
-    output: str | None = None
+__all__ = ["Part", "merge", "parts", "resolve_format"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +63,8 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
         ...     print(error)
         `first.json` does not exist
     """
-    request = MergeRequest(tuple(os.fspath(path) for path in reports), fail_on, "json")
+    paths = tuple(os.fspath(path) for path in reports)
+    request = MergeRequest().replace(reports=paths, fail_on=fail_on, output_format="json")
     files = [file for part in parts(request) for file in part.files()]
     return CheckReport(tuple(files), fail_on)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import did_you_mean
@@ -27,7 +28,6 @@ __all__ = [
     "LoweringEntry",
     "Operator",
     "OpsReport",
-    "OpsRequest",
     "ParameterEntry",
     "RaisingEntry",
     "RuleEntry",
@@ -230,18 +230,6 @@ class OpsReport(Record):
 
 _RAISED = "TensorScatter"
 """What every raising makes of an update."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpsRequest:
-    """What `kvtool ops` was asked to do.
-
-    Attributes:
-        op: An operator of the default domain; None for all of which kvtool has something of its
-            own: a kernel, a lowering, an upgrade, a raising, or a rule about it.
-    """
-
-    op: str | None = None
 
 
 def run(request: OpsRequest) -> OpsReport:

@@ -8,40 +8,23 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_choice, spare_model, speaking_python
-from onnx_kvtool.core.choices import PrintedWeights, words
+from onnx_kvtool.commands.arguments import asked, spare_model
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import PrintRequest
+from onnx_kvtool.core.choices import PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import counted, escape
 from onnx_kvtool.model_io.model import read
-from onnx_kvtool.model_io.model_source import ModelSource, open_model
+from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.model_io.stored import file_digest
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.printing import model_lines
 
-__all__ = ["PrintRequest", "Printed", "print", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class PrintRequest:
-    """What `kvtool print` was asked to do.
-
-    Attributes:
-        model: Path of the model, or `-` for standard input.
-        weights: Which weights are read for a digest; see `print`.
-        timeout: Seconds that each request to a web server may take; None for five minutes.
-        output: Path to write the text to, `-` or None for standard output.
-        textconv: Whether a file that is no model has a text as well, as git needs one.
-    """
-
-    model: str
-    weights: PrintedWeights = "digest"
-    timeout: float | None = None
-    output: str | None = None
-    textconv: bool = False
+__all__ = ["Printed", "print", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +44,8 @@ class Printed(Record):
     notes: tuple[str, ...] = ()
 
 
-@speaking_python
-def print(
-    model: ModelSource, *, weights: PrintedWeights = "digest", timeout: float | None = None
-) -> str:
+@asked(PrintRequest)
+def print(request: PrintRequest) -> str:
     """Return a model as text that is the same for equal models, in the syntax of `onnx.parser`.
 
     Opset imports, functions, metadata, initializers, declarations of inner values and attributes
@@ -74,15 +55,6 @@ def print(
 
     Tensors of up to 16 integers, booleans or texts, or 4 floats, are shown by value; of others the
     first 128 bits of the SHA-256 of their bytes. They are read some megabytes at a time.
-
-    Args:
-        model: A model, which is not changed, or the path of one.
-        weights: `digest` reads every weight; those whose file is missing are told by their place.
-            `embedded` reads what the model file itself holds, and tells all others by their place:
-            this is what git knows of the file. `none` shows nothing of large tensors but type and
-            shape.
-        timeout: Seconds that each request to a web server may take, where the model is at a URL;
-            None for five minutes.
 
     Returns:
         The text, without a line end behind the last line. `onnx.parser.parse_model` reads it, but
@@ -98,10 +70,9 @@ def print(
         >>> print(text.splitlines()[1])
            ir_version: 11,
     """
-    check_choice("weights", weights, words(PrintedWeights))
-    with requests(timeout):
-        loaded = open_model(model)
-        return "\n".join(_print(loaded, origin(loaded).path, weights).lines)
+    with requests(request.timeout):
+        loaded = open_model(request.model)
+        return "\n".join(_print(loaded, origin(loaded).path, request.weights).lines)
 
 
 def run(request: PrintRequest, progress: Progress = silent) -> Printed:
@@ -122,8 +93,9 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
     except UnreadableModel as error:
         if not request.textconv:
             raise
-        lines = tuple(f"# {line}" for line in _of_no_model(request.model, error))
-        return Printed(request.model, request.weights, lines)
+        path = path_in(request.model)
+        lines = tuple(f"# {line}" for line in _of_no_model(path, error))
+        return Printed(path, request.weights, lines)
 
 
 def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
@@ -135,11 +107,11 @@ def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
 
 def _run(request: PrintRequest, progress: Progress) -> Printed:
     progress("reading the model")
-    model = read(request.model)
+    model = read(path_in(request.model))
     if request.output is not None and request.output != "-":
         spare_model(model, request.output)
     progress("reading the weights")
-    return _print(model, shown(request.model), request.weights)
+    return _print(model, shown(path_in(request.model)), request.weights)
 
 
 def _print(model: ir.Model, path: str, weights: PrintedWeights) -> Printed:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import find_caches
-from onnx_kvtool.commands.arguments import check_choice, check_least, listed, speaking_python
+from onnx_kvtool.commands.arguments import asked, check_least
+from onnx_kvtool.commands.options import path_in
+from onnx_kvtool.commands.requests import RaiseRequest
 from onnx_kvtool.commands.rewriting import (
-    RewriteRequest,
-    check_common,
     in_files,
     in_memory,
     prepared,
     proven,
 )
-from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice, words
+from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.machine import Progress, collector_paused, silent
+from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.core.words import enumerated
-from onnx_kvtool.model_io.model_source import ModelSource, path_of
 from onnx_kvtool.model_io.origin import note_made
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
@@ -32,88 +30,12 @@ from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseOutcome, RaiseSe
 from onnx_kvtool.rewrite.report import Refused, Verification
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
-__all__ = ["RaiseRequest", "raise_", "run"]
+__all__ = ["raise_", "run"]
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseRequest(RewriteRequest):
-    """What `kvtool raise` was asked to do.
-
-    Attributes:
-        opset: Lowest opset of the result; a model that is at a later one stays there.
-        capacity: Rows for caches that grow: a number, or the name of a dimension; None to leave
-            them as they are.
-        contrib: Whether operators of onnxruntime are written with those of ONNX.
-        assume: What may be taken for granted, as `--assume` takes it.
-        attention: What becomes of attention in many nodes.
-        require_all: Whether a candidate that stays as it was is a failure.
-        partial: Whether a model may be raised although no cache of it got the capacity.
-        static: Whether every size of the result has to be a number.
-    """
-
-    opset: int = NATIVE_OPSET
-    capacity: int | str | None = None
-    contrib: ContribChoice = "standard"
-    assume: tuple[str, ...] = ()
-    attention: AttentionChoice = "auto"
-    require_all: bool = False
-    partial: bool = False
-    static: bool = False
-
-
-@speaking_python
-def raise_(
-    model: ModelSource,
-    *,
-    opset: int = NATIVE_OPSET,
-    capacity: int | str | None = None,
-    contrib: ContribChoice = "standard",
-    assume: Sequence[str] = (),
-    attention: AttentionChoice = "auto",
-    require_all: bool = False,
-    partial: bool = False,
-    verify: bool | None = None,
-    verify_steps: int | None = None,
-    verify_budget: str | None = None,
-    thorough: bool = False,
-    strict: bool = False,
-    dims: Mapping[str, int] | None = None,
-    static: bool = False,
-) -> tuple[ir.Model, RaiseReport]:
+@asked(RaiseRequest)
+def raise_(request: RaiseRequest) -> tuple[ir.Model, RaiseReport]:
     """Return an equal model whose proven cache updates are TensorScatter, and the report.
-
-    Args:
-        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
-        opset: Lowest opset of the result, at least 24; a model that is at a later one stays there,
-            and one without anything to raise stays as it is.
-        capacity: Rows that a cache which grows with every step gets: a number, at least 1, or the
-            name of a symbolic dimension that the model does not have; None leaves such caches as
-            they are, and reports them as refused.
-        contrib: `standard` writes operators of onnxruntime (com.microsoft) with those of ONNX where
-            these have an exact form, `keep` leaves them alone.
-        assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
-            `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`,
-            `rotated-rows[:VALUE]`, `unpadded[:VALUE]`.
-        attention: What becomes of attention in many nodes: `keep` leaves it, `sliced` writes one
-            Attention over the rows in use, `full` over the whole capacity, `auto` either.
-        require_all: Whether a candidate that cannot be raised is a failure.
-        partial: Whether the model is raised although no cache got the capacity; otherwise that is a
-            failure.
-        verify: True forces the comparison, of the models as they are if the machine has the memory;
-            False switches it off; None compares within the budget.
-        verify_steps: Number of decode steps per case, at least 1; None for 2.
-        verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
-            `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
-            smaller sizes and fewer layers.
-        thorough: Whether the proof is tested at every rewritten place and in all cases, not at a
-            sample.
-        strict: Whether something that the proof did not cover is a failure.
-        dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
-            it runs at these alone, with all that follows from them folded. What a cache grows along
-            has the capacity instead.
-        static: Whether the result must have numbers for all sizes, and no node that reads one or
-            cuts where an input says; what the model itself fixes is folded too.
 
     Returns:
         The raised model, or an equal copy where there is nothing to raise; and the report. Nothing
@@ -132,25 +54,8 @@ def raise_(
         >>> raised.opset_imports[""], len(report.raised), report.verification.status
         (24, 4, 'equal')
     """
-    request = RaiseRequest(
-        model=path_of(model),
-        opset=opset,
-        capacity=capacity,
-        contrib=contrib,
-        assume=listed("assume", assume),
-        attention=attention,
-        require_all=require_all,
-        partial=partial,
-        verify=verify,
-        verify_steps=verify_steps,
-        verify_budget=verify_budget,
-        thorough=thorough,
-        strict=strict,
-        dims=dims or {},
-        static=static,
-    )
     _check_request(request)
-    work, report = in_memory(model, request, _raise)
+    work, report = in_memory(request, _raise)
     if failed(report, request):
         raise Refused(report)
     note_made(work, "raised")
@@ -195,9 +100,7 @@ def _check_request(request: RaiseRequest) -> None:
     """Refuse an opset without TensorScatter, and assumptions that are none."""
     if not NATIVE_OPSET <= request.opset <= NEWEST:
         raise UsageError(f"`--opset` is {request.opset}, expected {NATIVE_OPSET} to {NEWEST}")
-    check_choice("attention", request.attention, words(AttentionChoice))
-    check_choice("contrib", request.contrib, words(ContribChoice))
-    check_common(request)
+    check_verified(request.verify, vars(request))
     if request.static and request.attention == "sliced":
         raise UsageError(
             "`--attention sliced` reads as many rows as are in use, which `--static` excludes",
@@ -264,7 +167,7 @@ def _raise(
         capacity=request.capacity,
         attention=request.attention,
         contrib=request.contrib,
-        dims=request.dims,
+        dims=request.sizes,
         static=request.static,
     )
     verifier = prepared(model, request, progress, needs_source=True)
@@ -273,13 +176,13 @@ def _raise(
         outcome = raise_model(model, settings)
     if request.capacity is not None and not (request.partial or outcome.blocked):
         outcome.blocked = _unused_capacity(model, request.capacity, outcome)
-    report = outcome.report(request.model or outcome.model)
+    report = outcome.report(path_in(request.model) or outcome.model)
     report.ir_version = model.ir_version
     if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
         if not report.blocked:
             report.notes += _why_nothing(model, report.refused)
-            if request.dims or request.static:
+            if request.sizes or request.static:
                 report.notes.append(
                     "nothing was raised, so that no size is fixed; `kvtool lower --dim` fixes "
                     "those of any model"
@@ -287,11 +190,11 @@ def _raise(
         return report
     report.verification = proven(
         model,
-        source or request.model,
+        source or path_in(request.model),
         verifier,
         report.notes,
         progress,
-        dims=dims_to_run(outcome.equal_dims, request.dims),
+        dims=dims_to_run(outcome.equal_dims, request.sizes),
         positions=outcome.positions,
         rotated=outcome.rotated,
         unpadded=outcome.unpadded,

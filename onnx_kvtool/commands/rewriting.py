@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnx
@@ -12,13 +11,14 @@ import onnx.checker
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
-from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
+from onnx_kvtool.commands.arguments import check_data, check_dims
+from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.output import Written, default_output, write_result
-from onnx_kvtool.core.choices import ExternalData
-from onnx_kvtool.core.machine import Budget, Progress, check_verified, collector_paused, silent
+from onnx_kvtool.commands.requests import RewriteRequest
+from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.model import clone, read
-from onnx_kvtool.model_io.model_source import ModelSource, open_model
+from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.places import (
     REPLACING,
     check_output,
@@ -33,38 +33,7 @@ from onnx_kvtool.shapes.infer import forget_contradictions
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
 
-__all__ = ["RewriteRequest", "check_common", "in_files", "in_memory", "prepared", "proven"]
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteRequest:
-    """What every request to rewrite a model says.
-
-    Attributes:
-        model: Path of the model, `-` for standard input, or "" for one in memory.
-        output: Path to write, `-` for standard output; None for one beside the input.
-        in_place: Whether the result replaces the input.
-        external_data: How data files reach an output in another directory; None: as fits.
-        dry_run: Whether to do everything but write.
-        verify: True forces verification, False switches it off, None verifies within the budget.
-        verify_steps: Number of decode steps per case; None for the default.
-        verify_budget: What verification may take, as `Budget.parse` reads it; None for the default.
-        thorough: Whether to test the proof at every rewritten place and in all cases.
-        strict: Whether something that was not covered is a failure.
-        dims: Values of symbolic dimensions, for the inputs of verification.
-    """
-
-    model: str
-    output: str | None = None
-    in_place: bool = False
-    external_data: ExternalData | None = None
-    dry_run: bool = False
-    verify: bool | None = None
-    verify_steps: int | None = None
-    verify_budget: str | None = None
-    thorough: bool = False
-    strict: bool = False
-    dims: Mapping[str, int] = field(default_factory=dict)
+__all__ = ["in_files", "in_memory", "prepared", "proven"]
 
 
 class Report(Written, Protocol):
@@ -81,22 +50,16 @@ Rewrite = Callable[[ir.Model, _Request, ir.Model | None, Progress], _Report]
 can be read again), and what is told of each part of the work."""
 
 
-def check_common(request: RewriteRequest) -> None:
-    """Refuse what cannot be meant of what every request says."""
-    check_least("verify_steps", request.verify_steps, 1)
-    check_verified(request.verify, {f.name: getattr(request, f.name) for f in fields(request)})
-
-
 def in_memory(
-    model: ModelSource,
     request: _Request,
     rewrite: Rewrite[_Request, _Report],
 ) -> tuple[ir.Model, _Report]:
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
+    model = request.model
     work = open_model(model)
     notes = sort_nodes(work)
     source = None
-    if not request.model:
+    if not path_in(model):
         source = model if isinstance(model, ir.Model) else open_model(model)
     report = rewrite(work, request, source, silent)
     report.notes[:0] = notes
@@ -126,11 +89,12 @@ def in_files(
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
-    check_result(request.model, request.output, in_place=request.in_place, dry_run=request.dry_run)
+    path = path_in(request.model)
+    check_result(path, request.output, in_place=request.in_place, dry_run=request.dry_run)
     progress("reading the model")
-    model = read(request.model)
+    model = read(path)
     notes = sort_nodes(model)
-    source = clone(model) if request.model == "-" else None
+    source = clone(model) if path == "-" else None
     report = rewrite(model, request, source, progress)
     report.notes[:0] = notes
     addition = suffix(report)
@@ -148,14 +112,15 @@ def in_files(
 
 def _output_path(request: RewriteRequest, suffix: str) -> str:
     """Return where to write a result; without a name that is beside the input, as `suffix` says."""
+    path = path_in(request.model)
     if request.in_place:
-        return request.model
-    if request.model == "-" or not _is_chosen(request):
+        return path
+    if path == "-" or not _is_chosen(request):
         return request.output or "-"
-    output = default_output(request.model, suffix)
+    output = default_output(path, suffix)
     if request.output is not None:
         output = in_directory(request.output, os.path.basename(output))
-    check_output(request.model, output, f"{REPLACING}, or name another file with `-o OUT`")
+    check_output(path, output, f"{REPLACING}, or name another file with `-o OUT`")
     return output
 
 
@@ -176,8 +141,8 @@ def prepared(
         needs_source: Whether the result of a source that fails on all drawn inputs is rejected.
     """
     budget = Budget.parse(request.verify_budget)
-    check_data(model, request.model, need_bytes=request.verify is not False)
-    check_dims(model, request.dims)
+    check_data(model, path_in(request.model), need_bytes=request.verify is not False)
+    check_dims(model, request.sizes)
     if request.verify is False:
         return None
     from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
@@ -185,7 +150,7 @@ def prepared(
     return Verifier(
         model,
         steps=request.verify_steps,
-        dims=request.dims,
+        dims=request.sizes,
         force=request.verify is True,
         progress=progress,
         budget=budget,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from onnx_kvtool.commands.requests import RuleRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Form, Key, Record
@@ -12,20 +13,7 @@ from onnx_kvtool.lint.rule import Basis, Rule, markdown
 from onnx_kvtool.lint.settings.config import find_rule
 from onnx_kvtool.lint.table import RULES
 
-__all__ = ["RuleReport", "RuleRequest", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleRequest:
-    """What `kvtool rule` was asked to do.
-
-    Attributes:
-        code: Code, or name, of a rule; None with `all_rules`.
-        all_rules: Whether all rules are meant.
-    """
-
-    code: str | None = None
-    all_rules: bool = False
+__all__ = ["RuleReport", "run"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnx_kvtool.commands.requests import TargetsRequest
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.targets.release import Evidence, Release
 from onnx_kvtool.targets.target import named_releases
 
-__all__ = ["TargetsReport", "TargetsRequest", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetsRequest:
-    """What `kvtool targets` was asked to show.
-
-    Attributes:
-        name: A runtime, or `RUNTIME@VERSION`; None for all.
-    """
-
-    name: str | None = None
+__all__ = ["TargetsReport", "run"]
 
 
 @dataclass(frozen=True, slots=True)

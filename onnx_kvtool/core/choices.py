@@ -28,6 +28,7 @@ __all__ = [
     "MergedFormat",
     "PrintedWeights",
     "ReportFormat",
+    "RuleFormat",
     "RuntimeChoice",
     "RuntimeName",
     "Severity",
@@ -62,6 +63,7 @@ InspectFormat = Literal["text", "json", "html", "dot", "mermaid"]
 MergedFormat = Literal["json", "jsonl", "sarif", "junit"]
 PrintedWeights = Literal["digest", "embedded", "none"]
 ReportFormat = Literal["text", "json"]
+RuleFormat = Literal["text", "json", "markdown"]
 RuntimeName = Literal["reference", "onnxruntime"]
 RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
 Severity = Literal["error", "warning", "info"]

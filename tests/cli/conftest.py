@@ -9,8 +9,7 @@ import pytest
 
 from onnx_kvtool.commands import lower as command
 from onnx_kvtool.commands import verify as verify_command
-from onnx_kvtool.commands.lower import LowerRequest
-from onnx_kvtool.commands.verify import VerifyRequest
+from onnx_kvtool.commands.requests import LowerRequest, VerifyRequest
 from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.rewrite.report import LowerReport
 from onnx_kvtool.verification.report import VerifyReport

@@ -17,7 +17,8 @@ from click.shell_completion import ShellComplete
 
 from onnx_kvtool.cli import completion
 from onnx_kvtool.cli.app import COMMANDS, app
-from onnx_kvtool.commands.lower import LowerRequest, check_request
+from onnx_kvtool.commands.lower import check_request
+from onnx_kvtool.commands.requests import LowerRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE

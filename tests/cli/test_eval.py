@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import onnx.parser
 import pytest
 
 from onnx_kvtool.commands import evaluate as command
-from onnx_kvtool.commands.evaluate import EvalRequest
+from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.evaluation.report import Comparison, EvalReport
 from onnx_kvtool.verification.report import OutputReport
@@ -28,10 +27,11 @@ DEFAULTS: dict[str, Any] = {
     "op": None,
     "opset": None,
     "attributes": (),
-    "inputs": (),
+    "inputs": None,
+    "specs": (),
     "random": False,
     "seed": 0,
-    "dims": {},
+    "dims": None,
     "node": None,
     "fetch": (),
     "trace": False,
@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "save": None,
     "time_limit": None,
     "memory_limit": None,
+    "output_format": "text",
 }
 
 
@@ -68,10 +69,10 @@ def requests(stand_in_models: None, monkeypatch: pytest.MonkeyPatch) -> list[Eva
         pytest.param("-", {"model": "-"}, id="standard input"),
         pytest.param(
             "in.onnx --input a=1 --input 'b=[1, 2]' --input c=d=e",
-            {"inputs": (("a", "1"), ("b", "[1, 2]"), ("c", "d=e"))},
+            {"specs": (("a", "1"), ("b", "[1, 2]"), ("c", "d=e"))},
             id="inputs, split at the first equals sign",
         ),
-        pytest.param("in.onnx --input x=", {"inputs": (("x", ""),)}, id="an empty SPEC"),
+        pytest.param("in.onnx --input x=", {"specs": (("x", ""),)}, id="an empty SPEC"),
         pytest.param("in.onnx --random --seed 7", {"random": True, "seed": 7}, id="random"),
         pytest.param("in.onnx --dim b=2", {"dims": {"b": 2}}, id="dims"),
         pytest.param("in.onnx --node '#3'", {"node": "#3"}, id="node"),
@@ -95,7 +96,7 @@ def requests(stand_in_models: None, monkeypatch: pytest.MonkeyPatch) -> list[Eva
                 "op": "Add",
                 "opset": 14,
                 "attributes": (("a", "1"), ("b", "x=y")),
-                "inputs": (("A", "1"),),
+                "specs": (("A", "1"),),
             },
             id="an operator",
         ),
@@ -104,7 +105,7 @@ def requests(stand_in_models: None, monkeypatch: pytest.MonkeyPatch) -> list[Eva
 def test_options_become_a_request(kvtool, requests, arguments, changed) -> None:
     result = kvtool("eval", *shlex.split(arguments))
     assert result.exit_code == 0, result.stderr
-    assert [asdict(request) for request in requests] == [{**DEFAULTS, **changed}]
+    assert [vars(request) for request in requests] == [{**DEFAULTS, **changed}]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 
 import pytest
 
@@ -34,8 +33,9 @@ DEFAULTS = {
     "verify_budget": None,
     "thorough": False,
     "strict": False,
-    "dims": {},
+    "dims": None,
     "static": False,
+    "output_format": "text",
 }
 
 
@@ -86,7 +86,7 @@ def test_options_become_a_request(
     requests = lower_stand_in(lowered_report)
     result = kvtool("lower", *arguments.split())
     assert result.exit_code == 0, result.stderr
-    assert [asdict(request) for request in requests] == [{**DEFAULTS, **changed}]
+    assert [vars(request) for request in requests] == [{**DEFAULTS, **changed}]
 
 
 def test_text_is_talk_and_leaves_standard_output_empty(

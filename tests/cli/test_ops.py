@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from onnx_kvtool.commands.ops import OpsRequest, run
+from onnx_kvtool.commands.ops import run
+from onnx_kvtool.commands.requests import OpsRequest
 
 
 def test_json_has_the_keys_of_the_page(kvtool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from typing import Any
 
@@ -10,38 +9,26 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
-from onnx_kvtool.commands.bench import BenchRequest
-from onnx_kvtool.commands.check import CheckRequest
-from onnx_kvtool.commands.diff import DiffRequest
-from onnx_kvtool.commands.evaluate import EvalRequest
-from onnx_kvtool.commands.infer import InferRequest
-from onnx_kvtool.commands.inspect import InspectRequest
-from onnx_kvtool.commands.lower import LowerRequest
-from onnx_kvtool.commands.merge import MergeRequest
-from onnx_kvtool.commands.ops import OpsRequest
-from onnx_kvtool.commands.print_ import PrintRequest
-from onnx_kvtool.commands.raise_ import RaiseRequest
-from onnx_kvtool.commands.rule import RuleRequest
-from onnx_kvtool.commands.verify import VerifyRequest
+from onnx_kvtool.commands import requests
+from onnx_kvtool.commands.options import Request
+from onnx_kvtool.core.errors import UsageError
 
-REQUESTS: dict[str, Any] = {
-    "bench": BenchRequest,
-    "check": CheckRequest,
-    "diff": DiffRequest,
-    "eval": EvalRequest,
-    "infer": InferRequest,
-    "inspect": InspectRequest,
-    "lower": LowerRequest,
-    "merge": MergeRequest,
-    "ops": OpsRequest,
-    "print": PrintRequest,
-    "raise": RaiseRequest,
-    "rule": RuleRequest,
-    "verify": VerifyRequest,
+REQUESTS: dict[str, type[Request]] = {
+    "bench": requests.BenchRequest,
+    "check": requests.CheckRequest,
+    "diff": requests.DiffRequest,
+    "eval": requests.EvalRequest,
+    "infer": requests.InferRequest,
+    "inspect": requests.InspectRequest,
+    "lower": requests.LowerRequest,
+    "merge": requests.MergeRequest,
+    "ops": requests.OpsRequest,
+    "print": requests.PrintRequest,
+    "raise": requests.RaiseRequest,
+    "rule": requests.RuleRequest,
+    "targets": requests.TargetsRequest,
+    "verify": requests.VerifyRequest,
 }
-ASK_NOTHING = {"targets"}
-SHOWN = {"output_format", "quiet", "schema", "verbose"}
-"""Flags about what is shown. The format of `check` may stand in a configuration file as well."""
 
 FUNCTIONS = {
     "check": kv.check,
@@ -57,26 +44,23 @@ FUNCTIONS = {
 }
 
 
-def fields(command: str) -> set[str]:
-    return {field.name for field in dataclasses.fields(REQUESTS[command])}
-
-
 def test_every_command_is_here() -> None:
-    assert REQUESTS.keys() | ASK_NOTHING == set(COMMANDS)
+    assert REQUESTS.keys() == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", REQUESTS)
 def test_the_flags_are_the_fields_of_the_request(command: str) -> None:
-    flags = {param.name for param in COMMANDS[command].params}
-    assert flags - SHOWN == fields(command) - SHOWN
+    flags = {param.name for param in COMMANDS[command].params} - {"schema"}
+    fields = REQUESTS[command].fields
+    assert flags == {name for name, said in fields.items() if said.help or said.is_argument}
 
 
 @pytest.mark.parametrize("command", REQUESTS)
 def test_a_flag_that_is_not_given_leaves_the_default_of_the_request(command: str) -> None:
     defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(REQUESTS[command])
-        if field.default is not dataclasses.MISSING
+        name: said.default
+        for name, said in REQUESTS[command].fields.items()
+        if said.help and said.default is not ...
     }
     given = COMMANDS[command].make_context(command, [], resilient_parsing=True).params
     assert {name: given[name] for name in defaults} == defaults
@@ -86,4 +70,32 @@ def test_a_flag_that_is_not_given_leaves_the_default_of_the_request(command: str
 def test_the_keywords_are_fields_of_the_request(command: str) -> None:
     parameters = inspect.signature(FUNCTIONS[command]).parameters.values()
     keywords = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert keywords <= fields(command)
+    assert keywords <= REQUESTS[command].fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({"via": "scatterndd"}, "`auto`, `scatternd`", id="no word of a choice"),
+        pytest.param({"via": ["auto"]}, "`auto`, `scatternd`", id="a list for a word"),
+        pytest.param({"verify_steps": 0}, "at least 1", id="too low"),
+        pytest.param({"opset": 24}, "expected 9 to 23", id="too high"),
+    ],
+)
+def test_a_request_refuses_what_no_option_can_be(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        requests.LowerRequest("in.onnx", **given)
+
+
+def test_a_request_needs_its_arguments_and_has_no_others() -> None:
+    with pytest.raises(TypeError, match="needs `model`"):
+        requests.LowerRequest()
+    with pytest.raises(TypeError, match="has no opsets"):
+        requests.LowerRequest("in.onnx", opsets=18)
+
+
+def test_no_caller_of_a_function_can_give_what_only_the_command_line_takes() -> None:
+    for name in ("output", "in_place", "dry_run", "output_format"):
+        assert name in requests.LowerRequest.fields
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            kv.lower("in.onnx", **{name: None})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from onnx_kvtool.commands.verify import VerifyRequest
+from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.reporting import Covered, NamedTolerance, Unnoticed
 from onnx_kvtool.verification.comparison.compare import Mismatch
@@ -26,7 +26,7 @@ from onnx_kvtool.verification.report import (
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 
-DEFAULTS = asdict(VerifyRequest("a.onnx", "b.onnx"))
+DEFAULTS = vars(VerifyRequest("a.onnx", "b.onnx"))
 
 EQUAL = VerifyReport(
     "equal",
@@ -98,7 +98,7 @@ UNRUNNABLE = VerifyReport("unrunnable", "a.onnx", "b.onnx", detail="no kernel")
 def test_options_become_one_request(kvtool, verify_stand_in, arguments: str, changed) -> None:
     requests = verify_stand_in(EQUAL)
     assert kvtool("verify", "a.onnx", "b.onnx", *arguments.split()).exit_code == 0
-    assert [asdict(request) for request in requests] == [{**DEFAULTS, **changed}]
+    assert [vars(request) for request in requests] == [{**DEFAULTS, **changed}]
 
 
 @pytest.mark.parametrize(

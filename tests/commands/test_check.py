@@ -14,7 +14,8 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.commands import check_file as check_file_module
-from onnx_kvtool.commands.check import CheckRequest, check, run
+from onnx_kvtool.commands.check import check, run
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.reporting import Covered
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix

@@ -16,7 +16,8 @@ import onnx
 import pytest
 
 from onnx_kvtool.commands import check_cache, check_file
-from onnx_kvtool.commands.check import CheckRequest, run
+from onnx_kvtool.commands.check import run
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.report import CheckReport
 

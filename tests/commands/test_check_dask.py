@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.commands import check_dask
-from onnx_kvtool.commands.check import CheckRequest, run, stream
+from onnx_kvtool.commands.check import run, stream
 from onnx_kvtool.commands.check_dask import run_on_cluster
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.errors import Shortage, UsageError
 from onnx_kvtool.lint.report import CheckReport, FileReport
 

@@ -12,9 +12,10 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands import check as check_command
-from onnx_kvtool.commands.check import CheckRequest, stream
+from onnx_kvtool.commands.check import stream
 from onnx_kvtool.commands.check_file import check_file
 from onnx_kvtool.commands.check_settings import Settings
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.finding import Finding

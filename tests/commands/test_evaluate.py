@@ -15,7 +15,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.evaluate import EvalRequest, run
+from onnx_kvtool.commands.evaluate import run
+from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.evaluation import run as command
 from onnx_kvtool.evaluation.runner import open_runner
 from onnx_kvtool.report.json import to_json
@@ -311,7 +312,7 @@ def test_the_keys_of_the_contract() -> None:
 
 def test_small_values_are_in_the_report_and_every_number_is_json() -> None:
     spec = "float32:[1.5, NaN, Infinity, -0.0]"
-    found = run(EvalRequest(op="Identity", inputs=(("input", spec),)))
+    found = run(EvalRequest(op="Identity", specs=(("input", spec),)))
     (output,) = json.loads(to_json("eval", found))["outputs"]
     assert output["values"] == [1.5, "nan", "inf", 0.0]
     assert (output["min"], output["max"], output["nan"]) == (0.0, "inf", 1)
@@ -333,15 +334,15 @@ def test_small_values_are_in_the_report_and_every_number_is_json() -> None:
     ],
 )
 def test_summary(spec, low, high, values) -> None:
-    found = run(EvalRequest(op="Identity", inputs=(("input", spec),)))
+    found = run(EvalRequest(op="Identity", specs=(("input", spec),)))
     (output,) = json.loads(to_json("eval", found))["outputs"]
     assert (output["min"], output["max"], output["values"]) == (low, high, values)
 
 
 def test_what_was_shown_can_be_fed_again() -> None:
-    first = run(EvalRequest(op="Identity", inputs=(("input", "float16:[0.1, NaN, -Infinity]"),)))
+    first = run(EvalRequest(op="Identity", specs=(("input", "float16:[0.1, NaN, -Infinity]"),)))
     values = json.dumps(json.loads(to_json("eval", first))["outputs"][0]["values"])
-    again = run(EvalRequest(op="Identity", inputs=(("input", f"float16:{values}"),)))
+    again = run(EvalRequest(op="Identity", specs=(("input", f"float16:{values}"),)))
     assert again.values["output"].tobytes() == first.values["output"].tobytes()
 
 
@@ -419,7 +420,7 @@ def test_the_cache_before_and_after() -> None:
         EvalRequest(
             op="TensorScatter",
             attributes=(("mode", "circular"), ("axis", "1")),
-            inputs=(
+            specs=(
                 ("past_cache", "[[[1], [2], [3]], [[4], [5], [6]]]"),
                 ("update", "[[[7], [8]], [[5], [6]]]"),
                 ("write_indices", "[2, 1]"),
@@ -447,7 +448,7 @@ def test_the_cache_before_and_after() -> None:
     ],
 )
 def test_other_operators_that_write_into_a_value(op, inputs) -> None:
-    found = run(EvalRequest(op=op, inputs=tuple(inputs.items())))
+    found = run(EvalRequest(op=op, specs=tuple(inputs.items())))
     assert found.updates[0].changed.tolist() == [False, True]
 
 
@@ -460,14 +461,14 @@ def test_a_node_of_a_model_before_and_after() -> None:
 
 def test_duplicates_are_a_warning_with_the_node() -> None:
     inputs = (("data", "[1, 2]"), ("indices", "[1, 1]"), ("updates", "[5, 6]"))
-    found = run(EvalRequest(op="ScatterElements", inputs=inputs))
+    found = run(EvalRequest(op="ScatterElements", specs=inputs))
     (warning,) = found.warnings
     assert warning.location.op == "ScatterElements"
     assert found.to_json()["warnings"][0]["code"] == "undefined-result"
 
 
 def test_what_onnx_reference_runs_is_said() -> None:
-    found = run(EvalRequest(op="StringNormalizer", inputs=(("X", '["b"]'),)))
+    found = run(EvalRequest(op="StringNormalizer", specs=(("X", '["b"]'),)))
     assert [place.op for place in found.borrowed] == ["StringNormalizer"]
     assert found.to_json()["borrowed"][0]["op"] == "StringNormalizer"
 
@@ -476,13 +477,13 @@ def test_saved_values_can_be_given_again(tmp_path: Path) -> None:
     path = str(tmp_path / "out.npz")
     inputs = (("past_cache", "bfloat16:[[0, 0]]"), ("update", "[[1.5]]"))
     first = run(
-        EvalRequest(op="TensorScatter", inputs=inputs, attributes=(("axis", "1"),), save=path)
+        EvalRequest(op="TensorScatter", specs=inputs, attributes=(("axis", "1"),), save=path)
     )
     assert first.saved == path
     again = run(
         EvalRequest(
             op="TensorScatter",
-            inputs=(("past_cache", f"bfloat16:{path}:present_cache"), *inputs[1:]),
+            specs=(("past_cache", f"bfloat16:{path}:present_cache"), *inputs[1:]),
             attributes=(("axis", "1"),),
         )
     )
@@ -494,7 +495,7 @@ def test_nothing_is_saved_when_the_run_fails(tmp_path: Path) -> None:
     path = tmp_path / "out.npz"
     inputs = (("past_cache", "[[0]]"), ("update", "[[1]]"), ("write_indices", "[5]"))
     with pytest.raises(RunFailed):
-        run(EvalRequest(op="TensorScatter", inputs=inputs, save=str(path)))
+        run(EvalRequest(op="TensorScatter", specs=inputs, save=str(path)))
     assert not path.exists()
 
 
@@ -506,7 +507,7 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.Mon
     link.symlink_to("in.npz")
     for target in ("m.onnx", "./m.onnx", "in.npz", "link.npz", "-"):
         request = EvalRequest(
-            model="m.onnx", inputs=(("start", "in.npz:start"),), random=True, save=target
+            model="m.onnx", specs=(("start", "in.npz:start"),), random=True, save=target
         )
         with pytest.raises(kv.UsageError, match=r"overwritten|standard output"):
             run(request)
@@ -560,7 +561,7 @@ def test_null_leaves_an_optional_input_out(runtime: str, tmp_path: Path) -> None
     path = tmp_path / "clip.onnx"
     path.write_bytes(onnx.parser.parse_model(CLIP).SerializeToString())
     inputs = (("x", "[1, 2, 3]"), ("low", "null"), ("high", "2"))
-    found = run(EvalRequest(model=str(path), inputs=inputs, runtime=runtime))
+    found = run(EvalRequest(model=str(path), specs=inputs, runtime=runtime))
     assert found.values["y"].tolist() == [1, 2, 2]
     values = {"x": [1, 2, 3], "low": None, "high": 2}
     assert kv.evaluate(path, values, runtime=runtime)["y"].tolist() == [1, 2, 2]
@@ -568,9 +569,9 @@ def test_null_leaves_an_optional_input_out(runtime: str, tmp_path: Path) -> None
 
 def test_null_leaves_an_input_of_an_operator_out() -> None:
     inputs = (("input", "[1, 2, 3]"), ("min", "null"), ("max", "2"))
-    assert run(EvalRequest(op="Clip", inputs=inputs)).values["output"].tolist() == [1, 2, 2]
+    assert run(EvalRequest(op="Clip", specs=inputs)).values["output"].tolist() == [1, 2, 2]
     with pytest.raises(kv.UsageError, match="Clip has no value for `input`"):
-        run(EvalRequest(op="Clip", inputs=(("input", "null"), *inputs[1:])))
+        run(EvalRequest(op="Clip", specs=(("input", "null"), *inputs[1:])))
 
 
 _ENDLESS = """agraph (float[2] x) => (float[2] y) {

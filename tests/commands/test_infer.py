@@ -12,7 +12,8 @@ import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
-from onnx_kvtool.commands.infer import InferRequest, run
+from onnx_kvtool.commands.infer import run
+from onnx_kvtool.commands.requests import InferRequest
 from onnx_kvtool.model_io.model import serialize
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "models"

@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.commands.lower import LowerRequest, lower, run
+from onnx_kvtool.commands.lower import lower, run
+from onnx_kvtool.commands.requests import LowerRequest
 from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused

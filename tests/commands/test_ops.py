@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from onnx_kvtool.commands.ops import Operator, OpsRequest, run
+from onnx_kvtool.commands.ops import Operator, run
+from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.rewrite.lowering.early.table import STEPS

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.lower import run as run_lower
 from onnx_kvtool.commands.output import default_output
-from onnx_kvtool.commands.raise_ import RaiseRequest
 from onnx_kvtool.commands.raise_ import run as run_raise
+from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest
 from onnx_kvtool.core.errors import UsageError
 
 _DECODER = Path(__file__).resolve().parents[2] / "fixtures/models/native/llama_static.onnx"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.lower import run as lower_file
-from onnx_kvtool.commands.raise_ import RaiseRequest, failed, raise_, run
+from onnx_kvtool.commands.raise_ import failed, raise_, run
+from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -102,7 +101,7 @@ def test_strict_rejects_what_cannot_be_run(tmp_path: Path) -> None:
     onnx.save(_model(FAILING), tmp_path / "m.onnx")
     request = LowerRequest(str(tmp_path / "m.onnx"), opset=16)
     assert lower_file(request).output is not None
-    report = lower_file(replace(request, strict=True, output=str(tmp_path / "strict.onnx")))
+    report = lower_file(request.replace(strict=True, output=str(tmp_path / "strict.onnx")))
     assert report.output is None and report.verification.fails
     assert not (tmp_path / "strict.onnx").exists()
     *_, last = str(report).splitlines()

@@ -12,7 +12,8 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.commands import evaluate
-from onnx_kvtool.commands.infer import InferRequest, run
+from onnx_kvtool.commands.infer import run
+from onnx_kvtool.commands.requests import EvalRequest, InferRequest
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
@@ -156,7 +157,7 @@ def test_eval_and_verify_run_them_in_order(runtime: str, tmp_path: Path) -> None
     proto = onnx.parser.parse_model(_HEAD.replace("24", "23") + text)
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    report = evaluate.run(evaluate.EvalRequest(model=str(path), random=True, runtime=runtime))
+    report = evaluate.run(EvalRequest(model=str(path), random=True, runtime=runtime))
     (warning,) = report.warnings
     assert (warning.code, warning.location.graph) == ("unsorted-nodes", "g")
     assert warning.message == (

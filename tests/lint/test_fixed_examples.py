@@ -11,7 +11,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.check import CheckRequest, run
+from onnx_kvtool.commands.check import run
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
@@ -29,7 +30,7 @@ FIXABLE = [rule for rule in RULES.values() if rule.fix is not None]
 
 def request(path: Path, rule: Rule, *, show: bool) -> CheckRequest:
     return CheckRequest(
-        (str(path),),
+        paths=(str(path),),
         isolated=True,
         # An unused suppression shows when the rules it names have looked.
         select=None if rule.code == "MD410" else (rule.code,),
@@ -101,7 +102,7 @@ def test_what_is_offered_for_a_wrong_declaration_is_applied(
     path = tmp_path / "model.onnx"
     path.write_bytes(example_message(text.replace("PRESENT", present)).SerializeToString())
     asked = request(path, RULES["KV013"], show=False)
-    (seen,) = run(replace(asked, fix=False)).files
+    (seen,) = run(asked.replace(fix=False)).files
     assert [f.fix.applicability for f in seen.findings if f.fix] == [applicability]
     (file,) = run(replace(asked, unsafe_fixes=applicability == "unsafe")).files
     assert file.written and [applied.code for applied in file.fixed] == ["KV013"]

@@ -15,7 +15,8 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
-from onnx_kvtool.commands.check import CheckRequest, run
+from onnx_kvtool.commands.check import run
+from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.lint.report import CheckReport
 from tests.grids import rest
@@ -64,7 +65,7 @@ def check(path: Path) -> CheckReport | UnreadableModel:
     targets = ("onnxruntime", "tensorrt")
     try:
         with watched():
-            return run(CheckRequest((str(path),), isolated=True, targets=targets))
+            return run(CheckRequest(paths=(str(path),), isolated=True, targets=targets))
     except UnreadableModel as error:
         return error
 
@@ -237,7 +238,7 @@ def test_data_elsewhere_is_not_opened(location: str, diff: bool, tmp_path: Path)
     path.write_bytes(external(location.replace("{outside}", str(secret))))
 
     with watched() as opened:
-        report = run(CheckRequest((str(path),), isolated=True, diff=diff))
+        report = run(CheckRequest(paths=(str(path),), isolated=True, diff=diff))
         names = list(opened)
 
     assert str(path) in names, "the watch works"

@@ -133,10 +133,11 @@ def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path) -> None:
     """Each worker imports the script, and must not start workers in its turn."""
     script = tmp_path / "lint.py"
     script.write_text(
-        "from onnx_kvtool.commands.check import CheckRequest, run\n"
+        "from onnx_kvtool.commands.check import run\n"
+        "from onnx_kvtool.commands.requests import CheckRequest\n"
         "from onnx_kvtool.core.errors import UsageError\n"
         "try:\n"
-        "    run(CheckRequest(('a.onnx', 'b.onnx'), isolated=True, jobs=2))\n"
+        "    run(CheckRequest(paths=('a.onnx', 'b.onnx'), isolated=True, jobs=2))\n"
         "except UsageError as error:\n"
         "    print(error.message, error.help, sep='\\n')\n",
         encoding="utf-8",

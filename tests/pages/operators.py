@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from onnx_kvtool.commands.ops import Operator, OpsRequest, run
+from onnx_kvtool.commands.ops import Operator, run
+from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.lowering.early.table import rules_of
 from onnx_kvtool.rewrite.raising.table import RAISINGS

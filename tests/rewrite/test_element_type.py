@@ -14,7 +14,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.lower import LowerRequest, lower, run
+from onnx_kvtool.commands.lower import lower, run
+from onnx_kvtool.commands.requests import LowerRequest
 from onnx_kvtool.core.choices import ElementType
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.model_io.model import read, serialize
