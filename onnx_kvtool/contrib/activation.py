@@ -38,20 +38,20 @@ __all__ = [
 def gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write Gelu as the Gelu-20 of ONNX."""
     x = view.required("X")
-    return only(_op(em, x)("Gelu", x))
+    return only(em.op("Gelu", x))
 
 
 def bias_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasGelu as Add and Gelu-20."""
     x = view.required("A")
-    op = _op(em, x)
+    op = em.op
     return only(op("Gelu", op("Add", x, view.required("B"))))
 
 
 def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write FastGelu as Add, where it has a bias, and Gelu-20 of `tanh`."""
     x, bias = view.required("X"), view.input("bias")
-    op = _op(em, x)
+    op = em.op
     total = x if bias is None else op("Add", x, bias)
     return only(op("Gelu", total, approximate="tanh"))
 
@@ -59,7 +59,7 @@ def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
 def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write QuickGelu as x * Sigmoid(alpha * x)."""
     x, alpha = view.required("X"), view.attribute("alpha")
-    op = _op(em, x)
+    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
     factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
     scaled = x if alpha == 1.0 else op("Mul", x, factor, hint="scaled")
     return only(op("Mul", x, op("Sigmoid", scaled)))
@@ -68,7 +68,7 @@ def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
 def gemm_fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write GemmFastGelu as MatMul, Add, where it has a bias, and Gelu-20 of `tanh`."""
     x, bias = view.required("X"), view.input("bias")
-    op = _op(em, x)
+    op = em.op
     total = op("MatMul", x, view.required("W"))
     total = total if bias is None else op("Add", total, bias)
     return only(op("Gelu", total, approximate="tanh"))
@@ -81,7 +81,7 @@ def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
     `is_inner_broadcast` says.
     """
     x = view.required("data")
-    op = _op(em, x)
+    op = em.op
     total, dims = op("Add", x, view.required("bias")), dims_of(x)
     if dims is None:
         raise Refusal(
@@ -98,7 +98,7 @@ def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
 def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasSplitGelu as Add, and the first half of the last axis times Gelu of the second."""
     x = view.required("X")
-    op = _op(em, x)
+    op = em.op
     total = op("Add", x, view.required("bias"))
     halves = em.multi("Split", total, axis=-1, num_outputs=2, count=2)
     return only(op("Mul", halves[0], op("Gelu", halves[1])))
@@ -107,7 +107,7 @@ def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:
 def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasDropout as Add, Dropout-13 where it may do something, and Add of the residual."""
     x, residual = view.required("data"), view.input("residual")
-    op, training = _op(em, x), view.input("training_mode")
+    op, training = em.op, view.input("training_mode")
     result, mask = op("Add", x, view.required("bias")), None
     if training is not None or is_read(view, 1):
         seed = view.attribute("seed")
@@ -124,10 +124,6 @@ def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
     return only(result, *([mask] if len(view.node.outputs) > 1 else []))
 
 
-def _op(em: Emitter, x: ir.Value) -> Builder:
-    return Builder(em, x.dtype or ir.DataType.UNDEFINED)
-
-
 # Gates of recent decoders: what a product, a sum or a normalization is multiplied by.
 
 
@@ -141,7 +137,7 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
     """
     x, given, alpha = view.required("X"), view.input("scale"), view.attribute("alpha")
     dtype = known_type(x)
-    op = Builder(em, dtype)
+    op = em.op
     assert isinstance(alpha, float)
     if given is not None:
         is_narrow = known_type(given) == dtype
@@ -193,7 +189,7 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     A last axis of several groups as wide as `scale` is divided for the normalization.
     """
     refuse_value(view, "activation", "silu", "swish", "sigmoid")
-    x, scale, op = view.required("X"), view.required("scale"), Builder(em, _D.FLOAT)
+    x, scale, op = view.required("X"), view.required("scale"), em.op
     width = known_size(scale, 0, "the width of `scale` of `GatedRMSNorm`")
     whole = known_size(x, -1, "the last dimension of `X` of `GatedRMSNorm`")
     if width < 1 or whole % width:

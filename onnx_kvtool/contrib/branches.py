@@ -50,7 +50,7 @@ def branchwise_rms_norm(view: NodeView, em: Emitter) -> Replacement:
 def hyper_connection_pre_mix(view: NodeView, em: Emitter) -> Replacement:
     """Write HyperConnectionPreMix as Mul and ReduceSum, in float32."""
     streams = _Streams.of(view, em, "streams")
-    op = Builder(em, _D.FLOAT)
+    op = em.op
     gates = streams.gates(view.required("pre_mix"))
     mixed = op("Mul", streams.apart(view.required("streams")), gates, hint="gated")
     mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
@@ -81,7 +81,7 @@ def engram_gate(view: NodeView, em: Emitter) -> Replacement:
         known_type(view.required("key")),
     )
     width = known_size(key, -1, "the last dimension of `key` of `EngramGate`")
-    op, epsilon = Builder(em, _D.FLOAT), view.real("epsilon")
+    op, epsilon = em.op, view.real("epsilon")
 
     def normalized(name: str) -> ir.Value:
         rows, scale = view.required(name), view.required(f"{name}_norm_scale")

@@ -87,7 +87,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
         return lying.before(lying.place, local, lying.owner, rows, offsets)
 
     reached = em.once(("taps", lying.owner, taps, dilation), of_taps)
-    op, bias = Builder(em, _D.FLOAT), view.input("bias")
+    op, bias = em.op, view.input("bias")
     factors = op("Reshape", cast(em, weight, _D.FLOAT), em.constant([channels, taps], "shape"))
     factors = op("Transpose", factors, perm=[1, 0], hint="by_tap")
     products = op("Mul", cast(em, own("Gather", pool, reached), _D.FLOAT), factors)
@@ -137,7 +137,7 @@ def _convolved(
     view: NodeView, em: Emitter, positions: ir.Value, attributes: dict[str, int | list[int]]
 ) -> ir.Value:
     """Return the convolution of (B, C, P) with the weight and the bias of a node, activated."""
-    op, bias = Builder(em, _D.FLOAT), view.input("bias")
+    op, bias = em.op, view.input("bias")
     operands = [cast(em, v, _D.FLOAT) for v in (positions, view.required("weight"))]
     if bias is not None:
         operands.append(cast(em, bias, _D.FLOAT))
@@ -149,7 +149,7 @@ def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
     refuse_value(view, "activation", "none", "silu", "swish")
     if view.string("activation") == "none":
         return value
-    op = Builder(em, _D.FLOAT)
+    op = em.op
     return op("Mul", value, op("Sigmoid", value), hint="activated")
 
 
@@ -199,7 +199,7 @@ def _axes(view: NodeView, x: ir.Value) -> list[int]:
 
 
 def _channels_first(em: Emitter, whole: ir.Value, channels: int, rank: int) -> ir.Value:
-    op = Builder(em, whole.dtype or _D.UNDEFINED)
+    op = em.op
     if rank > 3:
         whole = op("Reshape", whole, em.constant([0, 0, channels], "shape"))
     return op("Transpose", whole, perm=[0, 2, 1], hint="channels_first")

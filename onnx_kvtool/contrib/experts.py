@@ -421,7 +421,7 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     layout of its first releases.
     """
     router = cast(em, view.required("router_probs"), _D.FLOAT)
-    op = Builder(em, _D.FLOAT)
+    op = em.op
     mixture = Experts.of(view, em)
     if view.integer("use_sparse_mixer"):
         return only(mixture.computed(*_sparse(mixture, router), 0.0))
@@ -454,7 +454,7 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
                 "contrib-form",
                 f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8",
             )
-    op, mixture = Builder(em, _D.FLOAT), Experts.of(view, em)
+    op, mixture = em.op, Experts.of(view, em)
     router, given = cast(em, view.required("router_probs"), _D.FLOAT), view.input("router_weights")
     if view.integer("use_sparse_mixer"):
         refuse_input(view, "router_weights")
@@ -496,7 +496,7 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     """
     em = mixture.em
     refuse_value(mixture.view, "k", 2)
-    op, truth, last = Builder(em, _D.FLOAT), Builder(em, _D.BOOL), {"axis": 1}
+    op, truth, last = em.op, Builder(em, _D.BOOL), {"axis": 1}
     share, zero = number(em, _JITTER, _D.FLOAT), number(em, 0.0, _D.FLOAT)
     numbers = em.constant(np.arange(mixture.experts), "experts")
     rest, taken = logits, None

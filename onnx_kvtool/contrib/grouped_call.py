@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import Tokens, dim_of
-from onnx_kvtool.contrib.rule import Builder, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, positions, size
 from onnx_kvtool.ops.view import NodeView
@@ -228,7 +228,7 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     _demand_type(view, past, _INT8)
     is_one = view.attribute(f"{letter}_quant_type") == "PER_TENSOR"
     shape = [1, 1, 1, 1] if is_one else [1, view.integer("kv_num_heads"), 1, -1]
-    op = Builder(em, _FLOAT)
+    op = em.op
     scale = op("Reshape", given, em.constant(shape, "shape"), hint="scale")
     least, most = (em.constant(np.array(n, np.float32), "limit") for n in (-128, 127))
     quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))

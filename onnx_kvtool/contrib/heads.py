@@ -77,7 +77,7 @@ def known_size(value: ir.Value, axis: int, what: str) -> int:
 
 def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> ir.Value:
     """Return (B, L, heads * D) as (B, heads, L, D); `width` is heads * D, where it is known."""
-    op, total = Builder(em, rows.dtype or ir.DataType.UNDEFINED), width or dim_of(rows, -1)
+    op, total = em.op, width or dim_of(rows, -1)
     # A number, where it is known, for lowering and for compilers.
     one = total // heads if isinstance(total, int) else -1
     split = op("Reshape", rows, em.constant([0, 0, heads, one], "shape"))
@@ -143,7 +143,7 @@ def attend(
         inputs.pop()
     has_past = how.past_key is not None
     found = em.multi("Attention", *inputs, attributes=attributes, count=3 if has_past else 1)
-    op = Builder(em, dtype)
+    op = em.op
     rows = op("Transpose", found[0], perm=[0, 2, 1, 3], hint="rows")
     output = op("Reshape", rows, em.constant([0, 0, -1], "shape"), hint="joined")
     return (output, found[1], found[2]) if has_past else (output, None, None)
@@ -196,7 +196,7 @@ def added(
     bias = view.input("attention_bias") if has_bias else None
     if mask is None:
         return bias
-    op, filter_value = Builder(em, dtype), view.attribute("mask_filter_value")
+    op, filter_value = em.op, view.attribute("mask_filter_value")
     least = filter_value if isinstance(filter_value, float) else _FILTER
     rank = len(dims_of(mask) or ())
     key = ("padding", mask, total, dtype, least, tokens.length)
@@ -322,7 +322,7 @@ def attend_beside_sink(
 
 def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
     """Return (B, H, L, S + 1)."""
-    op = Builder(em, scores.dtype or ir.DataType.UNDEFINED)
+    op = em.op
     zero, three = em.constant([0], "first"), em.constant([3], "axes")
     front = em.op("Slice", em.op("Shape", scores), zero, three)
     shape = em.op("Concat", front, em.constant([1], "one"), axis=0)

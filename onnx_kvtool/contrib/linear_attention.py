@@ -18,7 +18,7 @@ from onnx_kvtool.contrib.recurrence import (
     sequences_of,
     zero_state,
 )
-from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
+from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, size
 from onnx_kvtool.ops.view import NodeView
@@ -45,7 +45,7 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     query, key, value = (view.required(name) for name in ("query", "key", "value"))
     heads, asking, keyed = _heads(view, query, key, value)
     how = Arranged(em, heads, dim_of(query, 1) == 1)
-    op, scale = Builder(em, _D.FLOAT), view.attribute("scale")
+    op, scale = em.op, view.attribute("scale")
     factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
     wide, states = cast(em, query, _D.FLOAT), heads.states
     if factor != 1:
@@ -112,7 +112,7 @@ class Arranged:
 
     def rows(self, value: ir.Value, tail: list[int]) -> ir.Value:
         """Return tokens, float32, as (T, B, *tail), (N, 1, *tail), or of one as (B, *tail)."""
-        op = Builder(self.em, _D.FLOAT)
+        op = self.em.op
         if self.is_packed:
             return op("Reshape", value, self.em.constant([0, 1, *tail], "shape"))
         if self.is_one:
@@ -148,7 +148,7 @@ class Arranged:
 
     def back(self, output: ir.Value, tail: list[int]) -> ir.Value:
         """Return what was read as (B, T, *tail), or (N, *tail), each token KV * G * E elements."""
-        op = Builder(self.em, _D.FLOAT)
+        op = self.em.op
         lead = [0] if self.is_packed else [0, 1] if self.is_one else [0, 0]
         if not self.is_packed and not self.is_one:
             order = {"perm": [1, 0, 2, 3, 4]}
@@ -208,7 +208,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
             f"`{view.integer('state_update_capacity')}`), which has no standard form",
         )
     net = _Net.of(view, em)
-    heads, op, scale = net.heads, Builder(em, _D.FLOAT), view.attribute("scale")
+    heads, op, scale = net.heads, em.op, view.attribute("scale")
     how = Arranged(em, heads, net.is_one, net.is_packed)
     factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
     query, key, value = net.operands()
@@ -335,7 +335,7 @@ class _Net:
         return self.em.op("Reshape", value, shape)
 
     def _unit(self, value: ir.Value) -> ir.Value:
-        op = Builder(self.em, _D.FLOAT)
+        op = self.em.op
         square = reduce(self.em, "ReduceSum", op("Mul", value, value, hint="squared"), [-1])
         least = self.em.constant(np.array(_LEAST_SQUARE, np.float32), "least")
         return op("Div", value, op("Sqrt", op("Add", square, least)), hint="unit")

@@ -192,7 +192,7 @@ def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
     """Return the parts of (B, rows, H, count, D), heads apart."""
-    op = Builder(em, _type(packed))
+    op = em.op
     apart_ = op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
     places = (em.constant(place, "place") for place in range(count))
     return [op("Gather", apart_, place, axis=0) for place in places]
@@ -279,7 +279,7 @@ def _biased(
     if _rank(value) == 3:
         last = known_size(value, 2, f"the width of `value` of `{name}`")
     shares = parts(em, bias, (wide, wide, last))
-    op = Builder(em, _type(query))
+    op = em.op
     return (
         op("Add", query, shares[0], hint="query"),
         key if _rank(key) == 4 else op("Add", key, shares[1], hint="key"),
@@ -313,7 +313,7 @@ def attention(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_input(view, "past_sequence_length")
     x, weights, bias = view.required("input"), view.required("weights"), view.input("bias")
-    op, given = Builder(em, x.dtype or ir.DataType.UNDEFINED), view.attribute("qkv_hidden_sizes")
+    op, given = em.op, view.attribute("qkv_hidden_sizes")
     if isinstance(given, tuple) and len(given) == 3:
         widths = (int(given[0]), int(given[1]), int(given[2]))
     else:

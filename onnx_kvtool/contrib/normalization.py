@@ -223,7 +223,7 @@ def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
             help="declare its shape",
         )
     axes = list(range(axis if axis < 0 else axis - len(dims or ()), 0))
-    op, wide = Builder(em, _D.FLOAT), cast(em, x, _D.FLOAT)
+    op, wide = em.op, cast(em, x, _D.FLOAT)
     mean = reduce(em, "ReduceMean", op("Mul", wide, wide, hint="squared"), axes)
     shifted = op("Add", mean, em.constant(np.array(epsilon, np.float32), "epsilon"))
     return op("Reciprocal", op("Sqrt", shifted))

@@ -26,7 +26,7 @@ def c_dist(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "metric", "sqeuclidean", "euclidean")
     a, b = view.required("A"), view.required("B")
-    op = _op(em, a)
+    op = Builder(em, a.dtype or ir.DataType.UNDEFINED)
     minus_two = em.constant(np.array(-2, op.dtype.numpy()), "minus_two")
     turned = {"perm": [1, 0]}
     product = op("MatMul", op("Mul", a, minus_two), op("Transpose", b, attributes=turned))
@@ -47,7 +47,7 @@ def complex_mul_conj(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> Replacement:
-    op = _op(em, view.required("A"))
+    op = em.op
     (a, b), (c, d) = (
         em.multi(
             "Split",
@@ -77,7 +77,7 @@ def rfft(view: NodeView, em: Emitter) -> Replacement:
     if not 1 <= count <= rank:
         text = f"`signal_ndim` of `Rfft` is {count}, expected 1 to {rank}, the rank of `{x.name}`"
         raise Refusal("contrib-form", text)
-    y, op = unsqueeze(em, x, [rank]), _op(em, x)
+    y, op = unsqueeze(em, x, [rank]), em.op
     for axis in range(rank - 1, rank - 1 - count, -1):
         sides = {"onesided": int(axis == rank - 1)}
         y = op("DFT", y, None, em.constant(axis, "axis"), attributes=sides)
@@ -104,15 +104,11 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
         end = em.op("Add", size(em, dim, x, axis), em.constant(1 - length))
         starts = em.op("Range", em.constant(0), end, em.constant(step))
         places = em.op("Add", unsqueeze(em, starts, [1]), em.constant(inside, "inside"))
-    windows = _op(em, x)("Gather", x, places, axis=axis)
+    windows = em.op("Gather", x, places, axis=axis)
     if axis == rank - 1:
         return only(windows)
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return only(_op(em, x)("Transpose", windows, perm=perm))
-
-
-def _op(em: Emitter, x: ir.Value) -> Builder:
-    return Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    return only(em.op("Transpose", windows, perm=perm))
 
 
 # Inverse, of which ONNX has Det alone: elimination, a few nodes for each row.

@@ -34,7 +34,7 @@ _FLOAT = ir.DataType.FLOAT
 def bias_add(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasAdd as Add of the bias, and Add of the residual."""
     x = view.required("X")
-    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    op = em.op
     return only(op("Add", op("Add", x, view.required("bias")), view.required("skip")))
 
 
@@ -68,7 +68,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
 
 def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     refuse_value(view, "activation", 0, 1)
-    op, is_last, rank = Builder(em, _FLOAT), view.integer("channels_last") != 0, 4
+    op, is_last, rank = em.op, view.integer("channels_last") != 0, 4
     y = cast(em, x, _FLOAT)
     if is_last:
         rank = known_rank(view, view.required("X"))
@@ -88,7 +88,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
 def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcMaxPool, of which channels come last, as MaxPool with Transposes."""
     x = view.required("x")
-    op, last = Builder(em, x.dtype or ir.DataType.UNDEFINED), known_rank(view, x) - 1
+    op, last = em.op, known_rank(view, x) - 1
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     given = {name: view.attribute(name) for name in names}
     attributes = {name: value for name, value in given.items() if value is not None}
@@ -123,7 +123,7 @@ def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement
         for name, value in given.items()
         if isinstance(value, (int, tuple)) and value != ()
     }
-    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    op = em.op
     inputs = x, view.required("W"), view.input("B")
     stored, rank = constant_integers(pads), known_rank(view, x) - 2
     if stored is not None:

@@ -153,7 +153,7 @@ def _angles(
 def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     """Write GemmaRotaryEmbedding as Sin and Cos of float32, rounded, Mul and Add."""
     dtype, emb = known_type(view.required("q")), view.required("emb")
-    op, wide = Builder(em, dtype), Builder(em, _D.FLOAT)
+    op, wide = em.op, Builder(em, _D.FLOAT)
     sin, cos = (unsqueeze(em, cast(em, wide(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
     query, key = (
         op("Add", op("Mul", view.required(name), cos), op("Mul", view.required(turned), sin))
@@ -197,7 +197,7 @@ def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     buckets = known_size(given, 0, f"the number of buckets of {what}")
     heads = known_size(given, 1, f"the number of heads of {what}")
     farthest = view.integer("max_distance")
-    op, index = Builder(em, given.dtype or ir.DataType.UNDEFINED), Builder(em, ir.DataType.INT64)
+    op, index = em.op, Builder(em, ir.DataType.INT64)
     places = em.constant(_buckets(buckets, farthest, is_both), "buckets")
     table = op("Reshape", given, em.constant([heads, buckets], "shape"), hint="by_head")
     by_distance = op("Gather", table, places, axis=1, hint="by_distance")

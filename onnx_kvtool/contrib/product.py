@@ -61,7 +61,7 @@ def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
-    op, alpha = _op(em, left), view.attribute("alpha")
+    op, alpha = Builder(em, left.dtype or ir.DataType.UNDEFINED), view.attribute("alpha")
     if alpha == 1.0:
         return only(op("MatMul", left, right))
     assert isinstance(alpha, float)
@@ -97,7 +97,7 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
         order[-2:] = order[:-3:-1]
     if order == sorted(order):
         return x
-    return _op(em, x)("Transpose", x, perm=order)
+    return em.op("Transpose", x, perm=order)
 
 
 def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
@@ -105,14 +105,14 @@ def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
     a = view.required("A")
     attributes = {name: view.attribute(name) for name in ("alpha", "beta", "transA", "transB")}
     inputs = (a, view.required("B"), view.input("C"))
-    result = _op(em, a)("Gemm", *inputs, attributes=_given(attributes))
+    result = em.op("Gemm", *inputs, attributes=_given(attributes))
     return only(_with_activation(view, em, result))
 
 
 def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write FusedConv as Conv, Add of `Z`, and the activation; Clip takes its bounds as inputs."""
     x, z = view.required("X"), view.input("Z")
-    op = _op(em, x)
+    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
     inputs = (x, view.required("W"), view.input("B"))
     result = op("Conv", *inputs, attributes=_given({n: view.attribute(n) for n in _CONV}))
     if z is not None:
@@ -139,7 +139,7 @@ def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
         raise Refusal(
             "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
         )
-    op, last = _op(em, x), len(dims) - 1
+    op, last = em.op, len(dims) - 1
     front = op("Transpose", x, perm=[0, last, *range(1, last)])
     attributes = _given({n: view.attribute(n) for n in _CONV})
     weights = op("Transpose", w, perm=[0, last, *range(1, last)])
@@ -166,7 +166,7 @@ def _activated(
         return x
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise _no_activation(view, f"`{activation}`")
-    return _op(em, x)(activation, x, attributes=attributes)
+    return em.op(activation, x, attributes=attributes)
 
 
 def _no_activation(view: NodeView, what: str) -> Refusal:
@@ -177,7 +177,3 @@ def _no_activation(view: NodeView, what: str) -> Refusal:
 
 def _given(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
     return {name: value for name, value in attributes.items() if value is not None}  # type: ignore[misc]
-
-
-def _op(em: Emitter, x: ir.Value) -> Builder:
-    return Builder(em, x.dtype or ir.DataType.UNDEFINED)

@@ -100,7 +100,7 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     names = ["auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"]
     given = {name: view.attribute(name) for name in names}
     attributes = {name: value for name, value in given.items() if value is not None}
-    op = Builder(em, _D.FLOAT)
+    op = em.op
     if not view.integer("channels_last"):
         result = op("AveragePool", x, attributes=attributes)
         return only(_code(view, em, result, "y", "X"))
@@ -292,7 +292,7 @@ def _product(
     right: tuple[str, str, str],
 ) -> ir.Value:
     """Return the product as float32, with the bias of the node."""
-    op, (stored_values, scale, zero) = Builder(em, _D.FLOAT), left
+    op, (stored_values, scale, zero) = em.op, left
     point, bias = view.input(right[2]), view.input("bias")
     if zero is None and point is not None:
         zero = em.constant(np.zeros((), (stored_values.dtype or _D.UINT8).numpy()), "zero_point")
@@ -305,7 +305,7 @@ def _product(
 
 def q_gemm(view: NodeView, em: Emitter) -> Replacement:
     """Write QGemm as MatMulInteger, Add of the int32 bias, Cast and Mul, quantized if it is."""
-    op = Builder(em, _D.FLOAT)
+    op = em.op
     factors = []
     for letter in "AB":
         x = view.required(letter)

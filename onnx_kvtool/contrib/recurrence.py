@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
+from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, positions, reduce, size, where
 from onnx_kvtool.ops.view import NodeView
@@ -148,7 +148,7 @@ def recur(
     place = None if sequence is None else inner("sequence", ir.DataType.INT64, 1)
 
     def body() -> list[ir.Value]:
-        op, at = Builder(em, _FLOAT), rows.with_given(tokens)
+        op, at = em.op, rows.with_given(tokens)
         own = carried if place is None else op("Gather", carried, place, hint="own")
         step = _step(em, own, at)
         after = step.state
@@ -173,7 +173,7 @@ def recur(
 
 
 def _step(em: Emitter, state: ir.Value, rows: Rows) -> Recurred:
-    op, written = Builder(em, _FLOAT), rows.value
+    op, written = em.op, rows.value
     if rows.decay is not None:
         state = op("Mul", state, rows.decay, hint="decayed")
     if rows.rate is not None:
@@ -208,7 +208,7 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
 
 def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
     """Write LinearAttentionGate as Add, Softplus and Mul, and as Sigmoid, in float32."""
-    a, b, op = view.required("a"), view.input("b"), Builder(em, _FLOAT)
+    a, b, op = view.required("a"), view.input("b"), em.op
     bias, factor = (_by_head(em, view.required(name)) for name in ("dt_bias", "decay_scale"))
     rate = op("Softplus", op("Add", cast(em, a, _FLOAT), bias, hint="biased"))
     decay = cast(em, op("Mul", rate, factor, hint="decay"), a.dtype or ir.DataType.UNDEFINED)
@@ -245,7 +245,7 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
     """
     how = view.string("gate_activation")
     refuse_value(view, "gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
-    wide, op = cast(em, decay, _FLOAT), Builder(em, _FLOAT)
+    wide, op = cast(em, decay, _FLOAT), em.op
     if how == "none":
         return wide
     power, bias = view.input("a_log"), view.input("dt_bias")

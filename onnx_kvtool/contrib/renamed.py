@@ -35,13 +35,13 @@ def grid_sample(view: NodeView, em: Emitter) -> Replacement:
         "mode": _MODES[mode],
         "padding_mode": view.string("padding_mode"),
     }
-    return only(_op(em, x)("GridSample", x, view.required("Grid"), attributes=attributes))
+    return only(em.op("GridSample", x, view.required("Grid"), attributes=attributes))
 
 
 def range_(view: NodeView, em: Emitter) -> Replacement:
     """Write Range as that of ONNX, of scalars; a step that is not given is 1."""
     start, delta = view.required("start"), view.input("delta")
-    op = _op(em, start)
+    op = Builder(em, start.dtype or ir.DataType.UNDEFINED)
     step = em.constant(np.ones((), op.dtype.numpy()), "delta") if delta is None else delta
     given = (_shaped(em, x, ()) for x in (start, view.required("limit"), step))
     return only(op("Range", *given))
@@ -51,7 +51,7 @@ def trilu(view: NodeView, em: Emitter) -> Replacement:
     """Write Trilu as that of ONNX."""
     x, k = view.required("X"), view.input("k")
     inputs = [x] if k is None else [x, _shaped(em, k, ())]
-    return only(_op(em, x)("Trilu", *inputs, upper=view.integer("upper")))
+    return only(em.op("Trilu", *inputs, upper=view.integer("upper")))
 
 
 def _shaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
@@ -66,8 +66,4 @@ def _shaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     if dims is not None and (dims == shape or (shape == (-1,) and len(dims) == 1)):
         return value
     target = em.constant(np.array(shape, np.int64), "shape")
-    return _op(em, value)("Reshape", value, target)
-
-
-def _op(em: Emitter, x: ir.Value) -> Builder:
-    return Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    return em.op("Reshape", value, target)
