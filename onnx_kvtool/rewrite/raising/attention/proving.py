@@ -10,9 +10,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.caches.find import find_caches
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.shapes.attention import Rows, prove_each
@@ -65,11 +67,16 @@ def _each(
     rows = _most_rows(model, settings.capacity)
     found = prove_each(model, softmaxes, settings.attention, unpadded, rows)
     return [
-        one
-        if isinstance(one, Fusion)
-        else Unraised(place, one.code, one.message, getattr(one, "assumption", None))
+        one if isinstance(one, Fusion) else _unraised(place, one, settings)
         for (place, _), one in zip(candidates, found, strict=True)
     ]
+
+
+def _unraised(place: Location, one: Unproven | MalformedNode, settings: RaiseSettings) -> Unraised:
+    """Return a refusal; what is granted already is not advised."""
+    advice = one.assumption if isinstance(one, Unproven) else None
+    is_new = advice not in settings.assumptions.granted
+    return Unraised(place, one.code, one.message, advice if is_new else None)
 
 
 def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:
