@@ -136,7 +136,7 @@ def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer what may be assumed, then the inputs or dimensions that it is about."""
+    """Complete an assumption, then the inputs or dimensions that it is about."""
     kind, colon, rest = incomplete.partition(":")
     values = ("contiguous", "covers-past", "finite", "in-range", "rotated-rows", "unpadded")
     kinds = (*values, "same-dim")

@@ -1,4 +1,4 @@
-"""What the value of an option can be, and what is said of one that cannot be."""
+"""The types of options' values, and messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class WrongUsage(click.UsageError):
-    """A command line that cannot be meant.
+    """An invalid command line.
 
     Args:
         message: What is wrong.
@@ -198,7 +198,7 @@ class Rows(click.ParamType):  # type: ignore[type-arg]  # a generic class from c
 
 
 class ReportFile(click.Path):
-    """A file that gets what is no model; one that is named like a model is never replaced.
+    """An output file that is not a model; a file named like a model is never replaced.
 
     `-o *.onnx` names the first model of a directory, and so does `-o` before the models.
     """
@@ -294,7 +294,7 @@ def show_bug(error: Exception, *, debug: bool) -> None:
 
 
 def show_interrupted() -> None:
-    """Print what a command that was interrupted has written by then."""
+    """Print the output of an interrupted command."""
     from onnx_kvtool.model_io.atomic import written
 
     names = written()

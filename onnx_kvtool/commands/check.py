@@ -167,7 +167,7 @@ class _KnownFiles:
             self._stale[file.path] = file.stale
 
     def notes(self, *, prune: bool) -> Iterator[str]:
-        """Yield what is to be said of the baseline, and write it if it is to be pruned.
+        """Yield messages about the baseline, and write it with --prune-baseline.
 
         Raises:
             UnwritableOutput: If it cannot be written.

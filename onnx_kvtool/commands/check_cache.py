@@ -41,7 +41,7 @@ _THIS = "WHERE path = :path AND request = :request"
 
 
 class Kept:
-    """The results in one directory, of which those that still hold are used again.
+    """The results in one directory; valid ones are reused.
 
     A result holds for a file of the same bytes, at the same path, beside data files that look the
     same (size, links; what is compared with a checksum: content), under the same rules and sizes of
@@ -161,7 +161,7 @@ class Kept:
         self._do(f"INSERT OR REPLACE INTO results ({_COLUMNS}) VALUES ({_VALUES})", new)
 
     def _row(self, path: str) -> dict[str, Any] | None:
-        """Return what is kept of a file: one that is as it was written."""
+        """Return the cached result of a file that is unchanged since it was written."""
         key = self._key(path)
         found = self._do(f"SELECT used, body, seal FROM results {_THIS}", key)
         if not found:
@@ -261,7 +261,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def _seal(key: dict[str, Any], body: bytes) -> str:
-    """Return what tells an edited result from one that was written."""
+    """Return the digest that reveals an edited result."""
     return digest([key["path"], b"\0", key["request"].encode(), body])
 
 

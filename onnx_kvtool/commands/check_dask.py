@@ -140,7 +140,7 @@ def _results(
     died: Callable[[str], T],
     ahead: int,
 ) -> Iterator[T]:
-    """Yield results in order, of which no more are held than are ahead of the next."""
+    """Yield results in order; at most `ahead` items are under way."""
     place = os.getcwd()
 
     def submitted(item: str) -> Any:

@@ -46,7 +46,7 @@ _NO, _BUG = 1, 4
 
 
 def check_file(path: str, settings: Settings) -> FileReport:
-    """Check one file; whatever happens, there is a report of it.
+    """Check one file; return a report even if that fails.
 
     Args:
         path: The file, or `-` for standard input.

@@ -82,7 +82,7 @@ class Settings:
 
 
 def resolve(request: CheckRequest) -> Settings:
-    """Put together what flags and the configuration file say; a flag that is given wins.
+    """Merge flags and the configuration file; flags win.
 
     Raises:
         UsageError: For a code, a target, a configuration key or a value that is not known, and for

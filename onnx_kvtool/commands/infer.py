@@ -135,7 +135,7 @@ def _infer(model: ir.Model, path: str, dims: Mapping[str, int], strict: bool) ->
 
 
 def _check_sound(model: ir.Model) -> None:
-    """Refuse to write a model that onnx_ir holds otherwise than the file says."""
+    """Refuse to write a model that onnx_ir read differently from its file."""
     for defect in origin(model).defects:
         if defect.severity == "error":
             raise KvtoolError(

@@ -256,7 +256,7 @@ def _own() -> list[str]:
 
 
 def _nearest(name: str) -> str | None:
-    """Return what may help a user who asked for a name that the default domain lacks."""
+    """Return a remedy for an operator name that the default domain lacks."""
     if name.removeprefix(f"{DOMAIN}::") in CONTRIB_ATTENTIONS:
         return f"it belongs to `{DOMAIN}`; `kvtool inspect` finds the caches that it updates"
     return did_you_mean(name, operators())

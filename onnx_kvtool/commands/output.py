@@ -24,7 +24,7 @@ __all__ = ["Written", "default_output", "save", "write_result"]
 
 
 class Written(Protocol):
-    """What is said of a written result."""
+    """Messages about a written result."""
 
     output: str | None
     notes: list[str]

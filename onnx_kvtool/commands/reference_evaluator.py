@@ -360,7 +360,7 @@ class ReferenceEvaluator:
         return np.zeros(shape, spec.dtype.numpy())
 
     def _kept(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the caches for the next step, none of which shares memory with another."""
+        """Return the caches for the next step; no two share memory."""
         kept: dict[str, Value] = {}
         for past, present in self.caches.items():
             kept[past] = apart_from({present: values[present]}, kept)[present]

@@ -154,7 +154,7 @@ def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _refuse_elsewhere(view: NodeView) -> None:
-    """Refuse what onnxruntime 1.32 computes on GPUs alone, and a dilation that is none."""
+    """Refuse forms that onnxruntime 1.32 only computes on GPUs, and an invalid dilation."""
     for name in (
         "state_window", "state_update_capacity", "state_length", "input_channel_offset",
         "input_channels",

@@ -86,7 +86,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
 
 
 def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
-    """Write NhwcMaxPool, of which channels come last, as MaxPool with Transposes."""
+    """Write NhwcMaxPool (channels last) as MaxPool with Transposes."""
     x = view.required("x")
     op, last = em.op, known_rank(view, x) - 1
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")

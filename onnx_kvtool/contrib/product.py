@@ -132,7 +132,7 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
 
 
 def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
-    """Write NhwcConv, of which channels come last, in the weights too, as Conv with Transposes."""
+    """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
     x, w = view.required("X"), view.required("W")
     dims = dims_of(x)
     if dims is None:

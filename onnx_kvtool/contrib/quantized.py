@@ -112,7 +112,7 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
 
 
 def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
-    """Write QLinearConv of `com.microsoft`, of which channels may come last, as that of ONNX."""
+    """Write QLinearConv of `com.microsoft`, channels last or not, as that of ONNX."""
     x, last = view.required("x"), len(dims_of(view.required("w")) or ()) - 1
     given = {name: view.attribute(name) for name in (*_CONV, "group")}
     attributes = {name: value for name, value in given.items() if value is not None}

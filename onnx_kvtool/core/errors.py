@@ -55,7 +55,7 @@ def _revived(kind: type[KvtoolError], args: tuple[object, ...], state: dict[str,
 
 
 class UsageError(KvtoolError):
-    """Wrong usage: an argument or a combination of arguments that cannot be meant (exit 2).
+    """Wrong usage: an invalid argument, or an invalid combination of arguments (exit 2).
 
     Examples:
         >>> try:
@@ -95,7 +95,7 @@ class MalformedModel(UnreadableModel):
 
 
 class Shortage(KvtoolError):
-    """The machine lacks what the work takes: memory, or a library that loads (exit 3)."""
+    """The machine lacks memory, or a library that loads (exit 3)."""
 
     exit_code = 3
 

@@ -91,7 +91,7 @@ too large."""
 
 
 def as_shortage(error: Exception) -> KvtoolError | None:
-    """Return what to tell the user of an exception that the machine is to blame for.
+    """Return the message for an exception that the machine caused.
 
     Returns:
         An error about memory that could not be had, or about a library that does not load, as

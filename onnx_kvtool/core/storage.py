@@ -150,7 +150,7 @@ _Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
 
 
 def new_mark() -> str:
-    """Return what the locations of placeholders begin with; random, so that no model has one.
+    """Return the prefix of the locations of placeholders; random, so that no model has it.
 
     A number follows, by which whoever wrote the placeholder knows the tensor.
     """

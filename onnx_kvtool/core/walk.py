@@ -106,7 +106,7 @@ def is_output_of(value: ir.Value, graph: ir.Graph) -> bool:
 
 
 def supersede(old: ir.Value, new: ir.Value) -> None:
-    """Put `new` in the place of `old`, for every node that reads it and as an output of its graph.
+    """Replace `old` by `new` in every node that reads it and among the outputs of its graph.
 
     As `replace_all_uses_with` of onnx_ir, which looks through all outputs of the graph for each
     value; the places of outputs are remembered here.
@@ -233,7 +233,7 @@ def _held(attribute: ir.Attr) -> Iterator[ir.TensorProtocol]:
 def upwards(
     value: ir.Value, above: Callable[[ir.Node], ir.Value | None]
 ) -> Iterator[tuple[ir.Value, ir.Node | None]]:
-    """Yield a value and what it is made from, each with the node that makes it.
+    """Yield a value and the values that it is computed from, each with its producer.
 
     Ends where nothing is above, and where values of a malformed graph are made from each other.
 

@@ -117,7 +117,7 @@ _SHOWN = 12
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
-    """Return the word of `words` that `word` was probably meant to be; None when none is near.
+    """Return the most similar word of `words`; None if none is similar.
 
     Case does not count. Of words that are equally near the first is taken.
     """
@@ -171,7 +171,7 @@ def missing_file_help(path: str, suffix: str = "") -> str | None:
 
 
 def closest_path(path: str, suffix: str = "") -> str | None:
-    """Return the path of a file that `path`, which leads nowhere, was probably meant to be.
+    """Return the existing file most similar to the missing `path`.
 
     Args:
         path: What was asked for; one wrong part of it is mended, and a missing suffix.

@@ -1,4 +1,4 @@
-"""One decoder in a process of its own, which runs a round when it is told to.
+"""One decoder in its own process; it runs a round on request.
 
 Apart from others its peak of memory can be told, and a crash in native code ends nobody else.
 """

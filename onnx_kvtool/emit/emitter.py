@@ -354,7 +354,7 @@ class Emitter:
     def fold(
         self, known: Callable[[ir.Value], np.ndarray | None], wanted: Collection[ir.Value | None]
     ) -> None:
-        """Put constants in the place of nodes whose values are known, and drop those nodes.
+        """Replace nodes with known values by constants.
 
         Args:
             known: Gives the elements of an integer or bool value, where all are known.

@@ -236,7 +236,7 @@ def single_operator(
 
 
 def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
-    """Return the version of the operator that is meant, and the opset of the model."""
+    """Return the version of the operator, and the opset of the model."""
     if "::" in op:
         raise UsageError(f"`{op}` is of another domain, expected an operator of the default domain")
     if opset is not None:

@@ -114,7 +114,7 @@ def type_facts(name: str, value: Value) -> TypeFacts:
 
 
 def summarize(name: str, value: Value) -> Summary:
-    """Return what is said of a value."""
+    """Return the description of a value."""
     facts = type_facts(name, value)
     if isinstance(value, list):
         items = tuple(summarize(f"{name}[{i}]", item) for i, item in enumerate(value))

@@ -83,7 +83,7 @@ def updated_input(model: ir.Model, name: str) -> list[str]:
 
 
 def updates_of(model: ir.Model, name: str, outcome: Outcome) -> Iterator[Update]:
-    """Yield what a node has written into, before and after, if it is a node that does so."""
+    """Yield the values before and after a node that writes into its input."""
     _, node = find_node(model, name)
     present = node.outputs[0].name if node.outputs else None
     for past in updated_input(model, name):

@@ -203,7 +203,7 @@ def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -
 
 @contextlib.contextmanager
 def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
-    """Put sizes in the place of names, in the shapes of all values, for the block.
+    """Replace symbolic dimensions by fixed sizes in all shapes, within the block.
 
     After the block, values that still have the shape they got here have the one they had before.
 

@@ -189,7 +189,7 @@ def _end_with_parent() -> None:
 
 
 def ended_with(work: Callable[[str], T], item: str) -> T:
-    """Return `work(item)`; a worker that is told to end meanwhile is gone when it has tidied up.
+    """Return `work(item)`; a worker that has to stop tidies up first, then exits.
 
     The pool would take the exception for a result, and go on.
     """

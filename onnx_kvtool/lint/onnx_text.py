@@ -166,7 +166,7 @@ class _Shown(MessageWriter):
 
 
 def _repaired(model: ir.Model) -> Iterator[str]:
-    """Yield what the file had and the model no longer has; writing is all that is left to do."""
+    """Yield what the file contained and the model lost."""
     for defect in origin(model).defects:
         if defect.code == "duplicate-opset-import":
             yield f"# {defect.location}: {defect.message}; the last one counts"

@@ -212,7 +212,7 @@ class _Count:
 
 
 class Tally:
-    """Counts over all files, to which one is added after the other; it keeps no findings.
+    """Counts over all files, added file by file; it keeps no findings.
 
     Args:
         fail_on: Severity from which on a finding makes the answer no.

@@ -256,7 +256,7 @@ _SEPARATORS = (os.sep, os.altsep or os.sep)
 
 @contextlib.contextmanager
 def _writing(name: str) -> Iterator[None]:
-    """Say of what fails in the block that `name` cannot be written."""
+    """Report any failure in the block as `name` that cannot be written."""
     try:
         yield
     except OSError as error:

@@ -92,7 +92,7 @@ def check_source(
 
 @contextlib.contextmanager
 def reading(source: str, *, suffix: str = ".onnx") -> Iterator[None]:
-    """Say of what fails in the block that `source` cannot be read.
+    """Report any failure in the block as `source` that cannot be read.
 
     Raises:
         UnreadableModel: In the place of what the system raises.

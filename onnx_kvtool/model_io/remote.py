@@ -1,4 +1,4 @@
-"""Models at URLs, of which no more is fetched than is needed.
+"""Models at URLs; kvtool only fetches the bytes that it needs.
 
 What a URL means, and how one gets there, is fsspec's business and that of its filesystems.
 """
@@ -76,7 +76,7 @@ def is_remote(source: str) -> bool:
 
 
 def shown(source: str) -> str:
-    """Return what may be said of a path: a URL without credentials, query and fragment."""
+    """Return a path for messages: a URL without credentials, query and fragment."""
     return "::".join(map(_bare, source.split("::"))) if is_remote(source) else source
 
 
@@ -374,7 +374,7 @@ async def _client(timeout: float | None, most: int | None, **given: Any) -> Any:
 
 
 async def _note_redirect(session: Any, context: Any, asked: Any) -> None:
-    """Note that a server sends whoever asks to another one."""
+    """Note that a server redirects to another one."""
     place = asked.url.join(type(asked.url)(asked.response.headers.get("Location", "")))
     notes = _requests.get()[1]
     note = f"`{shown(str(asked.url))}` redirects to another server, `{shown(str(place.origin()))}`"
@@ -384,7 +384,7 @@ async def _note_redirect(session: Any, context: Any, asked: Any) -> None:
 
 @contextlib.contextmanager
 def _reaching(name: str) -> Iterator[None]:
-    """Say of what fails in the block that a URL cannot be read, and nothing that is secret.
+    """Report any failure in the block as an unreadable URL, without secrets.
 
     Filesystems raise errors of the libraries that they use, with the URL in them.
     """

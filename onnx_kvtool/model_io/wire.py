@@ -74,7 +74,7 @@ _LOOK_BYTES = 512
 
 
 def recognise(data: bytes) -> Flaw | None:
-    """Return what kind of file `data` is the content of; None when it is none that is known.
+    """Return the kind of file that `data` comes from; None if it is unknown.
 
     Asked only about bytes that are no model: a few of these signs could also open a message.
     """

@@ -1,4 +1,4 @@
-"""Whether a node is legal at another opset, and what must change so that it means the same."""
+"""Whether a node is legal at another opset, and which changes keep its meaning."""
 
 from __future__ import annotations
 

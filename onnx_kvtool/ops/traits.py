@@ -191,7 +191,7 @@ class TypeSource:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """All that is said of one operator.
+    """All facts of one operator.
 
     Attributes:
         kinds: The traits, those that are implied included; none for an opaque operator.

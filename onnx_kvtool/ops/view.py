@@ -24,7 +24,7 @@ __all__ = [
 
 
 class MalformedNode(KvtoolError):
-    """A node that its own schema does not allow, so that nothing can be said of its meaning.
+    """A node that its own schema does not allow, so that its meaning is undefined.
 
     Attributes:
         code: Stable identifier, used as the reason code of a refusal.

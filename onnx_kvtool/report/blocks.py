@@ -1,4 +1,4 @@
-"""What a report for people is made of: lines, tables, and what is alike told once."""
+"""The parts of a text report: lines and tables, with equal facts grouped."""
 
 from __future__ import annotations
 

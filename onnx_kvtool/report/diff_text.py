@@ -93,7 +93,7 @@ def sections(report: DiffReport) -> Iterator[Section]:
 
 
 def _whole(report: DiffReport) -> Iterator[Section]:
-    """Yield what a model has that came or went as a whole."""
+    """Yield the parts of a model that were added or removed as a whole."""
     has = [f"{change.name or 'opset'} {change.old or change.new}" for change in report.opsets]
     nodes = report.added or report.removed
     has += [counted(len(nodes), "node"), counted(len(report.weights), "weight")]
@@ -459,7 +459,7 @@ def _runs(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text of a line, in which names of a model may stand, without Markdown or HTML."""
+    """Return the text of a line as plain text; names in it cannot become Markdown or HTML."""
     shown = escaped(text.replace(ARROW, " → "))
     return "".join(f"\\{char}" if char in "\\`*_[]#|~!" else char for char in shown)
 

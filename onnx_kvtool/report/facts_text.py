@@ -277,7 +277,7 @@ def _meaning(limit: Limit) -> str:
 
 
 def _wholes(release: Release) -> Iterator[Line]:
-    """Yield what a release is told of as a whole: operators, its evidence, remarks."""
+    """Yield the facts of a whole release: operators, evidence, remarks."""
     if release.unsupported:
         yield Line(f"{release} is no target", f"it {release.unsupported}")
     constants = [limit for limit in release.limits if limit.name.startswith("constants-")]

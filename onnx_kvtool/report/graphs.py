@@ -230,7 +230,7 @@ class Drawing:
 
 
 def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
-    """Return several graphs as one, in which what they have in common stands once."""
+    """Merge several graphs into one; common parts appear once."""
     spots: dict[str, Spot] = {}
     edges: dict[tuple[str, str, str], Edge] = {}
     for graph in neighbourhoods:

@@ -126,7 +126,7 @@ def cost_text(report: InspectReport) -> str:
 
 
 def _growing_text(report: InspectReport) -> str | None:
-    """Return what caches that grow cost at each step, and what gives them a capacity."""
+    """Return the cost of growing caches at each step, and how to give them a capacity."""
     caches = growing(report.caches)
     if not caches:
         return None
@@ -137,7 +137,7 @@ def _growing_text(report: InspectReport) -> str | None:
 
 
 def _windows_text(report: InspectReport) -> str | None:
-    """Return what caches that keep the last rows cost at each step, and what changes that."""
+    """Return the cost of rolling caches at each step, and how to avoid it."""
     caches = rolling(report.caches)
     if not caches:
         return None
@@ -188,7 +188,7 @@ def _whatif_text(report: InspectReport, found: WhatIf) -> str:
 
 
 def _step_text(step: Step) -> str:
-    """Return what a decode step moves, and how many tokens that allows."""
+    """Return the bytes that a decode step moves, and the tokens per second that this allows."""
     text = (
         f"with all rows in use reads {binary_bytes(step.read)} of caches and"
         f" {binary_bytes(step.weights)} of weights, writes {binary_bytes(step.written)}"
@@ -325,7 +325,7 @@ _RATIOS = ("model", "step", "first token", "peak")
 
 
 def bench_blocks(report: BenchReport) -> Iterator[Block]:
-    """Yield what was run, what each model took, and how that is to the first one."""
+    """Yield the runs, the time of each model, and its ratio to the first one."""
     work = report.workload
     text = f"{report.runtime}, {counted(work.batch, 'sequence')}, prompt of {work.prompt} tokens"
     if work.context > work.prompt:

@@ -205,7 +205,7 @@ class GraphComparison:
     def _constants(
         self, scopes: tuple[Scope, Scope]
     ) -> tuple[set[Content | None], set[Content | None]]:
-        """Return what Constants hold that are in one model alone."""
+        """Return the content of Constants that only one model has."""
         held_old = {self.old.content(n.outputs[0]) for n in scopes[0].nodes if self._lone(n)}
         held_new = {self.new.content(n.outputs[0]) for n in scopes[1].nodes if self._lone(n)}
         return held_old - {None}, held_new - {None}

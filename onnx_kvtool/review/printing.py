@@ -56,7 +56,7 @@ class CanonicalWriter(MessageWriter):
         self._digests = digests
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
-        """Write type, shape and content of one tensor, and what is said about it."""
+        """Write type, shape, content and metadata of one tensor."""
         out.data_type = int(tensor.dtype)
         out.dims.extend(tensor.shape.numpy())
         if tensor.name:
@@ -70,7 +70,7 @@ class CanonicalWriter(MessageWriter):
             out.external_data.add(key=REMARK, value=remark)
 
     def initializer(self, out: onnx.GraphProto, name: str, tensor: ir.TensorProtocol) -> None:
-        """Write one initializer; a sparse one is told as the others."""
+        """Write one initializer, dense or sparse."""
         written = out.initializer.add()
         self.tensor(written, tensor)
         written.name = name

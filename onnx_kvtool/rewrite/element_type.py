@@ -1,4 +1,4 @@
-"""Another element type in the place of bfloat16, in the whole model, because somebody asked."""
+"""Replace bfloat16 by another element type in the whole model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TypeChange:
 
 
 def change_element_type(model: ir.Model, to: ir.DataType) -> TypeChange:
-    """Put `to` in the place of bfloat16 everywhere in a model, in place.
+    """Replace bfloat16 by `to` everywhere in a model, in place.
 
     Inputs, outputs and declared values, constants, tensors and types in attributes, and attributes
     that name an element type (`to`, `dtype`, `stash_type`, ...), in bodies and functions too. The

@@ -198,7 +198,7 @@ def _carry(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """From where to where a model goes, and which operators are looked at whatever the opset."""
+    """The source and target opsets of a model, and the operators to replace at any opset."""
 
     source: int
     target: int
@@ -234,7 +234,7 @@ def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
 
 
 def _leave_out_inner_shapes(model: ir.Model) -> None:
-    """Remove what is declared of values that are neither inputs nor outputs of a graph."""
+    """Remove the declared types of values that are neither inputs nor outputs of a graph."""
     for graph in model.graphs():
         kept = {*graph.inputs, *graph.outputs}
         for node in graph:

@@ -129,7 +129,7 @@ def _functions(model: ir.Model, target: int, names: Names, outcome: Outcome) -> 
 
 
 def _can_stay(function: ir.Function, target: int) -> bool:
-    """Return whether a copy of a function, in which no types are known, can be upgraded."""
+    """Return whether a copy of a function can be upgraded without types."""
     opset = function.opset_imports.get("")
     if opset is None:
         return True

@@ -118,7 +118,7 @@ def at(place: Location, value: ir.Value) -> Location:
 
 
 def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
-    """If: what both branches agree on; a condition that is constant leaves one of them."""
+    """If: the facts that both branches share; those of one branch if the condition is constant."""
     branches = []
     for name in ("then_branch", "else_branch"):
         graph = body_graph(node, name)

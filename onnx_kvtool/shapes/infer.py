@@ -49,7 +49,7 @@ class Annotations:
     lost: Mapping[ir.Value, Lost] = field(default_factory=dict)
 
     def remove(self) -> None:
-        """Give every value back what the file declares, so that writing adds nothing to it."""
+        """Restore the declared types and shapes, so that writing adds none."""
         for value, type_, shape in reversed(self.added):  # some were written on twice
             if value.producer() is not None or value.is_graph_input() or value.is_initializer():
                 value.type, value.shape = type_, shape

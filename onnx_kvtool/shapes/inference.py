@@ -196,7 +196,7 @@ def inferred(model: ir.Model) -> Iterator[Inference]:
 
 
 def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Conflict]:
-    """Return conflicts of nodes that onnx refuses and of which nothing else is said."""
+    """Return conflicts of nodes that onnx rejects, if no other conflict names them."""
     known = {(c.location.graph, c.location.index) for c in run.knowledge.conflicts}
     found: dict[tuple[str, int | None], Conflict] = {}
     places = {node: (path, index) for path, index, node in nodes(run.model)}

@@ -143,7 +143,7 @@ def _undeclare_inner(nodes: _Nodes, key: str) -> bool:
 
 
 def _silence(node: onnx.NodeProto) -> None:
-    """Make a node one of which nothing can be said and that gives nothing to others."""
+    """Mark a node as unknown and detach it from its consumers."""
     name = node.name
     node.Clear()
     node.op_type, node.name = "Constant", name

@@ -52,7 +52,7 @@ def chain(knowledge: Knowledge, value: ir.Value, size: Expr | None) -> tuple[str
 
 
 def _before(knowledge: Knowledge, node: ir.Node, size: Expr | None) -> ir.Value | None:
-    """Return the input that has the size, or else the first one of which something is known."""
+    """Return the input with this size, otherwise the first one with a known shape."""
     inputs = [v for v in node.inputs if v is not None and v in knowledge.shapes]
     for value in inputs:
         if size is not None and size in knowledge.shapes[value]:

@@ -147,7 +147,7 @@ class Completion:
 
 
 def _read(inferred: onnx.TypeProto) -> _Reading | None:
-    """Return what a type says; None for one that says nothing."""
+    """Return the description of a type; None if it has no content."""
     if not inferred.WhichOneof("value"):
         return None
     type_ = read_type(inferred)

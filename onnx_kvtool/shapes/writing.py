@@ -1,4 +1,4 @@
-"""Writing what was found on the values of a model, and sizes that are fixed for good."""
+"""Write inferred types, shapes and fixed sizes to the values of a model."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def forget_composed(value: ir.Value, declared: ir.Shape | None = None) -> None:
 
 
 def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Put sizes in the place of names in all declared shapes, in place.
+    """Replace symbolic dimensions by fixed sizes in all declared shapes, in place.
 
     Inputs, outputs and values of the main graph and of bodies have the numbers then, and what they
     declare in terms of the names (`2*batch`) follows. Nodes are not touched, and functions have

@@ -104,7 +104,7 @@ class IndexMaps:
         return self._declared(value)
 
     def size(self, dim: Dim) -> Expr | None:
-        """Return a dimension as an expression; None for one of which nothing is known."""
+        """Return a dimension as an expression; None if it is unknown."""
         return self._equalities.of_dim(dim)
 
     def unrelated(self, value: ir.Value) -> tuple[Unrelated, ...]:
@@ -129,7 +129,7 @@ class IndexMaps:
         return any(isinstance(a, Extent) and a.value in self._unrelated for a in sizes)
 
     def widened(self, expr: Expr, facts: Facts) -> Expr:
-        """Return what `expr` is wherever the numbers that were cast to int32 fit that type.
+        """Return `expr`, assuming that all numbers cast to int32 fit that type.
 
         A Cast of numbers that may not fit is opaque, and an expression refers to its result. The
         one that is returned refers to what was cast instead.

@@ -608,7 +608,7 @@ def _divides(a: Monomial, b: Monomial) -> bool:
 
 
 def _less(a: Monomial, b: Monomial) -> Monomial:
-    """Return the monomial `a / b`, of which `b` is a part."""
+    """Return the monomial `a / b`; `b` divides `a`."""
     powers = dict(a)
     for atom, power in b:
         powers[atom] -= power

@@ -294,7 +294,7 @@ class _Comparison:
         return watch
 
     def _budget(self) -> Budget:
-        """Return what the runs may take: cases that were asked for are all run."""
+        """Return the budget of the runs; cases that the user asked for all run."""
         budget = self._settings.budget
         return budget if self._settings.cases is None else replace(budget, seconds=math.inf)
 

@@ -331,7 +331,7 @@ def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
 
 
 def mistake(value: Array) -> Array | None:
-    """Return what to feed to plant a mistake in `value`; None for a type that takes none.
+    """Return the input that plants a mistake in `value`; None if its type allows none.
 
     Each element of a float moves by an eighth of the largest magnitude (by an eighth where all are
     zero), in a direction of its own, as neither a softmax nor a normalisation sees it when all of
@@ -354,7 +354,7 @@ def mistake(value: Array) -> Array | None:
 
 
 def difference(value: Array, wanted: Array) -> Array | None:
-    """Return what to feed so that a value becomes `wanted`; None for a type that takes no mistake.
+    """Return the input that makes a value `wanted`; None if its type allows no mistake.
 
     Elements that are not finite stay as they are.
     """

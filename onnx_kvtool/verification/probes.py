@@ -346,7 +346,7 @@ class Probes:
         )
 
     def _concluded(self) -> Probed:
-        """Return what all of it says of every place, of those too that others stand for."""
+        """Return the verdict for every place, including places covered by another one."""
         verdicts: dict[_Key, bool] = dict.fromkeys(self._seen, True)
         verdicts.update(self._planted)
         alike: defaultdict[tuple[str | None, ...], list[bool]] = defaultdict(list)

@@ -362,7 +362,7 @@ def refusal(subject: Subject, runtime: RuntimeName) -> RuntimeUnavailable | None
 def reasons_of(
     subjects: Sequence[Subject], refusals: Sequence[RuntimeUnavailable | None]
 ) -> list[str]:
-    """Return the messages of `refusals`; whose they are is said unless it is the same for both."""
+    """Return the messages of `refusals`; each names its model unless both models share it."""
     messages = [None if error is None else error.message for error in refusals]
     if messages[0] is not None and messages[0] == messages[1]:
         return [messages[0]]

@@ -413,7 +413,7 @@ def _names(
 
 
 def _is_made(name: str, other: str, tensor: ir.TensorProtocol) -> bool:
-    """Return whether a rewrite put sizes, axes or indices of its own in the place of others."""
+    """Return whether a rewrite replaced sizes, axes or indices by its own."""
     return name != other and other.startswith(_MADE) and tensor.dtype in SIZES
 
 

@@ -403,6 +403,6 @@ def _states(node: ir.Node) -> int:
 
 
 def _is_choice(value: ir.Value) -> bool:
-    """Return whether `value` is what a body hands out, of which there may be several forms."""
+    """Return whether `value` is an output of a body, in any of its forms."""
     node = value.producer()
     return node is not None and traits(node).any(Trait.BRANCHES, Trait.LOOPS)

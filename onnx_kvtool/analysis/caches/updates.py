@@ -171,7 +171,7 @@ def _common(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> int:
 
 
 def map_axis(axes: AxisMap, axis: int | None) -> int | None:
-    """Return what `axis` is in the other layout; None when that is not known."""
+    """Return the number of `axis` in the other layout; None if unknown."""
     if axis is None or axes is None:
         return None
     if axes == "same":

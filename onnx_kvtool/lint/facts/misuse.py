@@ -52,7 +52,7 @@ class Misuse:
 
 
 def misuses(context: Context) -> Iterator[Misuse]:
-    """Yield what the nodes of a model do that their operators do not allow.
+    """Yield each use of an operator that its schema does not allow.
 
     Nodes of domains that ONNX does not define and calls of model-local functions are left alone,
     but for a domain that is not imported. What rules of TensorScatter and of the scatters say is

@@ -322,7 +322,7 @@ def _convert_input(
     dims: Sequence[Dim],
     build: Callable[[ir.Value], Sequence[ir.Node]],
 ) -> None:
-    """Give a node another value in the place of one of its inputs, computed from it.
+    """Replace an input of a node by a value computed from it.
 
     The new nodes stand right behind the node that produces the input, or first in the graph of
     `node` where none of its nodes does, and serve every node of the graph that asks for the same.

@@ -1,1 +1,1 @@
-"""Which files and rules are meant, and which findings are known or suppressed."""
+"""The files and rules to check, and the known or suppressed findings."""

@@ -68,7 +68,7 @@ class PathPatterns:
         self._base = base
 
     def match(self, path: str, *, is_directory: bool = False) -> bool:
-        """Return whether a path is meant; one outside of the directory never is.
+        """Return whether a path is selected; a path outside the directory never is.
 
         Args:
             path: The path, relative to the current directory or absolute; it need not exist.
@@ -77,7 +77,7 @@ class PathPatterns:
         return self.verdict(path, is_directory=is_directory) is True
 
     def verdict(self, path: str, *, is_directory: bool = False) -> bool | None:
-        """Return whether a path is meant; None where no pattern speaks of it."""
+        """Return whether a path is selected; None if no pattern matches it."""
         try:
             relative = os.path.relpath(os.path.abspath(path), self._base)
         except ValueError:  # another drive
@@ -335,7 +335,7 @@ ALL = "ALL"
 
 
 def _nearest_code(word: str, codes: Iterable[str]) -> str | None:
-    """Return the code that `word` was probably meant to be: that with most characters in place."""
+    """Return the code most similar to `word`: the one with most characters in place."""
     upper = word[:2].upper() + word[2:].upper().replace("O", "0")
     close = difflib.get_close_matches(upper, list(codes), n=len(RULES))
     agreeing = [sum(map(str.__eq__, upper, code)) - abs(len(upper) - len(code)) for code in close]
@@ -427,7 +427,7 @@ class Selection:
     per_file: tuple[PerFileIgnore, ...] = ()
 
     def is_on(self, code: str) -> bool:
-        """Return whether a rule is on in files about which nothing particular is said."""
+        """Return whether a rule is on in files without their own settings."""
         chosen = (ALL,) if self.select is None else self.select
         on = _specificity(code, (*chosen, *self.extend_select))
         return on > _specificity(code, self.ignore)

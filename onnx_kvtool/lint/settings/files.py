@@ -225,7 +225,7 @@ def _walk(
 
 
 def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> bool:
-    """Return what the innermost `.gitignore` that speaks of a path says."""
+    """Return the verdict of the innermost `.gitignore` that matches a path."""
     for patterns in reversed(ignores):
         verdict = patterns.verdict(path, is_directory=is_directory)
         if verdict is not None:

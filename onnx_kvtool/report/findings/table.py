@@ -65,7 +65,7 @@ class Merger(Writer):
         raise NotImplementedError
 
     def _count(self, path: str, severities: Sequence[Severity], failure: str | None = None) -> None:
-        """Add a file to the tally, of whose findings only the severity counts."""
+        """Add the findings of a file to the tally, by severity."""
         found = tuple(
             Finding(Diagnostic("", severity, Location(), "", None), "", "")
             for severity in severities

@@ -140,7 +140,7 @@ class Engine:
         forced: bool = False,
         part: bool = False,
     ) -> None:
-        """Put other nodes in the place of one.
+        """Replace one node by others.
 
         Args:
             node: The node.

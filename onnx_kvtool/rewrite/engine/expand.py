@@ -82,7 +82,7 @@ class _Deciding:
         return dict(subgraphs(node)).get(name)
 
     def _inline(self, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
-        """Put the nodes of a branch in the place of its If, and return them."""
+        """Replace an If by the nodes of a branch, and return these."""
         names = self._names = self._names or Names(self._model)
         results, nodes = list(branch.outputs), list(branch)
         initializers = list(branch.initializers.values())

@@ -32,7 +32,7 @@ def objections(
     opset: int | None = None,
     whole: bool = True,
 ) -> list[Diagnostic]:
-    """Return why a model cannot be rewritten, whatever its nodes are; empty where it may be tried.
+    """Return why a model cannot be rewritten for reasons other than its nodes; empty if it can.
 
     Args:
         model: The model, its domains normalised.

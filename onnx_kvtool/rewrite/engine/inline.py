@@ -196,7 +196,7 @@ def remove_unused(constant: ir.Value) -> None:
 
 
 def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[ir.Node]:
-    """Put the emitted nodes in the place of `node`, in place; nothing can be refused any more.
+    """Replace `node` by the emitted nodes, in place; nothing can be refused any more.
 
     Each output takes the name of the one it replaces, so that graph outputs keep theirs, and the
     new nodes take the node's metadata.

@@ -255,7 +255,7 @@ _SHIFT = 128
 
 
 def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a product of quantised numbers with uint8 in the place of int8; None for other types."""
+    """Emit a product of quantized values with uint8 instead of int8; None for other types."""
     inputs = list(node.inputs)
     result = node.outputs[0].dtype
     for codes in codes_of(node, opset):

@@ -1,1 +1,1 @@
-"""Sizes that are fixed for good: numbers in the place of names, and all that follows folded."""
+"""Fix symbolic dimensions, and fold the constants that follow."""

@@ -104,7 +104,7 @@ def _is_number(value: ir.Value) -> bool:
 
 
 def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:
-    """Yield the results of an If whose size is another one in each branch, whatever is declared."""
+    """Yield the results of an If whose branches differ in size."""
     for path, index, node in nodes(model):
         if node.op_type != "If" or not is_standard(node):
             continue

@@ -53,7 +53,7 @@ class Fixed:
 
 
 class Labels:
-    """Names for nodes without one, so that they can be told when others around them are gone.
+    """Name unnamed nodes, so that they can be identified when nodes around them are removed.
 
     Args:
         model: The model; its unnamed nodes are called by their position, as `Location` does.
@@ -157,7 +157,7 @@ def _contradiction(conflict: Conflict, dims: Mapping[str, int]) -> Diagnostic:
 
 
 def _forget_symbolic(model: ir.Model, declared: set[ir.Value]) -> None:
-    """Take sizes in names away again, in place, from values of which the file said nothing."""
+    """Remove inferred symbolic dimensions, in place, from values without a declared shape."""
     for value in values(model):
         if value.producer() is None or value.is_graph_output() or value in declared:
             continue

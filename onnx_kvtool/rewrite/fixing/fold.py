@@ -1,4 +1,4 @@
-"""Constants in the place of nodes whose results the file fixes."""
+"""Replace nodes whose results are constant by constants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TARGET = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 def told_by_constants(
     node: ir.Node, opset: int, scope: ScopedValues, folder: ConstantFolder
 ) -> bool:
-    """Let a node be told by constants how large its result is, in place, where that is known.
+    """Replace size inputs of a node by constants, in place, if they are known.
 
     Args:
         node: The node; a Range or Slice is taken out of its graph.
@@ -49,7 +49,7 @@ def told_by_constants(
         folder: Knows which inputs are constant.
 
     Returns:
-        Whether it was told otherwise before.
+        Whether the node changed.
     """
     if node.domain != "" or len(node.outputs) != 1:
         return False
@@ -206,7 +206,7 @@ class _Folding:
         self.count += len(folded)
 
     def tell(self, graph: ir.Graph, scope: ScopedValues) -> None:
-        """Let nodes be told by constants how large their results are, where that is known."""
+        """Replace size inputs of nodes by constants, if they are known."""
         opset = self.model.opset_imports.get("", 1)
         for node in tuple(graph):
             if node.attributes.data and is_standard(node):

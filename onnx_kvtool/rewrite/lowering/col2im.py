@@ -55,7 +55,7 @@ def _count(value: ir.Value) -> int | None:
 
 
 def _joined(em: Emitter, *sizes: ir.Value) -> ir.Value:
-    """Return the shape (N, C, *sizes), of which N is copied and C follows."""
+    """Return the shape (N, C, *sizes); N is copied and C follows."""
     return em.op("Concat", em.constant([0, -1]), *sizes, axis=0, hint="shape")
 
 

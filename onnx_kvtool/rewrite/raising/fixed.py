@@ -45,7 +45,7 @@ def replace_update(
     em: Emitter,
     replaced: Replaced,
 ) -> ir.Node:
-    """Put a TensorScatter in the place of a proven update, in place.
+    """Replace a proven update by a TensorScatter, in place.
 
     The present takes the name and the type of the value that had its layout, so that graph outputs
     keep theirs. Readers of the result in another layout get it from the present.

@@ -437,7 +437,7 @@ def is_state(proof: Proof, data: ir.Value) -> bool:
 
 
 def _check_state(proof: Proof, way: Arrangement, axis: int | None) -> None:
-    """Refuse what is no cache: a constant of the model, and rows that were moved before.
+    """Refuse tensors that are no cache: a constant of the model, and rows moved before.
 
     Args:
         proof: The attempt.

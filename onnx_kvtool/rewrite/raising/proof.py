@@ -96,7 +96,7 @@ class Proof:
         )
 
     def adopt(self, other: Proof) -> None:
-        """Take over what a copy said and assumed."""
+        """Adopt the sentences and assumptions of a copy."""
         self.sentences, self.assumed, self.granted = other.sentences, other.assumed, other.granted
         self.roll = other.roll
 

@@ -191,7 +191,7 @@ class Compiler:
         return step
 
     def _constant_value(self, node: ir.Node, step: Step) -> Value:
-        """Return what a Constant holds; None for other nodes, and for one that fails when run."""
+        """Return the content of a Constant; None for other nodes, and for one that fails."""
         if node.op_type != "Constant" or node.domain or step.runtime != "kvtool":
             return None
         if node.op_identifier() in self._model.functions:

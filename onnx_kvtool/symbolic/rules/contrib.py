@@ -63,7 +63,7 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
 
 
 def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """GatherBlockQuantized: slices, of which a byte of uint8 data holds more than one element."""
+    """GatherBlockQuantized: slices; a byte of uint8 data stores several elements."""
     data, indices = site.shape(0), site.shape(1)
     known = site.knowledge.types.get(site.value(0))
     kind = known.dtype if known is not None else None

@@ -78,7 +78,7 @@ def broadcast_elements(
     compute: Callable[[Sequence[Expr], Facts], Expr | None],
     target: Sequence[Expr] = (),
 ) -> IndexMap | None:
-    """Return what an operator holds that computes each element from those in the same place.
+    """Return the elements of an elementwise operator.
 
     Args:
         site: The node.

@@ -278,7 +278,7 @@ def divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
 
 
 def modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """Mod by constants of which none is 0, with the sign that `fmod` says."""
+    """Mod by nonzero constants, with the sign that `fmod` sets."""
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None

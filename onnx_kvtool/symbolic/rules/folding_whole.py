@@ -271,7 +271,7 @@ def trilu(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | 
 
 
 def non_zero(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """NonZero of at least one axis, of which all elements are known."""
+    """NonZero of at least one axis, if all elements are known."""
     operand = inputs[0]
     if operand is None or not operand.complete or operand.numbers.ndim == 0:
         return None

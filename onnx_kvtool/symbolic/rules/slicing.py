@@ -215,7 +215,7 @@ def _expressions(site: ElementSite, name: str) -> tuple[Expr, ...] | None:
 
 
 def cut_along(size: Expr, start: Expr, end: Expr, step: int) -> Cut | None:
-    """Return what a slice of an axis of `size` takes; None where that is not known.
+    """Return the range that a slice selects on an axis of `size`; None if unknown.
 
     Bounds are clamped as the text of Slice says: for a negative step the start to 0 to size - 1 and
     the end to -1 to size - 1, so that a start before the first element takes the first one.

@@ -72,7 +72,7 @@ _Array = NDArray[np.int64]
 
 
 def stored(value: ir.Value) -> IndexMap | None:
-    """Return what an initializer holds that no caller can override; None for other values."""
+    """Return the content of an initializer that no caller can override; None for other values."""
     tensor = value.const_value
     if tensor is None or not value.is_initializer() or value.is_graph_input():
         return None

@@ -173,7 +173,7 @@ def _windows(site: ShapeSite, kernel: Sequence[Expr], rank: int) -> list[_Window
 
 
 def _attribute(site: ShapeSite, name: str) -> AttributeValue:
-    """Return an attribute or its default; None without either, or if there is none of that name."""
+    """Return an attribute or its default; None if it has neither, or no such attribute exists."""
     if not site.node.domain:
         return site.view.attribute(name) if name in site.view.facts.attributes else None
     # FusedConv has no schema here; its attributes and their defaults are those of Conv.

@@ -363,7 +363,7 @@ class Emptiness:
         self._is_open = False
 
     def __call__(self, inputs: Mapping[str, Array]) -> bool:
-        """Return whether floats are missing on `inputs`, of which none is empty.
+        """Return whether an output of floats is empty although no input is.
 
         A model that no runtime loads with such outputs is taken at its word.
         """

@@ -125,7 +125,7 @@ class Unlike:
 
 @dataclass(slots=True)
 class Sample:
-    """What one model gives for one output over many runs, of which no run is kept but the first.
+    """The values of one output over many runs; only the first run is kept.
 
     Attributes:
         first: What the first run gave.

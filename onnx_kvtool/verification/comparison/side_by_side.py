@@ -225,7 +225,7 @@ def _draw_again(
 def _run_past_the_end(
     leader: Session, other: Session, script: Script, judge: Judge, limit: int
 ) -> None:
-    """Run one more token behind full caches, on which the other model has to fail."""
+    """Run one more token behind full caches; the other model must fail there."""
     where = f"in a step past the capacity of {limit} rows"
     case = replace(script.cases[-1], name=where, batch=1, length=1, past=limit, padding="none")
     reason = "the source itself fails there"

@@ -191,7 +191,7 @@ class GrowingHost:
 
 @dataclass(frozen=True, slots=True)
 class PaddingHost:
-    """The host of a model that is told what is padding, and keeps its caches as it is.
+    """A host for a model that gets a padding mask and keeps its caches unchanged.
 
     Attributes:
         plan: What its inputs mean.
@@ -246,7 +246,7 @@ def _empty(plan: InputPlan, tokens: Mask, cache: Array, axis: int | None) -> Mas
 
 
 def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
-    """Return a value with zeros for dead rows; for all of it if these cannot be told."""
+    """Return a value with zeros for dead rows; all zeros if dead rows are unknown."""
     if not dead.any():
         return value
     rank, sequences = value.ndim, dead.shape[0]
@@ -410,7 +410,7 @@ def dead_count(plan: InputPlan, inputs: Arrays) -> int:
 
 
 def padding_note(plan: InputPlan, account: Account) -> str:
-    """Return how many rows were not compared, and what says that they are padding."""
+    """Return how many rows were skipped, and the input that marks them as padding."""
     rows_left = counted(account.dead, "row")
     return f"{rows_left} of padding, as `{padding_input(plan)}` says, skipped"
 
@@ -438,7 +438,7 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
 
 
 def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
-    """Return two models whose caches are alike, read by a host that is told what is padding.
+    """Return two models with equal caches, for a host that gets a padding mask.
 
     What operators that count the tokens of each sequence (GroupQueryAttention) compute for the rows
     behind them, their standard form computes otherwise; nobody may read it.

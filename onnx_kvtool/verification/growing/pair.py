@@ -215,7 +215,7 @@ _COUNTER = InputSpec(" tokens", ir.DataType.INT64, (1,), "past_length", Uses(Non
 
 
 def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
-    """Return an input of A as B tells what it means, of which a TensorScatter tells more."""
+    """Return the role of an input of A from the model B; a TensorScatter adds facts."""
     if spec.role == "free" and other.role in ("write_indices", "position_ids"):
         return replace(spec, role=other.role, uses=other.uses)
     return spec
@@ -254,7 +254,7 @@ class _Finding:
                 yield cache
 
     def _is_open(self, dim: Dim, capacity: int) -> bool:
-        """Return whether the rows of a cache of A are none that were bound to those of B."""
+        """Return whether no row of this cache of A was matched to a row of B."""
         return isinstance(dim, str) and self.dims.get(dim) != capacity
 
     def _is_fixed(self, pair: CachePair, twin: CachePair | None, axis: int) -> bool:

@@ -211,7 +211,7 @@ _ANYTHING: _Span = (-math.inf, math.inf)
 
 
 def _span(value: ir.Value | None, depth: int = _DEEPEST) -> _Span:
-    """Return the least and the largest integer that `value` may hold, whatever is fed."""
+    """Return the least and the largest integer that `value` may contain, for any input."""
     node = None if value is None else value.producer()
     if node is None or depth == 0 or not is_default(node) or not node.inputs:
         return _ANYTHING

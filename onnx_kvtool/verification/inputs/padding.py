@@ -202,7 +202,7 @@ class Counters:
     ahead: int = 0
 
     def value(self, spec: InputSpec) -> Integers | None:
-        """Return what an input says of them; None for one that says something else."""
+        """Return what an input says about padding; None if it is not about padding."""
         shape = self.layout.shapes[spec.name]
         match spec.role:
             case "write_indices":

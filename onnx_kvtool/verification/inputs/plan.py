@@ -170,7 +170,7 @@ class InputPlan:
         )
 
     def counting(self, positions: Collection[str]) -> InputPlan:
-        """Return the plan in which these inputs, whatever they reach, are positions that count up.
+        """Return the plan with these inputs as positions that count up.
 
         A cache stays one, and names that no input has are passed over.
         """

@@ -69,7 +69,7 @@ class Size:
         return node
 
     def atoms(self) -> list[Size]:
-        """Return the sizes of which this one is the product, none of which is a product."""
+        """Return the factors of this size that are no products themselves."""
         root = self.root()
         if not root._parts:
             return [root]

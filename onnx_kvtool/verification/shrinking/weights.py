@@ -293,7 +293,7 @@ class _SkeletonWriter(MessageWriter):
 
 
 def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
-    """Return two models in which what they have in common has one name, that of A.
+    """Return two models whose common weights have one name, that of A.
 
     A rewrite may read the bytes of a weight as another type or shape, under another name: those of
     MatMulNBits as uint4. If quantized values of one model alone are all equal, such as the zero

@@ -1,4 +1,4 @@
-"""Rules below opset 11, of which each takes an operator one opset down: to 10, or from there to 9.
+"""Rules below opset 11: each lowers an operator by one opset, to 10 or from 10 to 9.
 
 They read what the rules for opset 11 have written, once its types and shapes are inferred.
 """

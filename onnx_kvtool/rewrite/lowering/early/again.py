@@ -64,7 +64,7 @@ def again(
 
 
 def known_rank(value: ir.Value, op_type: str, lowest: int) -> tuple[Dim, ...]:
-    """Return the dimensions of a value, of which the rank has to be known.
+    """Return the dimensions of a value; its rank must be known.
 
     Raises:
         Refusal: If it is not.

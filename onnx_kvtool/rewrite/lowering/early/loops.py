@@ -84,7 +84,7 @@ def settle_loops(model: ir.Model, trace: dict[ir.Node, Location]) -> list[Locati
 
 
 def _with_carried(node: ir.Node, body: ir.Graph, first: ir.Value, names: Names) -> ir.Node:
-    """Put a Loop that carries one value through its body in the place of one that carries none."""
+    """Give a Loop without loop-carried values a constant one."""
     given = _carried(names.fresh(_CARRIED))
     passed = ir.Node("", "Identity", [given], name=names.fresh(_CARRIED), version=node.version)
     passed.outputs[0].name = names.fresh(_CARRIED)

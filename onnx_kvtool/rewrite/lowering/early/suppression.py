@@ -67,7 +67,7 @@ def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
 
 
 def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
-    """Return how many boxes a class may have: (), int64; none where nothing is said."""
+    """Return how many boxes a class may have: (), int64; 0 if the node does not say."""
     if most is None:
         return em.constant(0, "rounds")
     asked = em.op("Reshape", most, em.constant([1], "one"), hint="asked")

@@ -341,7 +341,7 @@ class _Reading:
         graph.insert_before(read.gather, em.commit())
 
     def replace(self, reader: _Reader, outcome: RaiseOutcome) -> list[ir.Node]:
-        """Put an If in the place of an Attention, or the Attention of one branch."""
+        """Replace an Attention by an If, or by the Attention of one branch."""
         node, read = reader.node, reader.keys
         graph = node.graph
         assert graph is not None

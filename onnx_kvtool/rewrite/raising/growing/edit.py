@@ -1,4 +1,4 @@
-"""The edit: a cache of fixed capacity in the place of one that grows."""
+"""The edit: replace a growing cache by one of fixed capacity."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def in_heads(em: Emitter, value: ir.Value, heads: int) -> ir.Value:
 
 
 def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: ir.Value) -> None:
-    """Put an Attention without a past in the place of one with a past.
+    """Replace an Attention with a past by one without.
 
     Args:
         em: Where to build, in front of the node.
