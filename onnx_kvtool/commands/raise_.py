@@ -47,7 +47,7 @@ def raise_(request: RaiseRequest) -> tuple[ir.Model, RaiseReport]:
             each other, something stays that is not `static`, no cache got the capacity, or, with
             `require_all`, a candidate stays; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
-        UsageError: If an argument cannot be meant.
+        UsageError: If an argument is invalid.
 
     Examples:
         >>> raised, report = kv.raise_("exported.onnx")
@@ -75,7 +75,7 @@ def run(request: RaiseRequest, progress: Progress = silent) -> RaiseReport:
         dry run.
 
     Raises:
-        UsageError: If an argument cannot be meant, or the output would overwrite the input or,
+        UsageError: If an argument is invalid, or the output would overwrite the input or,
             without `-o`, another file.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         KvtoolError: If the output cannot be written; nothing is left behind.

@@ -16,7 +16,7 @@ FAULT = Fault(
     library="onnx",
     seen="1.23.2",
     what="gives the scores of an Attention over past keys the width of the new keys alone",
-    instead="lets inference know the width of such scores of no operator",
+    instead="marks the width of such scores as unknown before inference",
 )
 
 _MARK = "\x00kvtool.scores"

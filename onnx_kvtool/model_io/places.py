@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-# Paths that cannot be meant, refused before any work and before the libraries that it needs.
+# Invalid paths, refused before any work and before the libraries that it needs.
 #
 # What is refused here would be refused later, in the same words: who mistyped a name hears of it
 # at once, and who waited for a result does not learn then that it has no place. Only the standard

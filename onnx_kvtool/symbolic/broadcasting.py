@@ -268,7 +268,7 @@ def _is_one(size: Expr, case: _Case, also: Expr) -> bool:
 
 
 def _ways(size: Expr, target: int) -> list[_Case] | None:
-    """Return values of atoms, one set of which a size must have to be `target`.
+    """Return the assignments of symbols for which a size equals `target`.
 
     Each way is necessary for its case, and some may not suffice; None where the cases cannot be
     counted up. Sizes are not negative.

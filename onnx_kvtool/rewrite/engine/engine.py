@@ -294,7 +294,7 @@ class Engine:
         )
 
     def _would_do(self, node: ir.Node, error: Refusal) -> bool:
-        """Return whether there is a means for the operator of a node, were its types known."""
+        """Return whether kvtool has a rule for the node's operator, ignoring types."""
         return error.code != "new-operator" or node.op_type in self.rules or has_body(node.op_type)
 
     def _search_lowest(self, node: ir.Node) -> int | None:
