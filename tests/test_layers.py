@@ -49,7 +49,7 @@ FORBIDDEN = {
     "core may not import onnxruntime": (
         "core/errors.py",
         "import onnxruntime",
-        "onnxruntime is imported in runtime.onnxruntime and decoding.bound alone",
+        "onnxruntime is imported in runtime and decoding.bound alone",
     ),
     "core may not import rich, not even late": (
         "core/errors.py",

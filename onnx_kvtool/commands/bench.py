@@ -20,6 +20,7 @@ from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
+from onnx_kvtool.runtime.providers import check_provider, running_on
 
 __all__ = ["bench", "run"]
 
@@ -72,6 +73,7 @@ def run(request: BenchRequest, progress: Progress = silent) -> BenchReport:
 
 def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progress) -> BenchReport:
     workload = _workload(request)
+    check_provider(request.provider)
     if not models:
         raise UsageError("there is no model to run")
     for model in models:
@@ -91,6 +93,7 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
                     name,
                     capacity=workload.context + workload.tokens,
                     threads=workload.threads,
+                    provider=request.provider,
                     dims=request.sizes,
                 )
             except UnreadableModel:
@@ -115,9 +118,10 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
                     workers[number] = None
                     continue
                 runs[number] = _added(runs[number], done)
-    from onnx_kvtool.runtime.onnxruntime import VERSION
+    from onnx_kvtool.runtime.onnxruntime import named
 
-    return BenchReport(workload, f"onnxruntime {VERSION}", tuple(runs))
+    with running_on(request.provider):
+        return BenchReport(workload, named(), tuple(runs))
 
 
 def _told(error: KvtoolError) -> str:

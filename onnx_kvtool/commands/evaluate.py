@@ -49,6 +49,7 @@ from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.runtime.providers import check_provider, running_on
 
 __all__ = ["evaluate", "run"]
 
@@ -90,7 +91,8 @@ def evaluate(request: EvalRequest) -> dict[str, np.ndarray[Any, Any]]:
     given = {name: feed_of(name, value, values.get(name)) for name, value in inputs.items()}
     is_limited = request.time_limit is not None or request.memory_limit is not None
     limits = _limits(request) if is_limited else None
-    report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
+    with running_on(request.provider):
+        report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
     return {name: owned(value) for name, value in apart_from(report.values, given).items()}
 
 
@@ -137,7 +139,8 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
     _check_request(request)
     limits = _limits(request) if is_confining() else None
     if (op := request.op) is not None:
-        report = _limited(lambda told: _evaluate_operator(request, op, told), limits, progress)
+        with running_on(request.provider):
+            report = _limited(lambda told: _evaluate_operator(request, op, told), limits, progress)
     else:
         given = {name: read_spec(text) for name, text in request.specs}
         progress("reading the model")
@@ -145,7 +148,10 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         if request.save is not None:
             _keep_data(request.save, model)
         values = input_values(model, given)
-        report = _limited(lambda told: _evaluate(model, values, request, told), limits, progress)
+        with running_on(request.provider):
+            report = _limited(
+                lambda told: _evaluate(model, values, request, told), limits, progress
+            )
     if request.save is not None:
         save_values(request.save, report.values)
         report.saved = request.save
@@ -199,6 +205,12 @@ def _check_request(request: EvalRequest) -> None:
     """Refuse options that contradict each other, before anything is read."""
     _check_limits(request)
     check_sizes(request.sizes)
+    check_provider(request.provider)
+    if request.provider is not None and "onnxruntime" not in (request.runtime, request.compare):
+        raise UsageError(
+            "`--provider` is of onnxruntime, which does not run the model",
+            help="add `--runtime onnxruntime`",
+        )
     if request.compare == request.runtime:
         raise UsageError(
             f"`--compare {request.compare}` compares a runtime with itself",

@@ -54,6 +54,15 @@ __all__ = [
     "VerifyRequest",
 ]
 
+_PROVIDER = (
+    "Execution provider of the installed onnxruntime, with its options, such as"
+    " `OpenVINO,device_type=CPU`.  [default: CPU]"
+)
+_PYTHON_PROVIDER = (
+    "Execution provider of the installed onnxruntime, such as `OpenVINO,device_type=CPU`. On any"
+    " other one than the CPU's, float32 may differ as much as float16. Default: the CPU's."
+)
+
 _MODEL = (
     "A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the path of"
     " one."
@@ -321,6 +330,14 @@ class VerifyRequest(_Proven, _Sized, _Told):
         " not known to compute them wrongly, otherwise the reference.",
         place=3,
     )
+    provider: str | None = option(
+        _PROVIDER,
+        "Comparison",
+        default=None,
+        python=_PYTHON_PROVIDER,
+        metavar="NAME[,KEY=VALUE...]",
+        place=3,
+    )
     rtol: float | None = option(
         "Relative tolerance for computed values.  [default: from types and operators]",
         "Comparison",
@@ -367,6 +384,9 @@ class BenchRequest(_Sized, _Told):
     rounds: int = option("How often each model runs, in turns.", "Runs", default=3, least=1)
     threads: int | None = option(
         "Threads that a node may use.  [default: one for each core]", "Runs", default=None, least=1
+    )
+    provider: str | None = option(
+        _PROVIDER, "Runtime", default=None, python=_PYTHON_PROVIDER, metavar="NAME[,KEY=VALUE...]"
     )
 
 
@@ -562,6 +582,9 @@ class EvalRequest(_Sized, _Told):
     compare: RuntimeName | None = flag(
         "Run this runtime on the same inputs, too, and compare. Exit with 1 if they differ.",
         "Runtime",
+    )
+    provider: str | None = option(
+        _PROVIDER, "Runtime", default=None, python=_PYTHON_PROVIDER, metavar="NAME[,KEY=VALUE...]"
     )
     time_limit: float | None = option(
         "Stop after this time; needs Linux.  [default: 600]",

@@ -19,6 +19,7 @@ from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.runtime.providers import check_provider, running_on
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
@@ -86,7 +87,7 @@ def _verify(
         seed=request.seed,
         dims=dict(request.sizes),
         budget=Budget.parse(request.verify_budget),
-        runtime=request.runtime,
+        runtime="onnxruntime" if request.provider else request.runtime,
         rtol=request.rtol,
         atol=request.atol,
         thorough=request.thorough,
@@ -96,8 +97,10 @@ def _verify(
     )
     try:
         limit = available_memory()
-        one, other = (Candidate.of(m, name, settings, limit) for m, name in ((a, "A"), (b, "B")))
-        report = compare_candidates(one, other, settings)
+        with running_on(request.provider):
+            pair = ((a, "A"), (b, "B"))
+            one, other = (Candidate.of(m, name, settings, limit) for m, name in pair)
+            report = compare_candidates(one, other, settings)
     except (UnreadableModel, UsageError):
         raise
     except KvtoolError as error:  # a model that has no written form
@@ -124,6 +127,9 @@ def _check_runnable(model: ir.Model, path: str) -> None:
 
 
 def _check_request(request: VerifyRequest) -> None:
+    check_provider(request.provider)
+    if request.provider is not None and request.runtime == "reference":
+        raise UsageError("`--provider` is of onnxruntime, and the reference has none")
     Budget.parse(request.verify_budget)
     for name, tolerance in (("rtol", request.rtol), ("atol", request.atol)):
         if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):

@@ -17,6 +17,7 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.providers import running_on
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.verification.inputs.plan import plan
@@ -43,6 +44,8 @@ class Decoder:
         capacity: Rows of caches whose number of rows is not fixed by the model; None for the
             prompt and 256 more.
         threads: Threads that a node may use; None for one for each core.
+        provider: An execution provider that the installed onnxruntime has, `NAME[,key=value...]`;
+            None for the CPU's. With another one, no cache is written where it is read.
         dims: Sizes of symbolic dimensions that are neither sequences nor rows.
 
     Attributes:
@@ -71,6 +74,7 @@ class Decoder:
         *,
         capacity: int | None = None,
         threads: int | None = None,
+        provider: str | None = None,
         dims: Mapping[str, int] | None = None,
     ) -> None:
         for name, number in (("capacity", capacity), ("threads", threads)):
@@ -82,9 +86,10 @@ class Decoder:
         caches = {cache.past: cache for cache in find_caches(work, prove=False)}
         self._capacity, self._dims = capacity, {**self._known_dims(work, caches), **(dims or {})}
         directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
-        self._session = BoundSession(serialize(work), directory, threads)
-        holds = [Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
-        self._caches = KeptCaches(self._session, holds)
+        with running_on(provider):
+            holds = [Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
+            self._session = BoundSession(serialize(work), directory, threads)
+            self._caches = KeptCaches(self._session, holds)
         self.form: Form = self._caches.form
         self._logits = self._logits_name(work)
         self._feeder: Feeder | None = None

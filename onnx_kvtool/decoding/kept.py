@@ -12,6 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.decoding.bound import BoundSession, Buffer
+from onnx_kvtool.runtime.providers import accelerator
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.interface import CachePair
@@ -143,6 +144,7 @@ class Hold:
         self.is_contrib = cache is not None and "::" in (cache.location.op or "")
         self.is_counted = pair.operator == "group_query_attention" and pair.axis is not None
         fits = pair.kind == "fixed" and cache is not None and cache.in_place.possible
+        fits = fits and accelerator() is None  # which may read a past after it is written
         self.is_shared = fits or self.is_counted
         self.wraps = pair.kind == "fixed" and (pair.mode == "circular" or cache is None)
 

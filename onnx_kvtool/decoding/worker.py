@@ -74,6 +74,7 @@ class Worker:
         name: What to call it in errors.
         capacity: Rows of caches whose number of rows the model does not fix.
         threads: Threads that a node may use; None for one for each core.
+        provider: Execution provider; None for the CPU's.
         dims: Sizes of symbolic dimensions.
 
     Attributes:
@@ -91,6 +92,7 @@ class Worker:
         *,
         capacity: int,
         threads: int | None,
+        provider: str | None,
         dims: Mapping[str, int],
     ) -> None:
         self._name = name
@@ -107,7 +109,7 @@ class Worker:
                 f"no process can be started to run `{name}`: {error.strerror or error}"
             ) from error
         try:
-            self.loaded: Loaded = self._ask((model, capacity, threads, dict(dims)))
+            self.loaded: Loaded = self._ask((model, capacity, threads, provider, dict(dims)))
         except BaseException:
             self.close()
             raise
@@ -165,12 +167,16 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _load(
-    model: str | bytes, capacity: int, threads: int | None, dims: Mapping[str, int]
+    model: str | bytes,
+    capacity: int,
+    threads: int | None,
+    provider: str | None,
+    dims: Mapping[str, int],
 ) -> tuple[Decoder, Loaded]:
     import onnx
 
     source = model if isinstance(model, str) else onnx.load_from_string(model)
-    decoder = Decoder(source, capacity=capacity, threads=threads, dims=dims)
+    decoder = Decoder(source, capacity=capacity, threads=threads, provider=provider, dims=dims)
     return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
 
 

@@ -1,4 +1,4 @@
-"""Models run by onnxruntime on the CPU."""
+"""Models run by onnxruntime, on the CPU unless another provider was chosen."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from onnx_kvtool.runtime.errors import (
     RunFailed,
     RuntimeUnavailable,
 )
+from onnx_kvtool.runtime.providers import CPU, provider
 from onnx_kvtool.runtime.sessions import EXTENDED, Array, Arrays, pack, unpack
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "lowered_accuracy",
     "may_round",
+    "named",
     "running",
 ]
 
@@ -83,7 +85,7 @@ _ERRORS: tuple[type[Exception], ...] = (
 
 
 def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
-    """Return a model that onnxruntime has loaded with its CPU provider.
+    """Return a model that onnxruntime has loaded with its CPU provider, or the one chosen.
 
     Args:
         model: The serialised model.
@@ -96,24 +98,35 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
         OutOfMemory: If it gets no memory.
     """
     if (reason := known_wrong(VERSION, model)) is not None:
-        raise RuntimeUnavailable(f"{_named()} computes this model wrongly: {reason}")
+        raise RuntimeUnavailable(f"{named()} computes this model wrongly: {reason}")
     options.log_severity_level = _FATAL
     if directory:
         options.add_session_config_entry(_FOLDER, directory)
+    chosen = provider()
+    providers: list[Any] = [chosen] if chosen is not None and chosen[0] != CPU else []
+    providers.append(CPU)  # which has a kernel for what another lacks
     try:
-        return ort.InferenceSession(
-            with_all_inputs(model), options, providers=["CPUExecutionProvider"]
+        session = ort.InferenceSession(
+            with_all_inputs(model), options, providers=providers, enable_fallback=0
         )
     except _ERRORS as error:
         _check_memory(error)
         is_invalid = re.search(_INVALID, str(error)) is not None
         raise (ModelRejected if is_invalid else RuntimeUnavailable)(
-            f"{_named()} cannot load the model: {_informative(error)}"
+            f"{named()} cannot load the model: {_informative(error)}"
         ) from error
+    if chosen is not None and chosen[0] not in session.get_providers():
+        raise RuntimeUnavailable(
+            f"onnxruntime {VERSION} cannot start {chosen[0]}",
+            help="its libraries or its device are missing, or an option is wrong",
+        )
+    return session
 
 
-def _named() -> str:
-    return f"onnxruntime {VERSION}"
+def named() -> str:
+    """Return name and version, and the provider where one was chosen."""
+    chosen = provider()
+    return f"onnxruntime {VERSION}" + (f" ({chosen[0]})" if chosen is not None else "")
 
 
 _NO_MEMORY = r"bad[_ ]alloc|[Ff]ailed to allocate memory"
@@ -123,7 +136,7 @@ _NO_MEMORY = r"bad[_ ]alloc|[Ff]ailed to allocate memory"
 def _check_memory(error: Exception) -> None:
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):
         raise OutOfMemory(
-            f"{_named()}: there is not enough memory: {_informative(error)}",
+            f"{named()}: there is not enough memory: {_informative(error)}",
             help="give the process more, or take smaller sizes",
         ) from error
 
@@ -142,7 +155,7 @@ def running() -> Iterator[ort.RunOptions]:
         yield options
     except _ERRORS as error:
         _check_memory(error)
-        raise RunFailed(f"{_named()}: {_informative(error)}") from error
+        raise RunFailed(f"{named()}: {_informative(error)}") from error
 
 
 def _accurate(model: bytes) -> tuple[bytes, list[int]]:
@@ -232,13 +245,13 @@ class Session:
         self._is_extended = not EXTENDED.keys().isdisjoint(types)
         if self._is_extended and "tensor(string)" in self._inputs.values():
             raise RuntimeUnavailable(
-                f"{_named()} takes no strings beside types that numpy has not: {sorted(types)}"
+                f"{named()} takes no strings beside types that numpy has not: {sorted(types)}"
             )
 
     @property
     def runtime(self) -> str:
         """Name and version."""
-        return _named()
+        return named()
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
         """Run the model; see `sessions.Session.run`."""

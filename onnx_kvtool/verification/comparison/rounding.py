@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
+from onnx_kvtool.runtime.providers import accelerator
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
 from onnx_kvtool.verification.comparison.compare import (
     Mask,
@@ -125,6 +126,11 @@ class Measure:
             if wider.atol > usual.atol:
                 because = str(coarse)
             usual = Tolerance(max(usual.rtol, wider.rtol), max(usual.atol, wider.atol))
+        if usual.rtol and (name := accelerator()) is not None:
+            half = tolerance_of(np.dtype(np.float16))
+            if half.atol > usual.atol:
+                because = f"{name}, which may round as float16 does"
+            usual = Tolerance(max(usual.rtol, half.rtol), max(usual.atol, half.atol))
         if self.is_given:
             because = "the tolerance that was given"
         return Tolerance(
