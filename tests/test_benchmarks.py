@@ -221,6 +221,7 @@ def test_the_plot_of_the_readme_shows_what_was_measured(root: Path) -> None:
     assert {f"{bar.milliseconds:.1f}" for bar in shown} <= words
 
 
+@pytest.mark.long
 def test_the_table_of_the_readme_shows_what_was_measured(root: Path) -> None:
     found = json.loads(compatibility.STORE.read_text(encoding="utf-8"))
     names = [name.replace(" ", "@") for name, row in found.items() if row["llama, Native"]["step"]]

@@ -45,6 +45,7 @@ def results() -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_every_result_has_a_repr_of_one_short_line(results: dict[str, Any]) -> None:
     for name, result in results.items():
         if name[0].isupper():
@@ -145,6 +146,7 @@ INNER = {
 """Errors that never leave the package, and what becomes of them."""
 
 
+@pytest.mark.long
 def test_every_error_that_can_be_raised_is_exported() -> None:
     found = {"KvtoolError"}
     package = Path(kv.__file__).parent

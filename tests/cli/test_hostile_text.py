@@ -170,12 +170,14 @@ def run_all(kvtool, commands: list[list[str]], message: onnx.ModelProto) -> None
         assert_harmless(result.stderr, command[:1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_chosen", [in_names, lambda *_: True], ids=["names", "every string"])
 def test_no_string_of_a_model_acts(is_chosen, kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_all(kvtool, COMMANDS, planted(is_chosen))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_chosen", [in_names, lambda *_: True], ids=["names", "every string"])
 def test_a_name_may_end_in_more_digits_than_python_reads(
     is_chosen, kvtool, tmp_path: Path, monkeypatch
@@ -184,6 +186,7 @@ def test_a_name_may_end_in_more_digits_than_python_reads(
     run_all(kvtool, COMMANDS, planted(is_chosen, "_" + "9" * 5000))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="no file has such a name")
 def test_no_name_of_a_file_acts(kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -212,6 +215,7 @@ def test_no_name_acts_where_models_run(kvtool, tmp_path: Path, monkeypatch, capf
         assert_harmless(text, [""])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIELDS)
 @part(9)
 def test_no_string_of_one_field_acts(name: str, kvtool, tmp_path: Path, monkeypatch) -> None:

@@ -606,6 +606,7 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.forks
 @pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
 @pytest.mark.parametrize("name", _LIMITS)

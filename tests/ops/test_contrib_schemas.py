@@ -23,6 +23,7 @@ def test_the_file_is_what_onnxruntime_registers() -> None:
     assert text().partition(said)[2].splitlines()[1:] == WRITTEN.partition(said)[2].splitlines()[1:]
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("name", list(CONTRIB_RULES))
 def test_a_release_adds_to_an_operator_and_changes_nothing(name: OperatorName) -> None:

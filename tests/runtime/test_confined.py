@@ -112,6 +112,7 @@ def test_a_strict_limit_holds_between_two_looks_at_the_memory(monkeypatch):
         confined(_fill, Limits(60, 64 << 20, is_strict=True), silent)
 
 
+@pytest.mark.long
 def test_memory_of_the_parent_does_not_count():
     held = np.ones(1 << 25)  # 256 MiB
     assert confined(lambda _: held[7], Limits(60, 64 << 20), silent) == 1

@@ -14,6 +14,7 @@ from onnx_kvtool.verification.sizes import is_bounded
 
 pytestmark = [
     pytest.mark.forks,
+    pytest.mark.long,
     pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone"),
 ]
 

@@ -18,6 +18,7 @@ _SHARE = 0.02
 """Mutants that may go by, of those that some inputs tell apart: less than one in fifty."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "tries"), [(2, 3), pytest.param(60, 6, marks=pytest.mark.exhaustive)]
 )
