@@ -91,7 +91,7 @@ ENDED = {
 
 
 @pytest.mark.parametrize("what", ENDED)
-def test_work_that(what):
+def test_work_that(what, monkeypatch):
     work, limit, message = ENDED[what]
     seconds = 0.5 if limit == "time" else 60
     before = _children()  # those of other tests in this process
