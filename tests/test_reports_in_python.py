@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.evaluate import EvalRequest
 from onnx_kvtool.commands.evaluate import run as run_eval
+from onnx_kvtool.commands.requests import EvalRequest
 
 LLAMA = "fixtures/models/native/llama_static.onnx"
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +103,27 @@ def test_no_caller_of_a_function_can_give_what_only_the_command_line_takes() -> 
         assert name in requests.LowerRequest.fields
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
             kv.lower("in.onnx", **{name: None})
+
+
+TYPED = """
+import onnx_kvtool as kv
+
+lowered, report = kv.lower(model="in.onnx", opset=18, via="scatternd", dims={"batch": 2})
+kv.evaluate("in.onnx", {"x": 1}, random=True)
+kv.lower("in.onnx", opset="18")
+kv.lower("in.onnx", via="scatter")
+kv.lower("in.onnx", output="out.onnx")
+kv.check(fail_on="info")
+"""
+"""The last four lines are wrong."""
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_the_signature(tmp_path: Path) -> None:
+    path = tmp_path / "typed.py"
+    path.write_text(TYPED, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    wrong = re.findall(r"^.*typed\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    expected = [("6", "arg-type"), ("7", "arg-type"), ("8", "call-arg"), ("9", "call-arg")]
+    assert wrong == expected, done.stdout

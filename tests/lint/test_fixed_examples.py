@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -104,5 +103,5 @@ def test_what_is_offered_for_a_wrong_declaration_is_applied(
     asked = request(path, RULES["KV013"], show=False)
     (seen,) = run(asked.replace(fix=False)).files
     assert [f.fix.applicability for f in seen.findings if f.fix] == [applicability]
-    (file,) = run(replace(asked, unsafe_fixes=applicability == "unsafe")).files
+    (file,) = run(asked.replace(unsafe_fixes=applicability == "unsafe")).files
     assert file.written and [applied.code for applied in file.fixed] == ["KV013"]
