@@ -151,8 +151,7 @@ class Arranged:
         op = self.em.op
         lead = [0] if self.is_packed else [0, 1] if self.is_one else [0, 0]
         if not self.is_packed and not self.is_one:
-            order = {"perm": [1, 0, 2, 3, 4]}
-            output = op("Transpose", output, attributes=order, hint="by_sequence")
+            output = op("Transpose", output, perm=[1, 0, 2, 3, 4], hint="by_sequence")
         return op("Reshape", output, self.em.constant([*lead, *tail], "shape"))
 
 
@@ -358,8 +357,7 @@ class _Net:
         """Return the first state: (B, KV, D, E)."""
         given, bounds = self.view.input("initial_state"), self.view.input("cu_seqlens")
         if given is not None:
-            turned = {"perm": [0, 1, 3, 2]}
-            return self.em.op("Transpose", given, attributes=turned, hint="by_key")
+            return self.em.op("Transpose", given, perm=[0, 1, 3, 2], hint="by_key")
         query = self.view.required("query")
         if bounds is None:
             return zero_state(self.em, query, dim_of(query, 0), self.heads)

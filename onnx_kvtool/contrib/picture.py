@@ -209,8 +209,7 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     assert isinstance(fill, float)
     inside = em.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
     result = where(em, inside, found, numbers.constant(fill))
-    front = {"perm": [0, 3, 1, 2]}
-    return only(cast(em, em.op("Transpose", result, attributes=front), dtype))
+    return only(cast(em, em.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -446,8 +446,7 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     (result,), dtype = _again(node, em, {}).outputs, node.outputs[0].dtype
     if result is None or dtype is None:
         return None
-    attributes = {"to": dtype.value}
-    return Replacement((em.op("Cast", result, attributes=attributes),), folds=False)
+    return Replacement((em.op("Cast", result, to=dtype.value),), folds=False)
 
 
 def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:

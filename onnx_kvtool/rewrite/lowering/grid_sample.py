@@ -105,8 +105,7 @@ class _Sampler:
         for place in range(2, rank):
             axis = Axis(dims[place], data, place, int(padding == "zeros"))
             column = em.constant([rank - 1 - place], "column")  # the last axis comes first
-            last = {"axis": rank - 1}
-            n = em.op("Gather", grid, column, attributes=last)  # (N, ..., 1)
+            n = em.op("Gather", grid, column, axis=rank - 1)  # (N, ..., 1)
             x = self._position(n, axis, is_aligned)
             x = numbers.op("Round", x) if mode == "nearest" else x
             x = self._padded(x, axis, mode, padding, is_aligned)

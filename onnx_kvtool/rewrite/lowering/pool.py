@@ -220,8 +220,7 @@ def _largest(
         rank = len(axes)
         pads, lowest = [0, 0, *padded[:rank], 0, 0, *padded[rank:]], -np.inf
         if em.opset < 11:
-            given: dict[str, AttributeValue] = {"pads": pads, "value": lowest}
-            data = em.op("Pad", data, attributes=given)
+            data = em.op("Pad", data, pads=pads, value=lowest)
         else:
             filling = em.constant(np.array(lowest, dtype.numpy()), "lowest")
             data = em.op("Pad", data, em.constant(pads, "pads"), filling)

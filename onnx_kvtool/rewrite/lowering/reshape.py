@@ -200,8 +200,7 @@ def switch(
     chosen = cast(em, mark, ir.DataType.BOOL)
     marked = em.nested(lambda: [apply(value)], hint="marked")
     unmarked = em.nested(lambda: [value], hint="unmarked")
-    bodies = {"then_branch": marked, "else_branch": unmarked}
-    result = em.op("If", chosen, attributes=bodies)
+    result = em.op("If", chosen, then_branch=marked, else_branch=unmarked)
     if value.shape is not None and marked.outputs[0].shape == value.shape:
         result.shape = ir.Shape(value.shape)
     return result

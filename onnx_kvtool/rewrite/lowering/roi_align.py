@@ -271,8 +271,7 @@ def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> i
     em, numbers = pool.numbers.em, pool.numbers
     points = em.op("Concat", x, y, x, y, axis=1, hint="points")
     boxes = numbers.op("Add", points, numbers.constant([-0.5, -0.5, 0.5, 0.5]))
-    attributes: dict[str, AttributeValue] = {"mode": pool.mode, "sampling_ratio": 1}
-    return em.op("RoiAlign", pool.data, boxes, pictures, attributes=attributes)
+    return em.op("RoiAlign", pool.data, boxes, pictures, mode=pool.mode, sampling_ratio=1)
 
 
 # DeformConv-22 and DeformConv-19, for opsets below 19.

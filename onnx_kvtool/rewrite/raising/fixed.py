@@ -154,8 +154,7 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
         return em.op("Mod", rows, em.constant([window.size]), hint="order")
 
     rows = em.once(("order of a window", behind, window.size), order)
-    axis = {"axis": plan.axis}
-    return em.op("Gather", present, rows, attributes=axis, hint="ordered")
+    return em.op("Gather", present, rows, axis=plan.axis, hint="ordered")
 
 
 def _is_read(plan: Plan) -> bool:

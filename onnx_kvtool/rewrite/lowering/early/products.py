@@ -311,9 +311,8 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
         return em.op(op_type, *inputs, hint=hint)
 
     zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
-    whole: dict[str, AttributeValue] = {"keepdims": 0}
     low, high = (
-        op(bound, em.op(f"Reduce{bound}", x, attributes=whole), zero, hint=bound)
+        op(bound, em.op(f"Reduce{bound}", x, keepdims=0), zero, hint=bound)
         for bound in ("Min", "Max")
     )
     span = op("Sub", high, low, hint="range")

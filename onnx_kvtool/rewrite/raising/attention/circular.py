@@ -311,8 +311,7 @@ class _Reading:
         """Return whether a step reads the cache as it lies: (1,), bool."""
 
         def tell() -> ir.Value:
-            limits = {"start": read.axis, "end": read.axis + 1}
-            count = em.op("Shape", read.new, attributes=limits, hint="new_rows")
+            count = em.op("Shape", read.new, start=read.axis, end=read.axis + 1, hint="new_rows")
             one = em.op("Equal", count, em.constant([1]), hint="is_one_token")
             if self._is_full():
                 return one

@@ -165,8 +165,7 @@ def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
         other = em.op("Cast", value, to=int(boolean))
     made = [other]
     if columns.places is not None:
-        axis = {"axis": 1}
-        made.append(em.op("Gather", other, columns.places, attributes=axis))
+        made.append(em.op("Gather", other, columns.places, axis=1))
     made.append(unsqueeze(em, made[-1], [1, 2]))
     for one in made:
         node = one.producer()

@@ -203,8 +203,7 @@ def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
     """Return a mask with the rows not in use hidden; it is made once for all layers."""
 
     def build() -> ir.Value:
-        rows = {"start": _ROWS, "end": _ROWS + 1}
-        capacity = em.op("Shape", keys.cache, attributes=rows, hint="capacity")
+        capacity = em.op("Shape", keys.cache, start=_ROWS, end=_ROWS + 1, hint="capacity")
         last = em.op("Shape", mask, start=-1, hint="rows")
         rest = em.op("Sub", capacity, last, hint="unused")
         whole = with_hidden_keys(em, mask, rest)

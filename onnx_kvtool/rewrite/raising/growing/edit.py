@@ -102,8 +102,7 @@ def in_heads(em: Emitter, value: ir.Value, heads: int) -> ir.Value:
     """Return (B, S, H * D) as (B, H, S, D)."""
     shape = em.constant([0, 0, heads, -1], "heads")
     apart = em.op("Reshape", value, shape, hint="heads")
-    perm = {"perm": [0, 2, 1, 3]}
-    return em.op("Transpose", apart, attributes=perm, hint="heads")
+    return em.op("Transpose", apart, perm=[0, 2, 1, 3], hint="heads")
 
 
 def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: ir.Value) -> None:
@@ -135,8 +134,7 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
     result = em.op("Attention", *operands, *counted, attributes=attributes)
     attention = result.producer()
     if heads is not None:
-        perm = {"perm": [0, 2, 1, 3]}
-        turned = em.op("Transpose", result, attributes=perm, hint="heads")
+        turned = em.op("Transpose", result, perm=[0, 2, 1, 3], hint="heads")
         flat = em.constant([0, 0, -1], "flat")
         result = em.op("Reshape", turned, flat, hint="heads")
     result.type, result.shape = output.type or result.type, output.shape
@@ -314,8 +312,7 @@ class Edit:
         axis = growth.axis
         total = self._total(em, growth, end)
         if total is None:
-            limits = {"start": end.axis, "end": end.axis + 1}
-            added = em.op("Shape", end.new, attributes=limits, hint="rows")
+            added = em.op("Shape", end.new, start=end.axis, end=end.axis + 1, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
         self.total = total
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
@@ -392,8 +389,7 @@ class Edit:
         """Return some sizes of a past; None for none."""
         if first >= last:
             return None
-        limits = {"start": first, "end": last}
-        return em.op("Shape", growth.past, attributes=limits, hint="sizes")
+        return em.op("Shape", growth.past, start=first, end=last, hint="sizes")
 
     def _taken(self, node: ir.Node, index: int, first: int) -> tuple[int, int] | None:
         """Return the axis whose size a Gather takes from a Shape, and the rank of the result."""

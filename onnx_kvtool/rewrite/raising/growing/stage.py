@@ -132,8 +132,9 @@ class Circulating:
                 continue
             count = kept
             if value is joined:
-                limits = {"start": window.axis, "end": window.axis + 1}
-                new = em.op("Shape", window.new, attributes=limits, hint="new_rows")
+                new = em.op(
+                    "Shape", window.new, start=window.axis, end=window.axis + 1, hint="new_rows"
+                )
                 count = em.op("Add", kept, new, hint="rows")
             number = em.op("Squeeze", count, hint="rows")
             for shape in shapes:
@@ -145,8 +146,7 @@ class Circulating:
         Of more new rows than the cache has, the last ones stay.
         """
         new, axis, edit = window.new, window.axis, self.edit
-        limits = {"start": axis, "end": axis + 1}
-        count = em.op("Shape", new, attributes=limits, hint="new_rows")
+        count = em.op("Shape", new, start=axis, end=axis + 1, hint="new_rows")
         capacity = em.constant([window.capacity])
         end = em.op("Add", edit.length, count, hint="end")
         start = em.op("Sub", end, em.op("Min", count, capacity), hint="start")
