@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,34 +31,43 @@ __all__ = [
 ]
 
 
-@check("KV201")
-def scatternd_rank(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
-    """Compare rank, then dimensions."""
+_Dims = tuple[Dim, ...] | None
+
+
+def _misfit(
+    rule: Rule,
+    site: Site,
+    problem_of: Callable[[NodeView, _Dims, _Dims, _Dims], str | None],
+    help: str,
+) -> Iterator[Finding]:
+    """Report the first problem of the shapes of data, indices and updates."""
     view = site.view(NodeView)
     if view is None:
         return
     names = ("data", "indices", "updates")
-    values = [view.required(name) for name in names]
-    data, indices, updates = (dims_of(value) for value in values)
-    if data is None or indices is None:
-        return
-    problem = _nd_problem(data, indices, updates)
+    data, indices, updates = (dims_of(view.required(name)) for name in names)
+    problem = problem_of(view, data, indices, updates)
     if problem is not None:
-        shown = ", ".join(
-            f"{name} {shape_words(dims)}"
-            for name, dims in zip(names, (data, indices, updates), strict=True)
-        )
-        yield rule.found(
-            site.location(values[2]),
-            f"{problem} ({shown})",
-            help="give the updates the shape indices.shape[:-1] + data.shape[k:], with k = "
-            "indices.shape[-1]",
-        )
+        pairs = zip(names, (data, indices, updates), strict=True)
+        shown = ", ".join(f"{name} {shape_words(dims)}" for name, dims in pairs)
+        yield rule.found(site.location(view.required("updates")), f"{problem} ({shown})", help=help)
 
 
-def _nd_problem(
-    data: tuple[Dim, ...], indices: tuple[Dim, ...], updates: tuple[Dim, ...] | None
-) -> str | None:
+@check("KV201")
+def scatternd_rank(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare rank, then dimensions."""
+    return _misfit(
+        rule,
+        site,
+        _nd_problem,
+        "give the updates the shape indices.shape[:-1] + data.shape[k:], with k = "
+        "indices.shape[-1]",
+    )
+
+
+def _nd_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dims) -> str | None:
+    if data is None or indices is None:
+        return None
     r, q = len(data), len(indices)
     if r == 0 or q == 0:
         return f"`data` has rank {r} and `indices` rank {q}, expected at least 1"
@@ -86,35 +95,15 @@ def _nd_problem(
 @check("KV202")
 def scatterelements_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
     """Compare ranks, then dimensions."""
-    view = site.view(NodeView)
-    if view is None:
-        return
-    names = ("data", "indices", "updates")
-    values = [view.required(name) for name in names]
-    data, indices, updates = (dims_of(value) for value in values)
+    help = "expand the indices to the shape of the updates, of the rank of the data"
+    return _misfit(rule, site, _elements_problem, help)
+
+
+def _elements_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dims) -> str | None:
     try:
         axis = view.integer("axis")
     except MalformedNode:
-        return
-    problem = _elements_problem(data, indices, updates, axis)
-    if problem is not None:
-        shown = ", ".join(
-            f"{name} {shape_words(dims)}"
-            for name, dims in zip(names, (data, indices, updates), strict=True)
-        )
-        yield rule.found(
-            site.location(values[2]),
-            f"{problem} ({shown})",
-            help="expand the indices to the shape of the updates, of the rank of the data",
-        )
-
-
-def _elements_problem(
-    data: tuple[Dim, ...] | None,
-    indices: tuple[Dim, ...] | None,
-    updates: tuple[Dim, ...] | None,
-    axis: int,
-) -> str | None:
+        return None
     if data is not None:
         if not -len(data) <= axis < len(data):
             return f"`axis` is {axis}, expected {-len(data)} to {len(data) - 1}"

@@ -11,7 +11,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.rewrite.lowering.resize_tables import (
@@ -20,6 +20,7 @@ from onnx_kvtool.rewrite.lowering.resize_tables import (
     constant_floats,
     coordinates,
     nearest,
+    resized_axes,
     resized_by_tables,
     rounded,
 )
@@ -78,11 +79,7 @@ def resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
 
 def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ...]) -> list[Line]:
     """Return the axes that may change their size."""
-    em, names = numbers.em, view.facts.attributes
-    given = view.attribute("axes") if "axes" in names else None
-    axes = list(range(len(dims)))
-    if isinstance(given, tuple) and given:
-        axes = [counted_axis(axis, len(dims)) for axis in given if isinstance(axis, int)]
+    em, axes = numbers.em, resized_axes(view, len(dims))
 
     def looked_up(name: str, place: int) -> ir.Value:
         value = view.required(name)
@@ -98,7 +95,7 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
         lengths = [cast(em, after, numbers.dtype) for after in afters]
         scales = [numbers.op("Div", *pair) for pair in zip(lengths, befores, strict=True)]
         policy = "stretch"
-        if "keep_aspect_ratio_policy" in names:
+        if "keep_aspect_ratio_policy" in view.facts.attributes:
             policy = view.string("keep_aspect_ratio_policy")
         if policy != "stretch":
             scale = numbers.op("Min" if policy == "not_larger" else "Max", *scales)

@@ -25,6 +25,7 @@ __all__ = [
     "constant_floats",
     "coordinates",
     "nearest",
+    "resized_axes",
     "resized_by_tables",
     "rounded",
 ]
@@ -211,15 +212,20 @@ def _weighted(
     return total
 
 
+def resized_axes(view: NodeView, rank: int) -> list[int]:
+    """Return `axes` of a Resize, counted from the front; all axes if the node names none."""
+    given = view.attribute("axes") if "axes" in view.facts.attributes else None
+    if isinstance(given, tuple) and given:
+        return [counted_axis(axis, rank) for axis in given if isinstance(axis, int)]
+    return list(range(rank))
+
+
 def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axis] | None:
     """Return the axes whose rows change; None where something of them is not known."""
     dims = dims_of(data)
     if dims is None:
         return None
-    given = view.attribute("axes") if "axes" in view.facts.attributes else None
-    axes = list(range(len(dims)))
-    if isinstance(given, tuple) and given:
-        axes = [counted_axis(axis, len(dims)) for axis in given if isinstance(axis, int)]
+    axes = resized_axes(view, len(dims))
     sizes = context.folder.integers(view.input("sizes"))
     if view.input("sizes") is not None:
         if sizes is None or sizes.size != len(axes):
