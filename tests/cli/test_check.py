@@ -254,7 +254,7 @@ def test_a_model_with_text_that_is_not_utf_8_has_a_diff(kvtool) -> None:
     assert "difference" not in fixed.stderr
 
     run = kvtool("eval", "bytes.onnx", "--random")
-    assert run.exit_code == 1 and "a constant holds text that is not UTF-8" in run.stderr
+    assert run.exit_code == 1 and "a constant has text that is not UTF-8" in run.stderr
 
 
 def test_a_negative_offset_of_external_data_is_a_finding_among_several_files(

@@ -42,7 +42,7 @@ def proto_over_2gb(rule: Rule, context: Context) -> Iterator[Finding]:
         yield rule.found(
             Location(),
             f"the tensors in the model take {total:,} bytes, `{place.value}` alone "
-            f"{largest:,}, and a protobuf message holds {MAX_MESSAGE_BYTES:,} at most",
+            f"{largest:,}, and a protobuf message has {MAX_MESSAGE_BYTES:,} at most",
             help="store the weights as external data: "
             "`onnx.save_model(..., save_as_external_data=True)`",
         )

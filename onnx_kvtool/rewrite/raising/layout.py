@@ -311,7 +311,7 @@ def windowed(
         base,
         "rolling-window",
         f"`{base.name}` keeps its last {size.number} rows in their order, and a circular cache "
-        "holds them rotated",
+        "stores them rotated",
     )
     proof.say(
         f"the rows of `{base.name}` move up by `{text(roll.shift)}`, and the new ones are the last "

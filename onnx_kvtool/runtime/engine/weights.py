@@ -114,7 +114,7 @@ def _text(values: Array) -> Array:
     try:
         flat = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
     except UnicodeDecodeError as error:
-        raise RuntimeUnavailable("a constant holds text that is not UTF-8") from error
+        raise RuntimeUnavailable("a constant has text that is not UTF-8") from error
     text = np.empty(len(flat), object)
     text[:] = flat
     return text.reshape(values.shape)
