@@ -8,7 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import write_json
+from onnx_kvtool.cli.output import write_json, write_report
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source
 
@@ -27,6 +27,7 @@ Examples:
   kvtool bench decoder.onnx other.onnx --prompt 16 --tokens 8
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --context 24 --threads 1
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --batch 8 --format json
+  kvtool bench decoder.onnx other.onnx --profile
 
 \b
 See also:
@@ -60,6 +61,10 @@ def bench(context: click.Context, request: BenchRequest) -> None:
         report = run(request, progress)
     if request.output_format == "json":
         write_json("bench", report)
+    elif request.output_format == "html":
+        from onnx_kvtool.report.shown import bench_page
+
+        write_report(bench_page(report), None)
     else:
         from onnx_kvtool.report.inspect_text import bench_blocks
         from onnx_kvtool.report.text import print_blocks

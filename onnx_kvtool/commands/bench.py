@@ -118,10 +118,20 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
                     workers[number] = None
                     continue
                 runs[number] = _added(runs[number], done)
+        profiles = []
+        for number, runner in enumerate(workers):
+            if not request.profile or runner is None:
+                continue
+            progress("profiling", number + 1, len(workers))
+            try:
+                found = runner.profile(ids, workload.context, workload.tokens)
+                profiles.append(replace(found, model=names[number]))
+            except KvtoolError as error:
+                runs[number] = replace(runs[number], failure=_told(error))
     from onnx_kvtool.runtime.onnxruntime import named
 
     with running_on(request.provider):
-        return BenchReport(workload, named(), tuple(runs))
+        return BenchReport(workload, named(), tuple(runs), tuple(profiles))
 
 
 def _told(error: KvtoolError) -> str:

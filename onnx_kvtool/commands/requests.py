@@ -11,6 +11,7 @@ from onnx_kvtool.core.choices import (
     LOWERED_OPSETS,
     NATIVE_OPSET,
     AttentionChoice,
+    BenchFormat,
     Bounds,
     CheckFormat,
     ContribChoice,
@@ -357,7 +358,7 @@ class VerifyRequest(_Proven, _Sized, _Told):
     )
 
 
-class BenchRequest(_Sized, _Told):
+class BenchRequest(_Sized):
     """What `kvtool bench` was asked to do."""
 
     models: ModelSource | Sequence[ModelSource] = argument(
@@ -367,6 +368,17 @@ class BenchRequest(_Sized, _Told):
         metavar="MODEL...",
         offers="models",
         many=True,
+    )
+    profile: bool = option(
+        "Show where a step goes: by operator and by part of the layers, from onnxruntime's profile"
+        " of one more round.",
+        "Runs",
+        default=False,
+    )
+    output_format: BenchFormat = flag(
+        "Print text, JSON, or one self-contained HTML page to standard output.",
+        "Output",
+        default="text",
     )
     prompt: int = option("Tokens of the prompt.", "Work", default=64, least=1)
     tokens: int = option(

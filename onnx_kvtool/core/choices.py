@@ -15,6 +15,7 @@ __all__ = [
     "AttentionChoice",
     "AttentionForm",
     "AttentionMask",
+    "BenchFormat",
     "Bounds",
     "CheckFormat",
     "ContribChoice",
@@ -48,6 +49,7 @@ NATIVE_OPSET: Final = 24
 AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 AttentionForm = Literal["sliced", "full"]
 AttentionMask = Literal["kept", "causal", "none", "window"]
+BenchFormat = Literal["text", "json", "html"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]
 CheckFormat = Literal[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnxruntime as ort
@@ -53,13 +53,23 @@ class BoundSession:
         RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
     """
 
+    profile_to: ClassVar[str | None] = None
+    """Where the sessions that are opened next write their profiles; None for nowhere."""
+
     def __init__(self, model: bytes, directory: str, threads: int | None = None) -> None:
         options = ort.SessionOptions()
+        if self.profile_to is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = self.profile_to
         if threads is not None:
             options.intra_op_num_threads = threads
         self._session = load(model, directory, options)
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         self.outputs = [value.name for value in self._session.get_outputs()]
+
+    def end_profiling(self) -> str:
+        """Return the path of the profile of all runs so far."""
+        return str(self._session.end_profiling())
 
     def zeros(self, name: str, shape: tuple[int, ...]) -> Buffer:
         """Return a buffer of zeros for the input `name`."""

@@ -100,6 +100,11 @@ class Decoder:
         return f"Decoder({self._name!r}, {facts})"
 
     @property
+    def session(self) -> BoundSession:
+        """What runs the model."""
+        return self._session
+
+    @property
     def in_place(self) -> bool:
         """Whether every cache is written where it lies; False without a cache."""
         return self._caches.in_place

@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from onnx_kvtool.core.record import Record
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.decoding.kept import Form
+from onnx_kvtool.decoding.profile import Profile
 
 __all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]
 
@@ -137,6 +138,7 @@ class BenchReport(Shown):
         workload: What each of them did.
         runtime: `onnxruntime <version>`.
         runs: One for each model, in the order in which they were named.
+        profile: Where their steps go; empty unless that was asked for.
 
     Examples:
         >>> report = kv.bench("decoder.onnx", prompt=3, tokens=4, rounds=2)
@@ -147,8 +149,11 @@ class BenchReport(Shown):
     workload: Workload
     runtime: str
     runs: tuple[BenchRun, ...]
+    profile: tuple[Profile, ...] = ()
 
-    JSON = ("workload", "runtime", "runs", "ratios", "same_tokens")
+    JSON = (
+        "workload", "runtime", "runs", "ratios", "same_tokens", Key("profile", is_optional=True),
+    )  # fmt: skip
 
     @property
     def failed(self) -> bool:

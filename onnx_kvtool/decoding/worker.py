@@ -17,8 +17,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.decoder import Decoder, likeliest
 from onnx_kvtool.decoding.kept import Form, Tokens
+from onnx_kvtool.decoding.profile import Profile, parts_of, profiled
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 
@@ -92,7 +95,7 @@ class Worker:
         *,
         capacity: int,
         threads: int | None,
-        provider: str | None,
+        provider: str | None = None,
         dims: Mapping[str, int],
     ) -> None:
         self._name = name
@@ -123,6 +126,15 @@ class Worker:
         found: Round = self._ask((ids, context, steps))
         return found
 
+    def profile(self, ids: Tokens, context: int, steps: int) -> Profile:
+        """Do a round again in a session that onnxruntime profiles.
+
+        Raises:
+            KvtoolError: As `round`.
+        """
+        found: Profile = self._ask((ids, context, steps, self._name))
+        return found
+
     def close(self) -> None:
         """End the process."""
         self._process.kill()
@@ -149,6 +161,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer questions until there are no more."""
     before = used_memory()
     decoder: Decoder | None = None
+    loading: tuple[Any, ...] = ()
     while True:
         try:
             question = pickle.load(questions)
@@ -157,7 +170,10 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
         answer: object
         try:
             if decoder is None:
+                loading = question
                 decoder, answer = _load(*question)
+            elif len(question) == 4:
+                answer = _profile(loading, *question)
             else:
                 answer = _round(decoder, before, *question)
         except KvtoolError as error:
@@ -176,8 +192,33 @@ def _load(
     import onnx
 
     source = model if isinstance(model, str) else onnx.load_from_string(model)
+    return _opened(source, capacity, threads, provider, dims)
+
+
+def _opened(
+    source: ModelSource,
+    capacity: int,
+    threads: int | None,
+    provider: str | None,
+    dims: Mapping[str, int],
+) -> tuple[Decoder, Loaded]:
     decoder = Decoder(source, capacity=capacity, threads=threads, provider=provider, dims=dims)
     return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
+
+
+def _profile(loading: tuple[Any, ...], ids: Tokens, context: int, steps: int, name: str) -> Profile:
+    import onnx
+
+    model, *rest = loading
+    work = open_model(model if isinstance(model, str) else onnx.load_from_string(model))
+    parts = parts_of(work)
+
+    def run() -> BoundSession:
+        decoder, _ = _opened(work, *rest)
+        _round(decoder, None, ids, context, steps)
+        return decoder.session
+
+    return profiled(run, parts, name)
 
 
 def _round(decoder: Decoder, before: int | None, ids: Tokens, context: int, steps: int) -> Round:

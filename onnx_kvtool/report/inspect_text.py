@@ -17,6 +17,7 @@ from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_grou
 from onnx_kvtool.symbolic.dimensions import Dim
 
 if TYPE_CHECKING:
+    from onnx_kvtool.decoding.profile import OperatorSeconds, Profile
     from onnx_kvtool.decoding.report import BenchReport, BenchRun
 
 __all__ = [
@@ -348,9 +349,34 @@ def bench_blocks(report: BenchReport) -> Iterator[Block]:
         if len(done) > 1:
             style = "green" if report.same_tokens else "yellow"
             yield Line("tokens", "all the same" if report.same_tokens else "not the same", style)
+    if report.profile:
+        yield from _profile_blocks(report.profile)
     for run in report.runs:
         if run.failure is not None:
             yield Line("failed", f"{named(run.model)}: {run.failure}", "bold red")
+
+
+_MOST_OPERATORS = 12
+
+
+def _profile_blocks(profiles: Sequence[Profile]) -> Iterator[Block]:
+    """Yield where the steps of each model go, side by side."""
+    models = tuple(named(profile.model) for profile in profiles)
+    yield Line("profile", "time of a step in operators, by onnxruntime's profile")
+    shares = [[f"{_time(p.seconds)} ({p.share:.0%})" for p in each.parts] for each in profiles]
+    parts = [part.part for part in profiles[0].parts]
+    yield Grid(("part", *models), tuple(zip(parts, *shares, strict=True)))
+    by_op = [{one.op: one for one in profile.operators} for profile in profiles]
+    longest = {op: max(k[op].seconds if op in k else 0 for k in by_op) for k in by_op for op in k}
+    shown = sorted(longest, key=lambda op: -longest[op])[:_MOST_OPERATORS]
+    rows = [(op, *(_operator(known.get(op)) for known in by_op)) for op in shown]
+    yield Grid(("operator", *models), tuple(rows))
+    if len(longest) > len(shown):
+        yield Line("not shown", counted(len(longest) - len(shown), "other operator"))
+
+
+def _operator(one: OperatorSeconds | None) -> str:
+    return "-" if one is None else f"{_time(one.seconds)} ({one.count:g} nodes)"
 
 
 def _row(run: BenchRun) -> tuple[str, ...]:

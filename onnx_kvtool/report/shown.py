@@ -10,12 +10,13 @@ from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.core.words import unknown_name
+from onnx_kvtool.decoding.report import BenchReport
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.report.page import attribute, table
+from onnx_kvtool.report.page import attribute, table, whole_page
 from onnx_kvtool.report.page import text as escaped
 from onnx_kvtool.report.text import text_of_blocks
 
-__all__ = ["frame", "html", "text"]
+__all__ = ["bench_page", "frame", "html", "text"]
 
 _SAID = {
     "BenchReport": ("inspect_text:bench_blocks",),
@@ -105,6 +106,22 @@ def _blocks(report: Shown) -> Iterator[Block]:
     for name in _SAID[type(report).__name__]:
         module, function = name.split(":")
         yield from getattr(import_module(f"onnx_kvtool.report.{module}"), function)(report)
+
+
+def bench_page(report: BenchReport) -> str:
+    """Return what models took as one page, with a bar for where the steps of each go."""
+    longest = max((sum(part.seconds for part in p.parts) for p in report.profile), default=0) or 1
+    bars = [
+        f'<div style="display: flex; margin: 0.3rem 0" title="{attribute(p.model)}">'
+        + "".join(
+            f'<span style="background: {color}; color: #fff; overflow: hidden; white-space: nowrap;'
+            f' width: {100 * part.seconds / longest:.2f}%">{escaped(part.part)}</span>'
+            for part, color in zip(p.parts, _LABEL_COLORS.values(), strict=True)
+        )
+        + "</div>\n"
+        for p in report.profile
+    ]
+    return whole_page("kvtool bench", ["<h1>kvtool bench</h1>", *bars, html(report)])
 
 
 def _markup(blocks: Iterable[Block]) -> Iterator[str]:

@@ -1,0 +1,161 @@
+"""Where a step goes: the time of operators, by onnxruntime's own profile."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import find_caches
+from onnx_kvtool.core.record import Record
+from onnx_kvtool.decoding.bound import BoundSession
+
+__all__ = ["OperatorSeconds", "PartSeconds", "Profile", "parts_of", "profiled"]
+
+Part = Literal["attention", "cache update", "projections", "rest"]
+
+_UPDATES = frozenset({"TensorScatter", "ScatterND", "ScatterElements", "Scatter"})
+_PRODUCTS = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
+_PACKED = frozenset(
+    {"MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeconds(Record):
+    """What a part of all layers takes.
+
+    Attributes:
+        part: `attention`: what reads a cache, up to the next product with weights; `cache update`;
+            `projections`: products with weights; `rest`.
+        seconds: Seconds of a step.
+        share: Its share of all operators.
+    """
+
+    part: Part
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSeconds(Record):
+    """What one operator takes.
+
+    Attributes:
+        op: The operator, as onnxruntime runs it; it may have fused several.
+        count: How many nodes of it a step runs.
+        seconds: Seconds of a step.
+    """
+
+    op: str
+    count: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Record):
+    """Where the steps of a model go, while onnxruntime profiles them, which costs time as well.
+
+    Attributes:
+        model: Its path; "" for one in memory.
+        parts: Time by part of the layers.
+        operators: Time by operator, the longest first.
+    """
+
+    model: str
+    parts: tuple[PartSeconds, ...]
+    operators: tuple[OperatorSeconds, ...]
+
+
+def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str) -> Profile:
+    """Return the profile of a session: of all its runs but the first, which is the prompt.
+
+    Args:
+        work: Opens the session and runs it.
+        parts: The part of each node of the model, by its name.
+        name: What the model is called.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        BoundSession.profile_to = str(Path(directory, "kvtool"))
+        try:
+            path = work().end_profiling()
+        finally:
+            BoundSession.profile_to = None
+        events: list[dict[str, Any]] = json.loads(Path(path).read_text("utf-8"))
+    return _summed(events, parts, name)
+
+
+def _summed(events: Iterable[dict[str, Any]], parts: dict[str, Part], name: str) -> Profile:
+    events = list(events)
+    begins = sorted(e["ts"] for e in events if e.get("name") == "model_run")[1:]
+    seconds: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    by_part: dict[Part, float] = dict.fromkeys(
+        ("attention", "cache update", "projections", "rest"), 0.0
+    )
+    for event in events:
+        label = event.get("name", "")
+        if event.get("cat") != "Node" or not label.endswith("_kernel_time"):
+            continue
+        if not begins or event["ts"] < begins[0]:
+            continue
+        op, took = event["args"]["op_name"], event["dur"] / 1e6 / len(begins)
+        seconds[op] += took
+        counts[op] += 1
+        by_part[parts.get(label.removesuffix("_kernel_time"), _part_of_fused(op))] += took
+    total = sum(by_part.values()) or 1.0
+    return Profile(
+        name,
+        tuple(PartSeconds(part, took, took / total) for part, took in by_part.items()),
+        tuple(
+            OperatorSeconds(op, counts[op] / len(begins), seconds[op])
+            for op in sorted(seconds, key=lambda op: -seconds[op])
+        ),
+    )
+
+
+def _part_of_fused(op: str) -> Part:
+    """Return the part of a node that onnxruntime has made of others."""
+    if "Attention" in op or op in ("Softmax", "FusedMatMul"):
+        return "attention"
+    if op in _UPDATES:
+        return "cache update"
+    return "projections" if op in _PRODUCTS | _PACKED | {"FusedGemm"} else "rest"
+
+
+def parts_of(model: ir.Model) -> dict[str, Part]:
+    """Return the part of each node of the main graph by its name; unnamed nodes get names."""
+    found: dict[str, Part] = {}
+    for index, node in enumerate(model.graph):
+        node.name = node.name or f"kvtool_{index}"
+    updates = {id(cache.node) for cache in find_caches(model, prove=False)}
+    held = {id(value) for value in model.graph.initializers.values()}  # and what follows from them
+    behind: set[int] = set()  # values that follow from a cache
+    for node in model.graph:
+        read = [value for value in node.inputs if value is not None]
+        is_held = node.op_type == "Constant" or (read and all(id(v) in held for v in read))
+        is_behind = any(id(value) in behind for value in read)
+        part: Part = "rest"
+        if "Attention" in node.op_type or node.op_type == "Softmax":
+            part = "attention"
+        elif id(node) in updates or node.op_type in _UPDATES:
+            part = "cache update"
+        elif node.op_type in _PACKED:
+            part = "projections"
+        elif node.op_type in _PRODUCTS:
+            has_weight = any(id(value) in held for value in read)
+            part = "projections" if has_weight else "attention"
+        elif is_behind:
+            part = "attention"
+        if is_held:
+            held.update(id(value) for value in node.outputs)
+        elif part in ("attention", "cache update"):
+            behind.update(id(value) for value in node.outputs)
+        found[node.name or ""] = part
+    return found
