@@ -38,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "steps": 0,
     "runtime": "reference",
     "compare": None,
+    "provider": None,
     "save": None,
     "time_limit": None,
     "memory_limit": None,
