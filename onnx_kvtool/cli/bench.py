@@ -27,7 +27,7 @@ Examples:
   kvtool bench decoder.onnx other.onnx --prompt 16 --tokens 8
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --context 24 --threads 1
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --batch 8 --format json
-  kvtool bench decoder.onnx other.onnx --profile
+  kvtool bench decoder.onnx other.onnx --prompt 8 --tokens 4 --profile
 
 \b
 See also:
