@@ -20,7 +20,7 @@ from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
-from onnx_kvtool.runtime.providers import check_provider, running_on
+from onnx_kvtool.runtime.sessions import check_provider, running_on
 
 __all__ = ["bench", "run"]
 

@@ -49,7 +49,7 @@ from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.runtime.providers import check_provider, running_on
+from onnx_kvtool.runtime.sessions import check_provider, running_on
 
 __all__ = ["evaluate", "run"]
 

@@ -19,7 +19,7 @@ from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.runtime.providers import check_provider, running_on
+from onnx_kvtool.runtime.sessions import check_provider, running_on
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 

@@ -17,8 +17,7 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.errors import RunFailed
-from onnx_kvtool.runtime.providers import running_on
-from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of

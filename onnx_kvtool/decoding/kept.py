@@ -12,8 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.decoding.bound import BoundSession, Buffer
-from onnx_kvtool.runtime.providers import accelerator
-from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.runtime.sessions import Array, Arrays, accelerator
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.padding import Counters

@@ -25,8 +25,7 @@ from onnx_kvtool.runtime.errors import (
     RunFailed,
     RuntimeUnavailable,
 )
-from onnx_kvtool.runtime.providers import CPU, provider
-from onnx_kvtool.runtime.sessions import EXTENDED, Array, Arrays, pack, unpack
+from onnx_kvtool.runtime.sessions import CPU, EXTENDED, Array, Arrays, pack, provider, unpack
 
 __all__ = [
     "VERSION",

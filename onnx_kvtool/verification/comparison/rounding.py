@@ -13,8 +13,15 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
-from onnx_kvtool.runtime.providers import accelerator
-from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
+from onnx_kvtool.runtime.sessions import (
+    RUNTIMES,
+    Array,
+    Arrays,
+    RuntimeName,
+    Session,
+    accelerator,
+    open_session,
+)
 from onnx_kvtool.verification.comparison.compare import (
     Mask,
     OutputDifference,
