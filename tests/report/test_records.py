@@ -31,6 +31,7 @@ WORK = ["--prompt=3", "--tokens=2", "--rounds=1", "--threads=1"]
 CALLS = {
     "bench of a model": ["bench", STATIC, *WORK],
     "bench of two, one of which does not load": ["bench", STATIC, BROKEN, *WORK],
+    "print of a model": ["print", STATIC],
     "check of two models": ["check", "--isolated", GROWING, BROKEN],
     "check with counts": ["check", "--isolated", "--statistics", BROKEN],
     "check that would fix": ["check", "--isolated", "--fix", "--diff", GROWING],
@@ -146,7 +147,7 @@ def test_every_key_of_a_schema_says_what_it_means(command: str) -> None:
     schema = document(command)
     silent = [
         f"{name}.{key}"
-        for name, part in [(command, schema), *schema["$defs"].items()]
+        for name, part in [(command, schema), *schema.get("$defs", {}).items()]
         for key, value in part["properties"].items()
         if not ({"description", "const"} & set(value)) and key not in ("tool", "shape")
     ]
