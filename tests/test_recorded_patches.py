@@ -49,7 +49,7 @@ def apply(root: Path, patch: Path, *options: str) -> None:
     done = subprocess.run(
         command, cwd=root, capture_output=True, text=True, timeout=60, check=False
     )
-    remedy = "make the change anew, and record it: git diff -U1"
+    remedy = "make the change anew, and record it: git diff"
     assert done.returncode == 0, f"{patch.name}: {done.stderr}; {remedy}"
 
 
