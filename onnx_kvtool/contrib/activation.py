@@ -43,9 +43,7 @@ def gelu(view: NodeView, em: Emitter) -> Replacement:
 
 def bias_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasGelu as Add and Gelu-20."""
-    x = view.required("A")
-    op = em.op
-    return only(op("Gelu", op("Add", x, view.required("B"))))
+    return only(em.op("Gelu", em.op("Add", view.required("A"), view.required("B"))))
 
 
 def fast_gelu(view: NodeView, em: Emitter) -> Replacement:

@@ -38,12 +38,11 @@ def every_other(X: Any) -> tuple[Any, ...]:
     return (X[..., ::2],)
 
 
-def lower_halve(context: Any, node: Any, em: Any) -> Any:
+def lower_halve(view: Any, em: Any) -> Any:
     from onnx_kvtool.emit.emitter import Replacement
 
-    x = node.inputs[0]
     half = em.constant(np.array(0.5, np.float32))
-    return Replacement((em.op("Mul", x, half, dtype=x.dtype),))
+    return Replacement((em.op("Mul", view.required("X"), half),))
 
 
 def every_other_shape(site: Any) -> Sequence[Any]:
