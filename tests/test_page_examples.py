@@ -39,6 +39,7 @@ NOT_RUN = {
     ("docs/guides/clusters.md", "pip install"): (
         "is done on several machines; tests/commands/test_check_dask.py starts a cluster on one"
     ),
+    ("docs/guides/ci.md", "kvtool check models --format rdjson"): "needs reviewdog",
     ("docs/guides/ci.md", "pip install"): "leaves open where the repository of kvtool lies",
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
         "takes a minute; tests/test_strangers.py runs it in the slow set"

@@ -35,6 +35,9 @@ _Result = TypeVar("_Result")
 _LOOK = 0.02
 """Seconds between two looks at the memory of the process."""
 
+_NO_MEMORY = 75
+"""Exit code of a process that had no memory to begin its work, or to answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -118,7 +121,9 @@ def _await(child: int, answers: Connection, limits: Limits, progress: Progress) 
         try:
             kind, *content = answers.recv()
         except (EOFError, ConnectionError):
-            raise Exceeded("crash", f"the runs ended their process ({_fate(child)})") from None
+            if (fate := _fate(child)) == f"exit code {_NO_MEMORY}":
+                raise MemoryError from None
+            raise Exceeded("crash", f"the runs ended their process ({fate})") from None
         if kind == "progress":
             progress(*content)
         elif kind == "result":
@@ -181,6 +186,8 @@ def _be_the_child(
 
         answers.send_bytes(_answer(work, report))
         code = 0
+    except MemoryError:
+        code = _NO_MEMORY
     finally:
         os._exit(code)
 

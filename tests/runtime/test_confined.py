@@ -106,6 +106,15 @@ def _children():
     return {child for task in tasks for child in task.read_text().split()}
 
 
+def test_no_memory_to_begin_is_no_crash(monkeypatch):
+    def lacking():
+        raise MemoryError
+
+    monkeypatch.setattr("onnx_kvtool.runtime.confined._die_with_parent", lacking)
+    with pytest.raises(MemoryError):
+        confined(lambda _: 1, Limits(60, 64 << 20), silent)
+
+
 def test_a_strict_limit_holds_between_two_looks_at_the_memory(monkeypatch):
     monkeypatch.setattr("onnx_kvtool.runtime.confined._LOOK", 60)
     with pytest.raises(Exceeded, match="more than 64 MiB of memory"):
