@@ -1,12 +1,17 @@
 """A picture without pixels: each window sees padding alone."""
 
 import numpy as np
+import onnx.parser
 import pytest
 
-from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.picture import max_pool
+import onnx_kvtool as kv
 
 
 def test_a_picture_without_pixels_is_refused() -> None:
-    with pytest.raises(KernelError, match="sees padding alone"):
-        max_pool(np.zeros((2, 3, 0), np.float32), kernel_shape=[2], pads=[1, 2])
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18]> g (float[2, 3, 0] x) => (float[A, B, C] y) {
+            y = MaxPool <kernel_shape = [2], pads = [1, 2]> (x)
+        }
+    """)
+    with pytest.raises(kv.KvtoolError, match="sees padding alone"):
+        kv.evaluate(model, {"x": np.zeros((2, 3, 0), np.float32)})
