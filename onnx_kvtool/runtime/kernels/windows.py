@@ -218,7 +218,12 @@ def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals
         KernelError: See `Sliding.ways`; if a window sees padding alone.
     """
     ways = sliding.ways(x.shape, kernel)
+    for way in ways:
+        _demand_data(way)
     size = math.prod(x.shape[2:])
+    if not size:  # there is no window
+        none = (*x.shape[:2], *(way.count for way in ways))
+        return np.zeros(none, x.dtype), np.zeros(none, np.int64)
     values = x.reshape(*x.shape[:2], size)
     places = np.arange(size, dtype=np.int64).reshape(1, 1, *x.shape[2:])
     found: Positions = np.broadcast_to(places, x.shape)
@@ -233,7 +238,6 @@ def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals
         return np.where((other >= 0) & ((one < 0) | better), other, one)
 
     for way in reversed(ways):
-        _demand_data(way)
         found = way.slid(way.padded(found, -1), greater)
     return at(found), found
 
@@ -262,6 +266,6 @@ def average_pooled(
 
 
 def _demand_data(way: _Way) -> None:
-    empty = np.flatnonzero(way.seen(padding=False) <= 0)  # below 0 along an axis of size 0
+    empty = np.flatnonzero(way.seen(padding=False) == 0)
     if len(empty):
         raise KernelError(f"window {empty[0]} along axis {way.axis} sees padding alone")
