@@ -57,6 +57,7 @@ class Late:
 
 def marked(item: str) -> str:
     if item == "kills":
+        time.sleep(0.5)  # the result of the item before has come by then
         os._exit(7)
     return f"{item} {MARK}"
 
