@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import onnx_ir as ir
 
@@ -91,14 +91,11 @@ def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str
     return _summed(events, parts, name)
 
 
-def _summed(events: Iterable[dict[str, Any]], parts: dict[str, Part], name: str) -> Profile:
-    events = list(events)
+def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str) -> Profile:
     begins = sorted(e["ts"] for e in events if e.get("name") == "model_run")[1:]
     seconds: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
-    by_part: dict[Part, float] = dict.fromkeys(
-        ("attention", "cache update", "projections", "rest"), 0.0
-    )
+    by_part: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
     for event in events:
         label = event.get("name", "")
         if event.get("cat") != "Node" or not label.endswith("_kernel_time"):

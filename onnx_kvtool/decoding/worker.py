@@ -189,10 +189,14 @@ def _load(
     provider: str | None,
     dims: Mapping[str, int],
 ) -> tuple[Decoder, Loaded]:
+    decoder = _opened(_source(model), capacity, threads, provider, dims)
+    return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
+
+
+def _source(model: str | bytes) -> ModelSource:
     import onnx
 
-    source = model if isinstance(model, str) else onnx.load_from_string(model)
-    return _opened(source, capacity, threads, provider, dims)
+    return model if isinstance(model, str) else onnx.load_from_string(model)
 
 
 def _opened(
@@ -201,20 +205,17 @@ def _opened(
     threads: int | None,
     provider: str | None,
     dims: Mapping[str, int],
-) -> tuple[Decoder, Loaded]:
-    decoder = Decoder(source, capacity=capacity, threads=threads, provider=provider, dims=dims)
-    return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
+) -> Decoder:
+    return Decoder(source, capacity=capacity, threads=threads, provider=provider, dims=dims)
 
 
 def _profile(loading: tuple[Any, ...], ids: Tokens, context: int, steps: int, name: str) -> Profile:
-    import onnx
-
     model, *rest = loading
-    work = open_model(model if isinstance(model, str) else onnx.load_from_string(model))
+    work = open_model(_source(model))
     parts = parts_of(work)
 
     def run() -> BoundSession:
-        decoder, _ = _opened(work, *rest)
+        decoder = _opened(work, *rest)
         _round(decoder, None, ids, context, steps)
         return decoder.session
 

@@ -121,9 +121,10 @@ def _await(child: int, answers: Connection, limits: Limits, progress: Progress) 
         try:
             kind, *content = answers.recv()
         except (EOFError, ConnectionError):
-            if (fate := _fate(child)) == f"exit code {_NO_MEMORY}":
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if code == _NO_MEMORY:
                 raise MemoryError from None
-            raise Exceeded("crash", f"the runs ended their process ({fate})") from None
+            raise Exceeded("crash", f"the runs ended their process ({_fate(code)})") from None
         if kind == "progress":
             progress(*content)
         elif kind == "result":
@@ -144,9 +145,7 @@ class _Remote(Exception):
     """Carries the traceback of another process."""
 
 
-def _fate(child: int) -> str:
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+def _fate(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     with contextlib.suppress(ValueError):

@@ -166,7 +166,6 @@ def _element(vector: ir.Value, number: int, state: Widened) -> ir.Value:
     known = state.folder.integers(vector)
     if known is not None:
         return state.em.constant([int(known.ravel()[number])], "limit")
-    state.dtype(vector)
     return state.em.op("Gather", vector, state.em.constant([number], "place"))
 
 
