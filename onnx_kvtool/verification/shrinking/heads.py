@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.verification.shrinking.sizes import Call, Shape, Size, bind, factor, pin
+import math
+
+from onnx_kvtool.verification.shrinking.sizes import (
+    Call,
+    Found,
+    Shape,
+    Size,
+    Unknown,
+    factor,
+    fixed,
+    need,
+    pin,
+)
 
 __all__ = [
     "attention",
-    "blocks_of",
     "dequantize",
-    "fit_packed",
     "gather_block_quantized",
     "group_query_attention",
+    "join_beside",
     "mat_mul_n_bits",
     "mixture_of_experts",
     "quantized_mixture_of_experts",
@@ -29,17 +40,12 @@ _FEWEST = 8
 """onnxruntime's GroupQueryAttention takes heads of a multiple of 8 elements, or of 16 turned."""
 
 
-def attention(call: Call) -> list[Shape | None] | None:
+def attention(call: Call) -> Found:
     """Query heads are groups of as many as share a key; widths are heads times their size."""
-    query, key, value = (call.shape(index) for index in range(3))
-    if query is None or key is None or value is None:
-        return None
-    if not len(query) == len(key) == len(value):
-        return None
+    query, key, value = call.known(0, 1, 2)
+    need(len(query) == len(key) == len(value))
     is_flat = len(query) == 3
     found = _heads_of_rows(call, query, key, value) if is_flat else _heads(query, key, value)
-    if found is None:
-        return None
     heads, key_heads, size, value_size = found
     key[-2].join(value[-2])
     if mask := call.shape(3):
@@ -47,18 +53,14 @@ def attention(call: Call) -> list[Shape | None] | None:
     total = key[-2]
     for index, past_size in ((4, size), (5, value_size)):
         if past := call.shape(index):
-            if len(past) != 4:
-                return None
-            past[1].join(key_heads)
-            past[3].join(past_size)
-            pin([past[2]])
-            total = bind(None)
+            _tie_past(past, key_heads, past_size)
+            total = fixed(None)
     if not any(attribute.name == "scale" for attribute in call.node.attribute):
         call.links.scales[call.index] = size
     pin([key[-2]])
     result: Shape = [*query[:-1], value_size]
     if is_flat:
-        width = bind((heads.number or 0) * (value_size.number or 0), is_pinned=False)
+        width = Size((heads.number or 0) * (value_size.number or 0))
         factor([width], [heads, value_size])
         result = [query[0], query[1], width]
     outputs: list[Shape | None] = [
@@ -70,117 +72,101 @@ def attention(call: Call) -> list[Shape | None] | None:
     return outputs[: len(call.node.output)]
 
 
-def group_query_attention(call: Call) -> list[Shape | None] | None:
+def group_query_attention(call: Call) -> Found:
     """Widths are heads times their size, which the caches and the rotary tables share.
 
     Heads that are turned in part, packed queries, and what else the operator may read keep all, so
     that only what stands before and behind is smaller.
     """
-    return _scaled_heads(call) or _kept_heads(call)
+    try:
+        return _scaled_heads(call)
+    except Unknown:
+        return _kept_heads(call)
 
 
-def _kept_heads(call: Call) -> list[Shape | None] | None:
-    """Return the sizes of heads that are as large as they were; None if they are not known."""
-    query, is_packed = call.shape(0), not call.has(1)
+def _kept_heads(call: Call) -> Found:
+    """Return the sizes of heads that are as large as they were."""
+    (query,) = call.known(0)
     count, shared = call.number("num_heads"), call.number("kv_num_heads")
-    if query is None or len(query) != 3 or query[2].number is None or min(count, shared) < 1:
-        return None
-    heads = count + 2 * shared if is_packed else count
-    if query[2].number % heads:
-        return None
+    need(len(query) == 3 and min(count, shared) > 0)
+    heads = count if call.has(1) else count + 2 * shared  # packed queries
+    size = query[2].parted(heads)
     pin(*call.shapes)
-    size = query[2].number // heads
-    present: Shape = [query[0], bind(shared), bind(None), bind(size)]
-    outputs: list[Shape | None] = [[*query[:2], bind(count * size)], present, [*present]]
-    return outputs if len(call.node.output) <= len(outputs) else None
+    present: Shape = [query[0], fixed(shared), fixed(None), fixed(size)]
+    return _with_caches(call, [*query[:2], fixed(count * size)], present)
 
 
-def _scaled_heads(call: Call) -> list[Shape | None] | None:
-    """Tie the sizes of heads that may be smaller and fewer; None if they may not."""
-    query, key, value, *pasts = (call.shape(index) for index in range(5))
-    rest = range(9, len(call.node.input))
-    if query is None or key is None or value is None or any(call.has(index) for index in rest):
-        return None
+def _scaled_heads(call: Call) -> Found:
+    """Tie the sizes of heads that may be smaller and fewer."""
+    query, key, value = call.known(0, 1, 2)
+    need(not any(call.has(index) for index in range(9, len(call.node.input))))
     count, shared = call.number("num_heads"), call.number("kv_num_heads")
-    width = query[-1].number
-    if width is None or min(count, shared) < 1 or count % shared or width % (count * _FEWEST):
-        return None
-    if key[-1].number != value[-1].number or key[-1].number != width // count * shared:
-        return None
-    halves = 2 * _FEWEST
-    if width // count % halves:
-        return None
-    heads, key_heads, group, part = (
-        bind(number, is_pinned=False)
-        for number in (count, shared, count // shared, width // count // halves)
-    )
-    size = bind(width // count, is_pinned=False)
-    factor([size], [bind(2), part, bind(_FEWEST)])
+    need(min(count, shared) > 0 and count % shared == 0)
+    part = Size(query[-1].parted(count * 2 * _FEWEST))
+    size = Size(query[-1].parted(count))
+    need(key[-1].number == value[-1].number == (size.number or 0) * shared)
+    heads, key_heads, group = Size(count), Size(shared), Size(count // shared)
+    factor([size], [fixed(2), part, fixed(_FEWEST)])
     factor([heads], [key_heads, group])
     factor([query[-1]], [key_heads, group, size])
     for operand in (key, value):
         factor([operand[-1]], [key_heads, size])
-    for past in pasts:
+    for past in (call.shape(3), call.shape(4)):
         if past is not None:
-            if len(past) != 4:
-                return None
-            past[1].join(key_heads)
-            past[3].join(size)
-            pin([past[2]])
-    if call.number("do_rotary") and not _turns_all(call, size):
-        return None
+            _tie_past(past, key_heads, size)
+    if call.number("do_rotary"):
+        _tie_angles(call, size)
     call.link_attribute("num_heads", heads)
     call.link_attribute("kv_num_heads", key_heads)
     if not any(attribute.name == "scale" and attribute.f for attribute in call.node.attribute):
         call.links.scales[call.index] = size
     _name_heads(key_heads, heads, size, size)
-    present: Shape = [query[0], key_heads, bind(None), size]
-    outputs: list[Shape | None] = [[*query], present, [*present]]
-    return outputs if len(call.node.output) <= len(outputs) else None
+    present: Shape = [query[0], key_heads, fixed(None), size]
+    return _with_caches(call, [*query], present)
 
 
-def _turns_all(call: Call, size: Size) -> bool:
-    """Tie the columns of rotary tables, half as many as a head has elements; else return False."""
-    if call.number("rotary_interleaved"):
-        return False
-    for index in (7, 8):
-        table = call.shape(index)
-        if table is None or len(table) != 2 or 2 * (table[1].number or 0) != size.number:
-            return False
+def _with_caches(call: Call, result: Shape, present: Shape) -> Found:
+    need(len(call.node.output) <= 3)
+    return [result, present, [*present]]
+
+
+def _tie_past(past: Shape, key_heads: Size, size: Size) -> None:
+    """Tie the sizes of a cache, whose rows stay as many."""
+    need(len(past) == 4)
+    past[1].join(key_heads)
+    past[3].join(size)
+    pin([past[2]])
+
+
+def _tie_angles(call: Call, size: Size) -> None:
+    """Tie the columns of rotary tables, half as many as a head has elements."""
+    need(not call.number("rotary_interleaved"))
+    for table in call.known(7, 8):
+        need(len(table) == 2 and 2 * (table[1].number or 0) == size.number)
         pin([table[0]])  # positions index it
-        factor([size], [bind(2), table[1]])
-    return True
+        factor([size], [fixed(2), table[1]])
 
 
-_Found = tuple[Size, Size, Size, Size]
+_Heads = tuple[Size, Size, Size, Size]
 
 
-def _heads(query: Shape, key: Shape, value: Shape) -> _Found | None:
-    if len(query) != 4 or query[1].number is None or key[1].number is None:
-        return None
-    if key[1].number == 0 or query[1].number % key[1].number:
-        return None
+def _heads(query: Shape, key: Shape, value: Shape) -> _Heads:
+    need(len(query) == 4)
+    group = Size(query[1].parted(key[1].number or 0))
     key[1].join(value[1])
     query[3].join(key[3])
-    group = bind(query[1].number // key[1].number, is_pinned=False)
     factor([query[1]], [key[1], group])
     _name_heads(key[1], query[1], query[3], value[3])
     return query[1], key[1], query[3], value[3]
 
 
-def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Found | None:
+def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Heads:
     """Take the widths of rank 3 apart, as the attributes say."""
     count, shared = call.number("q_num_heads"), call.number("kv_num_heads")
-    widths = [shape[2].number for shape in (query, key, value)]
-    if count < 1 or shared < 1 or count % shared or None in widths:
-        return None
-    of_query, of_key, of_value = (width or 0 for width in widths)
-    if of_query % count or of_key % shared or of_value % shared:
-        return None
-    heads, key_heads, group, size, value_size = (
-        bind(number, is_pinned=False)
-        for number in (count, shared, count // shared, of_query // count, of_value // shared)
-    )
+    need(min(count, shared) > 0 and count % shared == 0)
+    key[2].parted(shared)
+    heads, key_heads, group = Size(count), Size(shared), Size(count // shared)
+    size, value_size = Size(query[2].parted(count)), Size(value[2].parted(shared))
     factor([heads], [key_heads, group])
     factor([query[2]], [key_heads, group, size])
     factor([key[2]], [key_heads, size])
@@ -193,9 +179,13 @@ def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Found
 
 def _name_heads(key_heads: Size, heads: Size, size: Size, value_size: Size) -> None:
     for what, sizes in (("heads", (key_heads, heads)), ("elements of a head", (size, value_size))):
-        for one in sizes:
-            for atom in one.atoms():
-                atom.what = what
+        _name(what, *sizes)
+
+
+def _name(what: str, *sizes: Size) -> None:
+    for size in sizes:
+        for atom in size.atoms():
+            atom.what = what
 
 
 def _tie_mask(mask: Shape, heads: Size) -> None:
@@ -204,58 +194,53 @@ def _tie_mask(mask: Shape, heads: Size) -> None:
         mask[-3].join(heads)
 
 
-def rotary_embedding(call: Call) -> list[Shape | None] | None:
+def rotary_embedding(call: Call) -> Found:
     """A head is two halves, or pairs; the tables have as many columns as there are pairs."""
-    x, cosine, sine = (call.shape(index) for index in range(3))
-    if x is None or cosine is None or sine is None or x[-1].number is None:
-        return None
-    count = call.number("num_heads") if len(x) == 3 else 1
-    if count < 1 or x[-1].number % count:
-        return None
-    size = bind(x[-1].number // count, is_pinned=False)
-    heads = bind(count, is_pinned=False)
+    x, cosine, sine = call.known(0, 1, 2)
+    size = x[-1]
     if len(x) == 3:
+        heads = Size(call.number("num_heads"))
+        size = Size(size.parted(heads.number or 0))
         factor([x[-1]], [heads, size])
         call.link_attribute("num_heads", heads)
-    else:
-        size = x[-1]
+    number = size.parted(1)
     turned = call.number("rotary_embedding_dim")
     cosine[-1].join(sine[-1])
     if call.has(3):
         pin(cosine[:-1], sine[:-1])  # positions index them
-    number = size.number or 0
     if turned not in (0, number) or number % 2 or cosine[-1].number != number // 2:
         pin([size, cosine[-1]])
         return [x]
-    halves = [cosine[-1], bind(2)] if call.number("interleaved") else [bind(2), cosine[-1]]
+    halves = [cosine[-1], fixed(2)] if call.number("interleaved") else [fixed(2), cosine[-1]]
     factor([size], halves)
     if turned:
         call.link_attribute("rotary_embedding_dim", size)
     return [x]
 
 
-def tensor_scatter(call: Call) -> list[Shape | None] | None:
+def tensor_scatter(call: Call) -> Found:
     """The rows of a cache stay as many as they are, and so do those that are written."""
-    past, update = call.shape(0), call.shape(1)
-    axis = call.axis(past)
-    if past is None or update is None or axis is None or len(past) != len(update):
-        return None
-    for place, (one, other) in enumerate(zip(past, update, strict=True)):
+    past, update = call.known(0, 1)
+    join_beside(past, update, call.axis(past))
+    return [past]
+
+
+def join_beside(a: Shape, b: Shape, axis: int) -> None:
+    """Let two shapes be the same but along an axis, where both stay as they are."""
+    need(len(a) == len(b))
+    for place, (one, other) in enumerate(zip(a, b, strict=True)):
         if place == axis:
             pin([one, other])
         else:
             one.join(other)
-    return [past]
 
 
-def scatter_nd(call: Call) -> list[Shape | None] | None:
+def scatter_nd(call: Call) -> Found:
     """Sizes that indices point along are those of the updates, or stay as they are."""
-    data, indices, updates = (call.shape(index) for index in range(3))
-    if data is None or indices is None or updates is None or not indices:
-        return None
-    depth = indices[-1].number
-    if depth is None or depth > len(data) or len(updates) != len(indices) - 1 + len(data) - depth:
-        return None
+    data, indices, updates = call.known(0, 1, 2)
+    need(indices)
+    depth = indices[-1].parted(1)
+    need(depth <= len(data) and len(updates) == len(indices) - 1 + len(data) - depth)
     for one, other in zip(data[depth:], updates[len(indices) - 1 :], strict=True):
         one.join(other)
     for one, other in zip(indices[:-1], updates, strict=False):
@@ -272,114 +257,78 @@ def scatter_nd(call: Call) -> list[Shape | None] | None:
     return [data]
 
 
-def scatter_elements(call: Call) -> list[Shape | None] | None:
+def scatter_elements(call: Call) -> Found:
     """All sizes but that of the axis are those of the updates."""
-    data, indices, updates = (call.shape(index) for index in range(3))
-    axis = call.axis(data)
-    if data is None or indices is None or updates is None or axis is None:
-        return None
-    if not len(data) == len(indices) == len(updates):
-        return None
-    for place, (one, index, other) in enumerate(zip(data, indices, updates, strict=True)):
+    data, indices, updates = call.known(0, 1, 2)
+    need(len(indices) == len(updates))
+    for index, other in zip(indices, updates, strict=True):
         index.join(other)
-        if place == axis:
-            pin([one, other])
-        else:
-            one.join(other)
+    join_beside(data, updates, call.axis(data))
     return [data]
 
 
 # How quantised weights tie their blocks, scales and zero points.
 
 
-def dequantize(call: Call) -> list[Shape | None] | None:
+def dequantize(call: Call) -> Found:
     """Scales are one number, one for each index of an axis, or one for each block along it."""
-    shape = call.shape(0)
-    if shape is None:
-        return None
-    axis = call.axis(shape)
+    (shape,) = call.known(0)
     block = call.number("block_size")
-    for index in range(1, len(call.node.input)):
-        scale = call.shape(index)
-        if not call.has(index):
-            continue
-        if scale is None:
-            return None
+    for scale in call.known(*(i for i in range(1, len(call.node.input)) if call.has(i))):
         if not scale or (len(scale) == 1 and scale[0].is_one and not block):
             continue
-        if axis is None:
-            return None
+        axis = call.axis(shape)
         if not block:
-            if len(scale) != 1:
-                return None
+            need(len(scale) == 1)
             shape[axis].join(scale[0])
-        elif not _blocked(shape, scale, axis, block):
-            return None
+            continue
+        need(len(scale) == len(shape))
+        for place, (one, other) in enumerate(zip(shape, scale, strict=True)):
+            if place != axis:
+                one.join(other)
+        _tie_blocks(shape[axis], scale[axis], block)
     return [shape]
 
 
-def _blocked(shape: Shape, scale: Shape, axis: int, block: int) -> bool:
-    """Tie the scales of blocks; return whether they fit."""
-    if len(scale) != len(shape):
-        return False
-    for place, (one, other) in enumerate(zip(shape, scale, strict=True)):
-        if place != axis:
-            one.join(other)
-    whole, count = shape[axis].number, scale[axis].number
-    if whole is None or count is None or whole != count * block:
-        return False
-    _name_blocks(scale[axis])
-    factor([shape[axis]], [scale[axis], bind(block)])
-    return True
-
-
-def mat_mul_n_bits(call: Call) -> list[Shape | None] | None:
+def mat_mul_n_bits(call: Call) -> Found:
     """K is blocks times their size; the weights are (N, blocks, bytes of a block)."""
-    a, b, scales = (call.shape(index) for index in range(3))
+    a, b, scales = call.known(0, 1, 2)
     columns, rows = call.number("K"), call.number("N")
     size, bits = call.number("block_size"), call.number("bits")
-    if a is None or b is None or scales is None or len(b) != 3 or call.has(4):
-        return None
-    if size < 1 or columns % size or (b[1].number, a[-1].number) != (columns // size, columns):
-        return None
+    need(len(b) == 3 and not call.has(4) and size > 0 and columns % size == 0)
     n, blocks = b[0], b[1]
-    if n.number != rows:
-        return None
-    _name_blocks(blocks)
+    need((n.number, blocks.number, a[-1].number) == (rows, columns // size, columns))
+    _name(_BLOCKS, blocks)
     pin(b[2:])
-    factor([a[-1]], [blocks, bind(size)])
-    for place, values in ((2, scales), (3, call.shape(3) if call.has(3) else None)):
-        if values is not None and not _of_blocks(values, n, blocks, bits, is_packed=place == 3):
-            return None
+    factor([a[-1]], [blocks, fixed(size)])
+    for place, values in ((2, scales), (3, call.shape(3))):
+        if values is not None:
+            _tie_to_blocks(values, n, blocks, bits, is_packed=place == 3)
     if call.has(5):
-        bias = call.shape(5)
-        if bias is None or len(bias) != 1:
-            return None
+        (bias,) = call.known(5)
+        need(len(bias) == 1)
         bias[0].join(n)
     call.link_attribute("K", a[-1])
     call.link_attribute("N", n)
     return [[*a[:-1], n]]
 
 
-def gather_block_quantized(call: Call) -> list[Shape | None] | None:
+def gather_block_quantized(call: Call) -> Found:
     """Rows of quantized values with scales of their blocks, as wide as the unpacked values.
 
     Values in another layout, or blocks that do not fill a row, keep their sizes.
     """
-    data, indices, scales = (call.shape(index) for index in range(3))
+    data, indices, scales = call.known(0, 1, 2)
     block, bits = call.number("block_size"), call.number("bits")
-    if data is None or indices is None or scales is None or len(data) != len(scales):
-        return None
     last = len(data) - 1
-    if last < 1 or call.number("gather_axis") or call.number("quantize_axis") not in (-1, last):
-        return None
+    need(0 < last == len(scales) - 1 and 0 < bits <= 8)
+    need(not call.number("gather_axis") and call.number("quantize_axis") in (-1, last))
     columns = (scales[-1].number or 0) * block
-    if not columns or not 0 < bits <= 8:
-        return None
-    width = bind(columns, is_pinned=False)
-    zero = call.shape(3) if call.has(3) else None
-    if not fit_packed(data[-1], width, bits) or not blocks_of(width, scales[-1], block, zero, bits):
-        return None
+    need(columns)
+    width = Size(columns)
+    zero = call.shape(3)
+    need(_fit_packed(data[-1], width, bits))
+    _tie_width(width, scales[-1], block, zero, bits)
     for one, other in zip(data[:-1], scales[:-1], strict=True):
         one.join(other)
     for one, other in zip(data[:-1], zero or (), strict=False):
@@ -392,7 +341,7 @@ def gather_block_quantized(call: Call) -> list[Shape | None] | None:
     return [[*indices, *data[1:-1], width]]
 
 
-def fit_packed(packed: Size, width: Size, bits: int) -> bool:
+def _fit_packed(packed: Size, width: Size, bits: int) -> bool:
     """Tie so many numbers to the bytes that hold them, or to themselves; return whether it fits."""
     if packed.number == width.number:
         packed.join(width)
@@ -400,47 +349,44 @@ def fit_packed(packed: Size, width: Size, bits: int) -> bool:
     per_byte = 8 // bits
     if packed.number is None or packed.number * per_byte != width.number:
         return False
-    factor([width], [packed, bind(per_byte)])
+    factor([width], [packed, fixed(per_byte)])
     return True
 
 
-def blocks_of(width: Size, count: Size, block: int, zero: Shape | None, bits: int) -> bool:
-    """Tie a width to its blocks and their zero points; return whether they fit."""
-    if count.number is None or count.number * block != width.number:
-        return False
-    _name_blocks(count)
-    factor([width], [count, bind(block)])
-    if zero and not fit_packed(zero[-1], count, bits):
+def _tie_width(width: Size, count: Size, block: int, zero: Shape | None, bits: int) -> None:
+    """Tie a width to its blocks and their zero points."""
+    _tie_blocks(width, count, block)
+    if zero and not _fit_packed(zero[-1], count, bits):
         pin([count, zero[-1]])  # the last byte is not filled
-    return True
 
 
-def _of_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bool) -> bool:
-    """Tie numbers of which each block of each column has one; return whether they fit."""
+def _tie_blocks(width: Size, count: Size, block: int) -> None:
+    """Tie a width to so many blocks of `block` values."""
+    need(count.number is not None and count.number * block == width.number)
+    _name(_BLOCKS, count)
+    factor([width], [count, fixed(block)])
+
+
+_BLOCKS = "blocks of weights"
+
+
+def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bool) -> None:
+    """Tie values of which each block of each column has one."""
     count, number = blocks.number or 0, n.number or 0
     each = blocks
-    total = 1
-    for size in values:
-        total *= size.number or 0
+    total = math.prod(size.number or 0 for size in values)
     if is_packed and total != count * number:
         per_byte = 8 // bits
-        if total != number * -(-count // per_byte):
-            return False
+        need(total == number * -(-count // per_byte))
         if count % per_byte:
             pin([blocks])
-            each = bind(-(-count // per_byte))
+            each = fixed(-(-count // per_byte))
         else:
-            each = bind(count // per_byte, is_pinned=False)
-            factor([blocks], [each, bind(per_byte)])
-    elif total != count * number:
-        return False
+            each = Size(count // per_byte)
+            factor([blocks], [each, fixed(per_byte)])
+    else:
+        need(total == count * number)
     factor(values, [n, each])
-    return True
-
-
-def _name_blocks(blocks: Size) -> None:
-    for atom in blocks.atoms():
-        atom.what = "blocks of weights"
 
 
 # How mixtures of experts tie the widths of their products.
@@ -450,7 +396,7 @@ _INTERLEAVED = 1
 """`swiglu_fusion`: gate and value of each inner feature stand side by side."""
 
 
-def mixture_of_experts(call: Call) -> list[Shape | None] | None:
+def mixture_of_experts(call: Call) -> Found:
     """Weights of (experts, out, in) lead from the width to an inner one and back.
 
     There stay as many experts, of which a token chooses as many.
@@ -458,21 +404,17 @@ def mixture_of_experts(call: Call) -> list[Shape | None] | None:
     return _tied(call, ((2, 3), (4, 5), (6, 7)), None)
 
 
-def quantized_mixture_of_experts(call: Call) -> list[Shape | None] | None:
+def quantized_mixture_of_experts(call: Call) -> Found:
     """Weights are quantized, with a scale for each row of an expert, or each block of it.
 
     Weights that come with scales of another kind keep their sizes.
     """
-    if any(call.has(index) for index in range(15, len(call.node.input))):
-        return None
-    if call.shape(14) is not None:
-        pin(call.shape(14))
+    need(not any(call.has(index) for index in range(15, len(call.node.input))))
+    pin(call.shape(14))
     return _tied(call, ((2, 4), (5, 7), (8, 10)), call.number("expert_weight_bits"))
 
 
-def _tied(
-    call: Call, places: tuple[tuple[int, int], ...], bits: int | None
-) -> list[Shape | None] | None:
+def _tied(call: Call, places: tuple[tuple[int, int], ...], bits: int | None) -> Found:
     """Tie what the products read.
 
     Args:
@@ -480,41 +422,33 @@ def _tied(
         places: Of each product, which inputs are its weight and its bias.
         bits: Of a quantized value; None for other weights.
     """
-    shape, router = call.shape(0), call.shape(1)
-    weights = [call.shape(weight) if call.has(weight) else None for weight, _ in places]
-    first, second, third = weights
-    if shape is None or first is None or second is None or {len(first), len(second)} != {3}:
-        return None
+    router = call.shape(1)
+    shape, first, second = call.known(0, places[0][0], places[1][0])
+    third = call.shape(places[2][0])
+    need({len(first), len(second), 3 if third is None else len(third)} == {3})
     pin(router[-1:] if router else None, first[:1], second[:1])
     width, inner = shape[-1], _unpacked(second[2], bits)
-    if width.number is None or inner.number is None:
-        return None
+    need(width.number is not None and inner.number is not None)
     second[1].join(width)
     if first[1].number == inner.number:
         first[1].join(inner)
-    elif first[1].number == 2 * inner.number:
-        is_interleaved = call.number("swiglu_fusion") == _INTERLEAVED
-        factor([first[1]], [inner, bind(2)] if is_interleaved else [bind(2), inner])
     else:
-        return None
+        need(first[1].number == 2 * (inner.number or 0))
+        is_interleaved = call.number("swiglu_fusion") == _INTERLEAVED
+        factor([first[1]], [inner, fixed(2)] if is_interleaved else [fixed(2), inner])
     if third is not None:
-        if len(third) != 3:
-            return None
         pin(third[:1])
         third[1].join(inner)
-    for number, (columns, (weight, bias)) in enumerate(
-        zip((width, inner, width), places, strict=True)
-    ):
-        read = weights[number]
+    weights = (first, width), (second, inner), (third, width)
+    for number, ((read, columns), (weight, bias)) in enumerate(zip(weights, places, strict=True)):
         if read is None:
             continue
         if bits is None:
             read[2].join(columns)
-        elif not _quantised(call, number, weight, read, columns, bits):
-            return None
+        else:
+            _tie_quantized(call, number, weight, read, columns, bits)
         if (added := call.shape(bias)) is not None:
-            if len(added) != 2:
-                return None
+            need(len(added) == 2)
             pin(added[:1])
             added[1].join(read[1])
     return [shape]
@@ -524,42 +458,34 @@ def _unpacked(size: Size, bits: int | None) -> Size:
     """Return how many numbers so many bytes hold."""
     if bits is None or size.number is None:
         return size
-    width = bind(size.number * (8 // bits), is_pinned=False)
-    fit_packed(size, width, bits)
+    width = Size(size.number * (8 // bits))
+    _fit_packed(size, width, bits)
     return width
 
 
-def _quantised(
+def _tie_quantized(
     call: Call, number: int, weight: int, packed: Shape, columns: Size, bits: int
-) -> bool:
-    """Tie quantized values, scales and zero points of one product; return whether they fit."""
+) -> None:
+    """Tie quantized values, scales and zero points of one product."""
     own = call.number(f"fc{number + 1}_expert_weight_bits")
-    if own not in (0, bits) or not fit_packed(packed[2], columns, bits):
-        return False
-    scales, zero = (
-        call.shape(weight + 1),
-        call.shape(11 + number) if call.has(11 + number) else None,
-    )
+    need(own in (0, bits) and _fit_packed(packed[2], columns, bits))
+    (scales,), zero = call.known(weight + 1), call.shape(11 + number)
     block = call.number("block_size")
-    if scales is None or len(scales) != (3 if block else 2):
-        return False
+    need(len(scales) == (3 if block else 2))
     pin(scales[:1], zero[:1] if zero else None)
     scales[1].join(packed[1])
     if block:
         if zero:
             zero[1].join(packed[1])
-        return blocks_of(columns, scales[2], block, zero, bits)
-    if zero and not fit_packed(zero[1], packed[1], bits):
+        _tie_width(columns, scales[2], block, zero, bits)
+    elif zero and not _fit_packed(zero[1], packed[1], bits):
         pin(zero, packed[1:2])
-    return True
 
 
-def top_k(call: Call) -> list[Shape | None] | None:
+def top_k(call: Call) -> Found:
     """What is chosen from stays as it is."""
-    shape, count = call.shape(0), call.constant(1)
+    (shape,), count = call.known(0), call.constant(1)
     axis = call.axis(shape)
-    if shape is None or axis is None:
-        return None
     pin(shape[axis : axis + 1])
     number = count[0] if count else None
-    return [[*shape[:axis], bind(number), *shape[axis + 1 :]] for _ in range(2)]
+    return [[*shape[:axis], fixed(number), *shape[axis + 1 :]] for _ in range(2)]

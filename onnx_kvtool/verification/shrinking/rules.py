@@ -12,6 +12,7 @@ from onnx_kvtool.verification.shrinking.heads import (
     dequantize,
     gather_block_quantized,
     group_query_attention,
+    join_beside,
     mat_mul_n_bits,
     mixture_of_experts,
     quantized_mixture_of_experts,
@@ -23,35 +24,37 @@ from onnx_kvtool.verification.shrinking.heads import (
 )
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
+    Found,
     Item,
     Shape,
     Size,
-    bind,
+    Unknown,
     broadcast,
     factor,
+    fixed,
+    need,
     pin,
 )
 
-__all__ = ["SIZE_RULES", "SizeRule", "concat", "expand", "reshape", "slice_", "split", "tile"]
+__all__ = ["SIZE_RULES", "unknown"]
 
 
 # How Reshape and its kin take sizes apart and put them together.
 
 
-def reshape(call: Call) -> list[Shape | None] | None:
+def reshape(call: Call) -> Found:
     """A 0 copies a size, a number is one; sizes that are merged or split are products."""
-    shape, target = call.shape(0), call.target(1)
-    if shape is None or target is None or call.number("allowzero"):
-        return None
+    (shape,), target = call.known(0), call.target(1)
+    need(not call.number("allowzero"))
     copied = [axis for axis, item in enumerate(target) if item.number == 0]
-    if (copied and max(copied) >= len(shape)) or [i.number for i in target].count(-1) > 1:
-        return None
+    need(max(copied, default=-1) < len(shape) and [i.number for i in target].count(-1) < 2)
     items: list[Size | None] = [
         shape[axis] if item.number == 0 else _wanted(item) for axis, item in enumerate(target)
     ]
     result = _matched(shape, items)
-    numbers = {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
-    call.link_target(1, numbers)
+    call.link_target(
+        1, {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
+    )
     return [result]
 
 
@@ -59,7 +62,7 @@ def _wanted(item: Item) -> Size | None:
     """Return the size that an integer of a target asks for; None for what is left."""
     if item.size is not None:
         return item.size
-    return None if item.number == -1 else bind(item.number, is_pinned=False)
+    return None if item.number == -1 else Size(item.number)
 
 
 def _matched(shape: Shape, items: list[Size | None]) -> Shape:
@@ -80,7 +83,7 @@ def _matched(shape: Shape, items: list[Size | None]) -> Shape:
         factor(before, [size if size is not None else left for size in after])
     else:
         pin(before, [size for size in after if size is not None])
-    return [size if size is not None else bind(None) for size in items]
+    return [size if size is not None else fixed(None) for size in items]
 
 
 def _left(before: Shape, after: list[Size | None]) -> Size | None:
@@ -90,7 +93,7 @@ def _left(before: Shape, after: list[Size | None]) -> Size | None:
     if len(others) == len(after) or None in numbers or None in others:
         return None
     whole, rest = (math.prod(number or 0 for number in known) for known in (numbers, others))
-    return bind(whole // rest, is_pinned=False) if whole and rest and whole % rest == 0 else None
+    return Size(whole // rest) if whole and rest and whole % rest == 0 else None
 
 
 def _from_front(
@@ -147,8 +150,8 @@ def _merged(sizes: Shape) -> Size:
     numbers = [size.number for size in sizes]
     if None in numbers:
         pin(sizes)
-        return bind(None)
-    result = bind(math.prod(number or 0 for number in numbers), is_pinned=False)
+        return fixed(None)
+    result = Size(math.prod(number or 0 for number in numbers))
     factor([result], sizes)
     return result
 
@@ -158,26 +161,18 @@ def _repeated(count: Size, size: Size) -> Size:
     return _merged([count, size])
 
 
-def tile(call: Call) -> list[Shape | None] | None:
+def tile(call: Call) -> Found:
     """A size times a constant is a product."""
-    shape, repeats = call.shape(0), call.constant(1)
-    if (
-        shape is None
-        or repeats is None
-        or len(repeats) != len(shape)
-        or min(repeats, default=1) < 1
-    ):
-        return None
-    counts = {a: bind(n, is_pinned=False) for a, n in enumerate(repeats) if n > 1}
+    (shape,), repeats = call.known(0), call.constant(1) or []
+    need(len(repeats) == len(shape) and min(repeats, default=1) > 0)
+    counts = {a: Size(n) for a, n in enumerate(repeats) if n > 1}
     call.link(1, counts)
     return [[_repeated(counts[a], size) if a in counts else size for a, size in enumerate(shape)]]
 
 
-def expand(call: Call) -> list[Shape | None] | None:
+def expand(call: Call) -> Found:
     """What is 1 takes a number of the target; the rest stays."""
-    shape, target = call.shape(0), call.target(1)
-    if shape is None or target is None:
-        return None
+    (shape,), target = call.known(0), call.target(1)
     rank = max(len(shape), len(target))
     old: list[Size | None] = [*[None] * (rank - len(shape)), *shape]
     result: Shape = []
@@ -185,7 +180,7 @@ def expand(call: Call) -> list[Shape | None] | None:
     for place, size in enumerate(old):
         element = place - (rank - len(target))
         item = target[element] if element >= 0 else Item(1)
-        new = item.size or bind(item.number, is_pinned=False)
+        new = item.size or Size(item.number)
         if new.is_one and size is not None:
             result.append(size)
             continue
@@ -198,34 +193,29 @@ def expand(call: Call) -> list[Shape | None] | None:
     return [result]
 
 
-def concat(call: Call) -> list[Shape | None] | None:
+def concat(call: Call) -> Found:
     """The same size several times is a product; other parts stay as they are."""
-    parts = [shape for shape in call.shapes if shape is not None]
-    if not parts or len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
-        return None
+    parts = call.known(*range(len(call.shapes)))
+    need(len({len(part) for part in parts}) == 1)
     axis = call.axis(parts[0])
-    if axis is None:
-        return None
     for part in parts[1:]:
         for place, size in enumerate(part):
             if place != axis:
                 parts[0][place].join(size)
     joined = [part[axis] for part in parts]
     if len({id(size.root()) for size in joined}) == 1 and joined[0].number is not None:
-        whole = _repeated(bind(len(joined)), joined[0])
+        whole = _repeated(fixed(len(joined)), joined[0])
     else:
         pin(joined)
         numbers = [size.number for size in joined]
-        whole = bind(None if None in numbers else sum(number or 0 for number in numbers))
+        whole = fixed(None if None in numbers else sum(number or 0 for number in numbers))
     return [[whole if place == axis else size for place, size in enumerate(parts[0])]]
 
 
-def split(call: Call) -> list[Shape | None] | None:
+def split(call: Call) -> Found:
     """Equal parts are a size of their own; others stay as they are."""
-    shape = call.shape(0)
+    (shape,) = call.known(0)
     axis = call.axis(shape)
-    if shape is None or axis is None:
-        return None
     whole, count = shape[axis], len(call.node.output)
     given = call.numbers("split")
     sizes = given if given is not None else call.constant(1)
@@ -233,9 +223,9 @@ def split(call: Call) -> list[Shape | None] | None:
     if whole.number is None or not is_equal or whole.number % count:
         pin([whole])
         numbers: list[int | None] = list(sizes) if sizes is not None else [None] * count
-        return [[*shape[:axis], bind(number), *shape[axis + 1 :]] for number in numbers]
-    part = bind(whole.number // count, is_pinned=False)
-    factor([whole], [bind(count), part])
+        return [[*shape[:axis], fixed(number), *shape[axis + 1 :]] for number in numbers]
+    part = Size(whole.number // count)
+    factor([whole], [fixed(count), part])
     for element in range(count):
         if given is not None:
             call.link_attribute("split", part, element)
@@ -244,12 +234,12 @@ def split(call: Call) -> list[Shape | None] | None:
     return [[*shape[:axis], part, *shape[axis + 1 :]]] * count
 
 
-def slice_(call: Call) -> list[Shape | None] | None:
+def slice_(call: Call) -> Found:
     """One of two halves is a size of its own, and so is each other element; else all is kept."""
-    shape, axes = call.shape(0), call.constant(3)
+    (shape,), axes = call.known(0), call.constant(3)
     starts, ends = call.constant(1), call.constant(2)
-    if shape is None or axes is None or not all(-len(shape) <= a < len(shape) for a in axes):
-        return None
+    if axes is None or not all(-len(shape) <= a < len(shape) for a in axes):
+        raise Unknown
     steps = call.constant(4) if call.has(4) else [1] * len(axes)
     result = list(shape)
     linked: tuple[dict[int, Size], dict[int, Size]] = ({}, {})
@@ -260,7 +250,7 @@ def slice_(call: Call) -> list[Shape | None] | None:
             part = _part(result[axis], cut, element, linked)
         if part is None:
             pin([result[axis]])
-        result[axis] = bind(None) if part is None else part
+        result[axis] = fixed(None) if part is None else part
     call.link(1, linked[0])
     call.link(2, linked[1])
     return [result]
@@ -284,8 +274,8 @@ def _part(
         (1, whole, 2),
     ):
         return None
-    part = bind(half, is_pinned=False)
-    factor([size], [bind(2), part] if step == 1 else [part, bind(2)])
+    part = Size(half)
+    factor([size], [fixed(2), part] if step == 1 else [part, fixed(2)])
     if step == 1 and start == half:
         linked[0][element] = part
     if end == half:
@@ -305,155 +295,136 @@ def _part(
 # a fault with the inference that a rewrite rests on.
 
 
-SizeRule = Callable[[Call], list[Shape | None] | None]
-"""Returns the shapes of the outputs; None if the rule cannot say, so that all sizes are kept."""
+_Rule = Callable[[Call], Found]
 
 
-def _same(call: Call) -> list[Shape | None] | None:
+def unknown(call: Call) -> Found:
+    """Stand for the rule of an operator without one."""
+    raise Unknown
+
+
+def _same(call: Call) -> Found:
     """Every output has the shape of the first input; further inputs are scalars."""
     return [call.shape(0)] * len(call.node.output)
 
 
-def _elementwise(call: Call) -> list[Shape | None] | None:
+def _elementwise(call: Call) -> Found:
     return [broadcast(call.shapes)]
 
 
-def _normalization(call: Call) -> list[Shape | None] | None:
+def _normalization(call: Call) -> Found:
     """Scale and bias broadcast to the input."""
     shape = broadcast([s for s in call.shapes if s is not None])
     others: list[Shape | None] = [None] * (len(call.node.output) - 1)
     return [shape, *others]
 
 
-def _skip_normalization(call: Call) -> list[Shape | None] | None:
+def _skip_normalization(call: Call) -> Found:
     """Normalise the sum of two inputs; the fourth output is the sum."""
     shape = broadcast([s for s in call.shapes if s is not None])
     outputs: list[Shape | None] = [shape, None, None, shape]
     return outputs[: len(call.node.output)]
 
 
-def _matmul(call: Call) -> list[Shape | None] | None:
-    a, b = call.shape(0), call.shape(1)
-    if a is None or b is None or len(a) < 2 or len(b) < 2:
-        return None
+def _matmul(call: Call) -> Found:
+    a, b = call.known(0, 1)
+    need(min(len(a), len(b)) > 1)
     a[-1].join(b[-2])
-    rows = broadcast([a[:-2], b[:-2]])
-    return None if rows is None else [[*rows, a[-2], b[-1]]]
+    return [[*(broadcast([a[:-2], b[:-2]]) or ()), a[-2], b[-1]]]
 
 
-def _gemm(call: Call) -> list[Shape | None] | None:
-    a, b = call.shape(0), call.shape(1)
-    if a is None or b is None or len(a) != 2 or len(b) != 2:
-        return None
+def _gemm(call: Call) -> Found:
+    a, b = call.known(0, 1)
+    need(len(a) == len(b) == 2)
     left = a[::-1] if call.number("transA") else a
     right = b[::-1] if call.number("transB") else b
     left[1].join(right[0])
     result = [left[0], right[1]]
-    if len(call.node.input) > 2 and call.node.input[2]:
+    if call.has(2):
         # The bias has no more dimensions than the product.
         return [broadcast([result, call.shape(2)])]
     return [result]
 
 
-def _gather(call: Call) -> list[Shape | None] | None:
-    data, indices = call.shape(0), call.shape(1)
+def _gather(call: Call) -> Found:
+    data, indices = call.known(0, 1)
     axis = call.axis(data)
-    if data is None or indices is None or axis is None:
-        return None
-    name = call.node.input[1]
     if call.is_token[1]:
         for atom in data[axis].atoms():
             atom.what = atom.what or "tokens"
     elif len(indices) == 1 and indices[0].number == data[axis].number:
         # A constant that puts all in another order; it may follow where it says so regularly.
         data[axis].join(indices[0])
-        call.links.tables.append((name, data[axis]))
+        call.links.tables.append((call.node.input[1], data[axis]))
     else:
         pin(data[axis : axis + 1])
     return [[*data[:axis], *indices, *data[axis + 1 :]]]
 
 
-def _gather_elements(call: Call) -> list[Shape | None] | None:
+def _gather_elements(call: Call) -> Found:
     """Indices have the sizes of what they are taken from, but along the axis."""
-    data, indices = call.shape(0), call.shape(1)
-    axis = call.axis(data)
-    if data is None or indices is None or axis is None or len(data) != len(indices):
-        return None
-    for place, (one, other) in enumerate(zip(data, indices, strict=True)):
-        if place == axis:
-            pin([one, other])
-        else:
-            one.join(other)
+    data, indices = call.known(0, 1)
+    join_beside(data, indices, call.axis(data))
     return [indices]
 
 
-def _transpose(call: Call) -> list[Shape | None] | None:
-    shape = call.shape(0)
-    if shape is None:
-        return None
+def _transpose(call: Call) -> Found:
+    (shape,) = call.known(0)
     order = call.numbers("perm")
-    if order is not None and sorted(order) != list(range(len(shape))):
-        return None
-    return [shape[::-1] if order is None else [shape[axis] for axis in order]]
+    if order is None:
+        return [shape[::-1]]
+    need(sorted(order) == list(range(len(shape))))
+    return [[shape[axis] for axis in order]]
 
 
-def _axes(call: Call, rank: int) -> list[int] | None:
-    """Return the axes of an attribute or of the second input; None if they are not known."""
+def _axes(call: Call, rank: int) -> list[int]:
+    """Return the axes of an attribute or of the second input."""
     axes = call.numbers("axes")
     if axes is None:
-        has_input = len(call.node.input) > 1 and call.node.input[1]
-        axes = call.constant(1) if has_input else []
-    return None if axes is None else _counted(axes, rank)
+        axes = call.constant(1) if call.has(1) else []
+    return _counted(axes, rank)
 
 
-def _counted(axes: Sequence[int], rank: int) -> list[int] | None:
-    """Return axes counted from the front; None if one of them does not exist."""
-    if not all(-rank <= axis < rank for axis in axes):
-        return None
+def _counted(axes: Sequence[int] | None, rank: int) -> list[int]:
+    """Return axes counted from the front."""
+    if axes is None or not all(-rank <= axis < rank for axis in axes):
+        raise Unknown
     return [axis % rank for axis in axes]
 
 
-def _unsqueeze(call: Call) -> list[Shape | None] | None:
-    shape = call.shape(0)
-    if shape is None:
-        return None
+def _unsqueeze(call: Call) -> Found:
+    (shape,) = call.known(0)
     given = call.numbers("axes") or call.constant(1)
-    if given is None:
-        return None
-    rank = len(shape) + len(given)
+    rank = len(shape) + len(given or ())
     new = _counted(given, rank)
-    if new is None or len(set(new)) < len(given):
-        return None
+    need(len(set(new)) == len(new))
     rest = iter(shape)
-    return [[bind(1) if axis in new else next(rest) for axis in range(rank)]]
+    return [[fixed(1) if axis in new else next(rest) for axis in range(rank)]]
 
 
-def _squeeze(call: Call) -> list[Shape | None] | None:
-    shape = call.shape(0)
-    axes = None if shape is None else _axes(call, len(shape))
-    if shape is None or not axes:
-        return None
+def _squeeze(call: Call) -> Found:
+    (shape,) = call.known(0)
+    axes = _axes(call, len(shape))
+    need(axes)
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
 
-def _reduce(call: Call) -> list[Shape | None] | None:
-    shape = call.shape(0)
-    axes = None if shape is None else _axes(call, len(shape))
-    if shape is None or axes is None:
-        return None
+def _reduce(call: Call) -> Found:
+    (shape,) = call.known(0)
+    axes = _axes(call, len(shape))
     if not axes and not call.number("noop_with_empty_axes"):
         axes = list(range(len(shape)))
     if call.number("keepdims"):
-        return [[bind(1) if axis in axes else size for axis, size in enumerate(shape)]]
+        return [[fixed(1) if axis in axes else size for axis, size in enumerate(shape)]]
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
 
-def _shape(call: Call) -> list[Shape | None] | None:
+def _shape(call: Call) -> Found:
     """The numbers follow the sizes when the model runs."""
-    return [[bind(None)]]
+    return [[fixed(None)]]
 
 
-def _by_traits() -> Iterator[tuple[tuple[str, str], SizeRule]]:
+def _by_traits() -> Iterator[tuple[tuple[str, str], _Rule]]:
     """Yield the lines of operators whose traits tie all that there is to tie."""
     for op in sorted(having(Trait.BROADCASTS)):
         yield ("", op), _elementwise
@@ -463,7 +434,7 @@ def _by_traits() -> Iterator[tuple[tuple[str, str], SizeRule]]:
         yield ("", op), _reduce
 
 
-_OWN: Table[tuple[str, str], SizeRule] = Table(
+_OWN: Table[tuple[str, str], _Rule] = Table(
     "rule of sizes of one operator",
     [
         (("", "Attention"), attention),
@@ -508,7 +479,7 @@ _OWN: Table[tuple[str, str], SizeRule] = Table(
 )
 """What the traits of an operator do not say."""
 
-SIZE_RULES: Table[tuple[str, str], SizeRule] = Table(
+SIZE_RULES: Table[tuple[str, str], _Rule] = Table(
     "rule of sizes",
     [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )

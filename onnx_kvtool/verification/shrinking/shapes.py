@@ -17,16 +17,17 @@ from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.verification.shrinking.layers import captured
-from onnx_kvtool.verification.shrinking.rules import SIZE_RULES
+from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
     Item,
     Links,
     Shape,
     Size,
-    bind,
+    Unknown,
     carried,
     count_carriers,
+    fixed,
     pin,
 )
 from onnx_kvtool.verification.shrinking.weights import Skeleton
@@ -88,10 +89,10 @@ class _Walk:
             self.shapes[value.name] = self._declared(value)
         for tensor in graph.initializer:
             is_pinned = tensor.name not in free
-            self.shapes[tensor.name] = [bind(size, is_pinned=is_pinned) for size in tensor.dims]
+            self.shapes[tensor.name] = [Size(size, is_pinned=is_pinned) for size in tensor.dims]
             self._note(tensor.name, tensor)
         for sparse in graph.sparse_initializer:
-            self.shapes[sparse.values.name] = [bind(size) for size in sparse.dims]
+            self.shapes[sparse.values.name] = [fixed(size) for size in sparse.dims]
         for index, node in enumerate(graph.node):
             self._node(node, index)
         self._check_readers(graph.node, [value.name for value in graph.output])
@@ -127,11 +128,10 @@ class _Walk:
         )
         if (items := carried(call)) is not None:
             self._items[node.output[0]] = items
-        rule = SIZE_RULES.get((canonical_domain(node.domain), node.op_type))
-        outputs = None if rule is None else rule(call)
-        if outputs is None:
-            pin(*call.shapes)
-            pin(*(self.shapes.get(name) for name in captured(node)))
+        try:
+            outputs = SIZE_RULES.get((canonical_domain(node.domain), node.op_type), unknown)(call)
+        except Unknown:
+            pin(*call.shapes, *(self.shapes.get(name) for name in captured(node)))
             outputs = [self._fresh(name) for name in node.output]
         for name, shape in zip(node.output, outputs, strict=False):
             # A size that stays, where a rule knows no rank but inference does.
@@ -143,18 +143,18 @@ class _Walk:
     def _fresh(self, name: str) -> Shape | None:
         """Return pinned sizes in the rank that inference finds."""
         sizes = self._inferred.get(name)
-        return None if sizes is None else [bind(size) for size in sizes]
+        return None if sizes is None else [fixed(size) for size in sizes]
 
     def _constant(self, node: onnx.NodeProto) -> None:
         (name,) = node.output
         for attribute in node.attribute:
             if attribute.type == _A.TENSOR:
-                self.shapes[name] = [bind(size) for size in attribute.t.dims]
+                self.shapes[name] = [fixed(size) for size in attribute.t.dims]
                 self._note(name, attribute.t)
             elif attribute.type in (_A.INTS, _A.INT):
                 numbers = list(attribute.ints) if attribute.type == _A.INTS else [attribute.i]
                 self._hold(name, numbers)
-                self.shapes[name] = [bind(len(numbers))] if attribute.type == _A.INTS else []
+                self.shapes[name] = [fixed(len(numbers))] if attribute.type == _A.INTS else []
             else:
                 self.shapes[name] = self._fresh(name)
 
@@ -176,11 +176,11 @@ class _Walk:
         if not type_.HasField("shape"):
             return None
         return [
-            bind(dim.dim_value, is_pinned=False)
+            Size(dim.dim_value)
             if dim.HasField("dim_value")
-            else self._symbols.setdefault(dim.dim_param, bind(None))
+            else self._symbols.setdefault(dim.dim_param, fixed(None))
             if dim.dim_param
-            else bind(None)
+            else fixed(None)
             for dim in type_.shape.dim
         ]
 

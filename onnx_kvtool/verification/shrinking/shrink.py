@@ -25,7 +25,7 @@ from onnx_kvtool.verification.shrinking.constants import (
     shortened,
 )
 from onnx_kvtool.verification.shrinking.shapes import Choice, Shapes, Sizes, choose, sizes_of
-from onnx_kvtool.verification.shrinking.sizes import bind, factor, pin, unify
+from onnx_kvtool.verification.shrinking.sizes import factor, fixed, pin, unify
 from onnx_kvtool.verification.shrinking.weights import (
     READ,
     WEIGHT_TYPES,
@@ -174,7 +174,7 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
     for name in dict.fromkeys(names):
         if (counts := _elements_of_byte(a, b, name)) is not None:
             # So many elements of one are as many as those of the other.
-            here, there = (bind(count) for count in counts)
+            here, there = (fixed(count) for count in counts)
             factor([*(one[name] or []), there], [*(other[name] or []), here])
         elif name in one and name in other:
             unify(one[name], other[name])

@@ -16,16 +16,19 @@ from onnx_kvtool.ops.schema import NEWEST
 __all__ = [
     "CARRYING",
     "Call",
+    "Found",
     "Item",
     "Link",
     "Links",
     "Shape",
     "Size",
-    "bind",
+    "Unknown",
     "broadcast",
     "carried",
     "count_carriers",
     "factor",
+    "fixed",
+    "need",
     "pin",
     "unify",
 ]
@@ -51,11 +54,11 @@ class Size:
 
     __slots__ = ("_parent", "_parts", "is_indexed", "is_part", "is_pinned", "number", "what")
 
-    def __init__(self, number: int | None, *, is_pinned: bool = False, what: str = "") -> None:
+    def __init__(self, number: int | None, *, is_pinned: bool = False) -> None:
         self.number = number
         self.is_pinned = is_pinned or number is None
         self.is_part = self.is_indexed = False
-        self.what = what
+        self.what = ""
         self._parent: Size | None = None
         self._parts: tuple[Size, ...] = ()
 
@@ -79,6 +82,16 @@ class Size:
     def is_one(self) -> bool:
         """Whether it is 1, which joins no class: such dimensions broadcast."""
         return self.number == 1
+
+    def parted(self, count: int) -> int:
+        """Return a part of the size if `count` equal ones make it up.
+
+        Raises:
+            Unknown: If they do not, or if the size is symbolic.
+        """
+        if self.number is None or count < 1 or self.number % count:
+            raise Unknown
+        return self.number // count
 
     def pin(self) -> None:
         """Let it stay as it is."""
@@ -115,6 +128,23 @@ class Size:
 
 
 Shape = list[Size]
+
+Found = list[Shape | None]
+"""The shapes of the outputs of a node; None for one of which only inference knows the rank."""
+
+
+class Unknown(Exception):
+    """A rule cannot say how a node ties sizes, so that the node keeps those of all its inputs."""
+
+
+def need(condition: object) -> None:
+    """Check what a rule rests on.
+
+    Raises:
+        Unknown: If the condition is false.
+    """
+    if not condition:
+        raise Unknown
 
 
 def factor(a: Iterable[Size], b: Iterable[Size]) -> None:
@@ -194,9 +224,9 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
     return result
 
 
-def bind(number: int | None, *, is_pinned: bool = True) -> Size:
-    """Return a new size."""
-    return Size(number, is_pinned=is_pinned)
+def fixed(number: int | None) -> Size:
+    """Return a new size that stays as it is."""
+    return Size(number, is_pinned=True)
 
 
 # A node as the rules of shrinking see it: its operands' shapes and small constants.
@@ -277,17 +307,34 @@ class Call:
         """Return the shape of an input; None if it is left out or of unknown rank."""
         return self.shapes[index] if index < len(self.shapes) else None
 
+    def known(self, *indices: int) -> list[Shape]:
+        """Return the shapes of some inputs.
+
+        Raises:
+            Unknown: If one of them is left out or of unknown rank.
+        """
+        shapes = [shape for index in indices if (shape := self.shape(index)) is not None]
+        need(len(shapes) == len(indices))
+        return shapes
+
     def constant(self, index: int) -> list[int] | None:
         """Return the integers that an input is known to hold, and keep how many they are."""
         if shape := self.shape(index):
             shape[0].pin()
         return self.integers[index] if index < len(self.integers) else None
 
-    def target(self, index: int) -> list[Item] | None:
-        """Return the integers of an input that is a shape, and keep how many they are."""
+    def target(self, index: int) -> list[Item]:
+        """Return the integers of an input that is a shape, and keep how many they are.
+
+        Raises:
+            Unknown: If nobody knows them.
+        """
         if shape := self.shape(index):
             shape[0].pin()
-        return self.items[index] if index < len(self.items) else None
+        items = self.items[index] if index < len(self.items) else None
+        if items is None:
+            raise Unknown
+        return items
 
     def link_target(self, index: int, sizes: dict[int, Size]) -> None:
         """Note that integers of a shape are sizes, all others no sizes that may change."""
@@ -321,14 +368,14 @@ class Call:
         default = default_of(self.node.op_type, name, self.opset, self.node.domain)
         return default if isinstance(default, int) else 0
 
-    def axis(self, shape: Shape | None) -> int | None:
+    def axis(self, shape: Shape) -> int:
         """Return the attribute `axis`, counted from the front of a shape.
 
-        None if the shape has no such axis, or is not known.
+        Raises:
+            Unknown: If the shape has no such axis.
         """
         axis = self.number("axis")
-        if shape is None or not -len(shape) <= axis < len(shape):
-            return None
+        need(-len(shape) <= axis < len(shape))
         return axis % len(shape)
 
     def numbers(self, name: str) -> list[int] | None:
