@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -204,33 +204,27 @@ class _Drawer:
 
         None if no positions do, or if there is none between `first` and `last`.
         """
-        capacities = [
-            size
-            for spec in self._plan.with_role("position_ids")
-            for write in spec.uses.writes
-            if write.mode == "circular" and (size := self._layout.capacity(write))
-        ]
-        if not capacities:
+        capacity = self._circular(self._plan.with_role("position_ids"))
+        if capacity is None:
             return None
-        capacity = min(capacities)
         rounds = 1 if last is None else (last + self._layout.length - 1) // capacity
         crossing = rounds * capacity - self._layout.length + 1
         return crossing if crossing >= first and (last is None or crossing <= last) else None
 
     def _wrapped(self) -> Integers:
         """Draw starts that cross or lie past the end of circular caches, if the case wants them."""
-        capacities = [
-            size
-            for spec in self._plan.inputs
-            for write in spec.uses.writes
-            if write.mode == "circular" and (size := self._layout.capacity(write))
-        ]
-        if self._case.start != "end" or not capacities or self._before is not None:
+        capacity = self._circular(self._plan.inputs)
+        if self._case.start != "end" or capacity is None or self._before is not None:
             return self._starts
-        capacity = min(capacities)
         wrapped = self._rng.integers(capacity, 2 * capacity, self._starts.shape)
         wrapped[:1] = capacity - self._layout.length + 1
         return wrapped
+
+    def _circular(self, inputs: Iterable[InputSpec]) -> int | None:
+        """Return the rows of the smallest circular cache that `inputs` address; None without."""
+        writes = (w for spec in inputs for w in spec.uses.writes if w.mode == "circular")
+        sizes = (self._layout.capacity(write) for write in writes)
+        return min(filter(None, sizes), default=None)
 
     def _tokens(self) -> Integers:
         """Return the tokens of each sequence after the run."""

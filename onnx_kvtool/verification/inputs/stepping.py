@@ -53,7 +53,7 @@ def advance(
         The inputs; None when there is no next step: no cache goes round, a linear cache or a table
         of positions has no room left, or a present does not fit its past.
     """
-    old = _layout(plan, _sizes(plan, {name: array.shape for name, array in inputs.items()}), 1)
+    old = _layout(plan, _sizes(plan, inputs), 1)
     presents = {pair.past: outputs[pair.present] for pair in plan.pairs}
     if old is None or not presents:
         return None
@@ -76,11 +76,8 @@ def advance(
             old_mask, shape = inputs[mask.name], following[mask.name].shape
             following[mask.name] = lengthened(old_mask, shape, is_counted=plan.is_counted)
         following.update(counted_positions(plan, following))
-    return (
-        None
-        if any(_is_full(spec, new, following[spec.name]) for spec in plan.inputs)
-        else following
-    )
+    is_full = any(_is_full(spec, new, following[spec.name]) for spec in plan.inputs)
+    return None if is_full else following
 
 
 def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
@@ -89,10 +86,8 @@ def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     Raises:
         CannotDraw: If the inputs do not say.
     """
-    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
-    layout = Layout(plan, sizes_for(plan, CASES[0], sizes), 1)
-    counter = next((spec for spec in plan.with_role("past_length")), None)
-    if counter is not None:
+    layout = Layout(plan, sizes_for(plan, CASES[0], _sizes(plan, inputs)), 1)
+    for counter in plan.with_role("past_length"):
         return int(inputs[counter.name].reshape(-1)[0]), layout.length
     if plan.is_counted and (mask := covering_mask(plan)) is not None:
         return inputs[mask.name].shape[-1] - layout.length, layout.length
@@ -107,14 +102,16 @@ def reached(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     The latter is 0 where caches grow and no table limits them. Where caches are fixed, no run gets
     further into a table than into the largest cache.
     """
-    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
-    layout = _layout(plan, sizes, 1)
+    layout = _layout(plan, _sizes(plan, inputs), 1)
     if layout is None:
         return 0, 0
     used = [layout.past + layout.length if plan.has_caches else 0]
     rows, tables = [*fixed_capacities(plan)], list[int]()
-    fixed = [pair for pair in plan.pairs if pair.kind == "fixed"]
-    rows += [layout.shapes[pair.past][pair.axis] for pair in fixed if pair.axis is not None]
+    rows += [
+        layout.shapes[pair.past][pair.axis]
+        for pair in plan.pairs
+        if pair.kind == "fixed" and pair.axis is not None
+    ]
     for spec in plan.inputs:
         values = inputs[spec.name]
         if not values.size:
@@ -144,32 +141,33 @@ def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | 
         return None
 
 
-def _sizes(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the sizes of names, read off actual shapes.
+def _sizes(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """Return the sizes of names, read off the shapes of arrays.
 
     Of a name that stands nowhere alone it is what the others leave of a sum: of a fixed cache the
     rows in use may be told by a mask that is `past + new` long and by nothing else.
     """
-    sizes = _alone(plan, shapes)
-    return {**_summed(plan, shapes, sizes), **sizes}
+    sizes = _alone(plan, arrays)
+    return {**_summed(plan, arrays, sizes), **sizes}
 
 
-def _alone(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+def _alone(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
     return {
         str(dim): size
         for spec in plan.inputs
-        if spec.name in shapes
-        for dim, size in zip(spec.shape, shapes[spec.name], strict=False)
+        if spec.name in arrays
+        for dim, size in zip(spec.shape, arrays[spec.name].shape, strict=False)
         if names_in(dim) == (dim,)
     }
 
 
 def _summed(
-    plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], known: Mapping[str, int]
+    plan: InputPlan, arrays: Mapping[str, Array], known: Mapping[str, int]
 ) -> dict[str, int]:
     found: dict[str, int] = {}
     for spec in plan.inputs:
-        for dim, size in zip(spec.shape, shapes.get(spec.name, ()), strict=False):
+        shape = arrays[spec.name].shape if spec.name in arrays else ()
+        for dim, size in zip(spec.shape, shape, strict=False):
             unknown = [name for name in names_in(dim) if name not in known]
             if isinstance(dim, int) or len(unknown) != 1:
                 continue
@@ -193,7 +191,7 @@ def _next_sizes(
     before: int,
 ) -> dict[str, int]:
     kinds = kinds_of(plan)
-    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    sizes = _sizes(plan, inputs)
     totals: list[str] = []
     for name in list(sizes):
         kind = kinds.get(name)
@@ -201,11 +199,10 @@ def _next_sizes(
             sizes[name] = length
         elif kind == "total" and sizes[name] == before + old.length:
             totals.append(name)
-    shapes = {name: array.shape for name, array in inputs.items()}
-    for name in sizes.keys() - _alone(plan, shapes).keys() - dims.keys():
+    for name in sizes.keys() - _alone(plan, inputs).keys() - dims.keys():
         if kinds.get(name) == "past":  # that no cache has
             sizes[name] += old.length
-    sizes.update(_alone(plan, {past: array.shape for past, array in presents.items()}))
+    sizes.update(_alone(plan, presents))
     lengths = [sizes[name] for name, kind in kinds.items() if kind == "length" and name in sizes]
     new = lengths[0] if lengths else old.length
     sizes.update(dict.fromkeys(totals, before + old.length + new))
@@ -242,17 +239,13 @@ class _Stepper:
                 return token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
             case "update" | "past_cache":
                 return any_bits(self._rng, spec.dtype, shape)
-            case "write_indices":
+            case "write_indices" | "past_length":
                 values = old.astype(np.int64) + self._old.length
             case "nonpad_kv_seqlen":
                 values = old.astype(np.int64) + self._new.length
                 limit = self._new.valid_limit(spec)
                 values = values if limit is None else np.minimum(values, limit)
-            case "past_length":
-                values = old.astype(np.int64) + self._old.length
-            case "seqlens_k":
-                values = old.astype(np.int64) + self._new.length
-            case "total_sequence_length":
+            case "seqlens_k" | "total_sequence_length":
                 values = old.astype(np.int64) + self._new.length
             case "position_ids":
                 values = self._positions(spec, old.astype(np.int64))
