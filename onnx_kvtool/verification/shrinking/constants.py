@@ -13,10 +13,9 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from onnx_kvtool.verification.shrinking.layers import captured
 from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice, Sizes
 from onnx_kvtool.verification.shrinking.sizes import Shape, Size
-from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, code_bits
+from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, code_bits
 
 __all__ = ["keep_derived_numbers", "keep_irregular_tables", "separated", "shortened"]
 
@@ -28,15 +27,14 @@ def separated(model: Skeleton) -> Skeleton:
     get different sizes; so may one of zero points be as wide as weights of several kinds. Constants
     that bodies read, or that are outputs, stay as they are.
     """
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
+    message = model.copied()
     graph = message.graph
     outer = {value.name for value in (*graph.input, *graph.output)}
     outer.update(name for node in graph.node for name in captured(node))
     shared = {
-        tensor.name: tensor
-        for tensor in graph.initializer
-        if tensor.name not in model.bare | outer
+        name: tensor
+        for name, tensor in model.constants.items()
+        if name not in outer
         and (
             tensor.data_type in _CODES
             or (tensor.data_type in _INTEGERS and math.prod(tensor.dims) <= LONGEST)
@@ -73,12 +71,12 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
     hold what they like. What indices point along has to grow as they do, and no number that a
     model computes with may lie among the indices that go.
     """
-    tensors = {t.name: t for t in model.message.graph.initializer if t.name not in model.bare}
+    tensors = model.constants
     for name, tensor in tensors.items():
         shape = sizes.shapes.get(name)
         if name in common or not shape or _settled(shape):
             continue
-        if len(shape) == 1 and _has_sizes(sizes, name):
+        if len(shape) == 1 and name in sizes.links.readers:
             continue  # its elements are sizes
         _keep_irregular(numpy_helper.to_array(tensor), shape)
     for name, size in sizes.links.tables:
@@ -92,11 +90,6 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
         for atom in (atom for size in shape or () for atom in size.atoms()):
             if atom.is_indexed and any(1 < n <= (atom.number or 0) for n in numbers):
                 atom.is_pinned = True
-
-
-def _has_sizes(sizes: Sizes, name: str) -> bool:
-    """Return whether elements of a constant are sizes."""
-    return name in sizes.links.readers
 
 
 def _settled(shape: Shape) -> bool:
@@ -135,8 +128,8 @@ def _numbers_of_arithmetic(model: Skeleton) -> Iterator[int]:
         if node.op_type in _ARITHMETIC
         for name in node.input
     }
-    for tensor in model.message.graph.initializer:
-        if tensor.name in read and tensor.data_type in _INTEGERS and tensor.name not in model.bare:
+    for name, tensor in model.constants.items():
+        if name in read and tensor.data_type in _INTEGERS:
             values = np.unique(numpy_helper.to_array(tensor))
             if len(values) <= _FEW:
                 yield from (int(value) for value in values)

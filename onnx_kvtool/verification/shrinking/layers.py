@@ -10,12 +10,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
-from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton
+from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured
 
-__all__ = ["Cut", "Flow", "Side", "Thinned", "captured", "spine", "thinned"]
+__all__ = ["Cut", "Flow", "Side", "Thinned", "spine", "thinned"]
 
 
 # The places where the whole of a decoder passes through one node, between one layer and the next.
@@ -68,15 +67,6 @@ class Flow:
     def used(self, index: int, outputs: Mapping[str, object]) -> tuple[str, ...]:
         """Return the outputs of a node that anybody reads or that are among `outputs`."""
         return tuple(n for n in self.nodes[index].output if n in self.readers or n in outputs)
-
-
-def captured(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that the bodies of `node` read, those of outer values among them."""
-    for graph in bodies(node):
-        for inner in graph.node:
-            yield from filter(None, inner.input)
-            yield from captured(inner)
-        yield from (value.name for value in graph.output)
 
 
 def spine(flow: Flow, outputs: Mapping[str, object]) -> list[int]:
@@ -220,8 +210,7 @@ class Side:
         self, dropped: Set[int], renamed: Mapping[str, str], shown: Iterable[str]
     ) -> Skeleton:
         """Return the model without some segments, and with further outputs."""
-        message = onnx.ModelProto()
-        message.CopyFrom(self.skeleton.message)
+        message = self.skeleton.copied()
         graph = message.graph
         left = [node for i, node in enumerate(graph.node) if self._home[i] not in dropped]
         for node in left:

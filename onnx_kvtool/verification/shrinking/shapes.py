@@ -16,7 +16,6 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.verification.shrinking.layers import captured
 from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
@@ -30,7 +29,7 @@ from onnx_kvtool.verification.shrinking.sizes import (
     fixed,
     pin,
 )
-from onnx_kvtool.verification.shrinking.weights import Skeleton
+from onnx_kvtool.verification.shrinking.weights import Skeleton, captured
 
 __all__ = ["LEAST", "LONGEST", "Choice", "Shapes", "Sizes", "choose", "sizes_of"]
 

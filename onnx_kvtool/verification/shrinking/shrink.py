@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
@@ -90,7 +89,7 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     shared = dict.fromkeys((*_own_weights(a), *_own_weights(b)))
     common = shared.keys() | _common_constants(a, b)
     tokens = _tokens(a) & _tokens(b)
-    one, other = (sizes_of(model, common | _tables(model), tokens) for model in (a, b))
+    one, other = (sizes_of(model, common | model.constants.keys(), tokens) for model in (a, b))
     _tie(a, b, one.shapes, other.shapes, shared)
     keep_derived_numbers(a, b, one, other)
     # A size that stays may be a part of one in another table.
@@ -140,21 +139,13 @@ def _own_weights(model: Skeleton) -> Iterator[str]:
 
 def _common_constants(a: Skeleton, b: Skeleton) -> set[str]:
     """Return the small weights that both models have with the same values."""
-    held = [
-        {t.name: t for t in m.message.graph.initializer if t.name not in m.bare} for m in (a, b)
-    ]
+    one, other = a.constants, b.constants
     return {
         name
-        for name, tensor in held[0].items()
-        if tensor.data_type in WEIGHT_TYPES
-        and name in held[1]
-        and tensor.SerializeToString() == held[1][name].SerializeToString()
+        for name in one.keys() & other.keys()
+        if one[name].data_type in WEIGHT_TYPES
+        and one[name].SerializeToString() == other[name].SerializeToString()
     }
-
-
-def _tables(model: Skeleton) -> set[str]:
-    """Return the constants of which a part may do: those that the file itself holds."""
-    return {t.name for t in model.message.graph.initializer if t.name not in model.bare}
 
 
 def _tokens(model: Skeleton) -> frozenset[str]:
@@ -290,8 +281,7 @@ def _copy(
             f"more than {binary_bytes(most)}",
             needed=total,
         )
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
+    message = model.copied()
     for tensor in message.graph.initializer:
         name = tensor.name
         if name in model.bare:

@@ -29,6 +29,7 @@ __all__ = [
     "WEIGHT_TYPES",
     "Quantised",
     "Skeleton",
+    "captured",
     "code_bits",
     "drawn",
     "hides",
@@ -224,6 +225,17 @@ class Skeleton:
     weights: dict[str, ir.TensorProtocol]
     bare: frozenset[str]
 
+    @property
+    def constants(self) -> dict[str, onnx.TensorProto]:
+        """The initializers whose values the message holds, by name."""
+        return {t.name: t for t in self.message.graph.initializer if t.name not in self.bare}
+
+    def copied(self) -> onnx.ModelProto:
+        """Return a copy of the message."""
+        message = onnx.ModelProto()
+        message.CopyFrom(self.message)
+        return message
+
 
 def skeleton(model: ir.Model, name: str) -> Skeleton:
     """Return the skeleton of `model`, which may be edited afterwards; no weight is read.
@@ -365,8 +377,7 @@ def _with_fills(model: Skeleton, names: Iterable[str]) -> Skeleton:
     }
     if not fills:
         return model
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
+    message = model.copied()
     for written in message.graph.initializer:
         if written.name in fills:
             held = ir.tensor(array(fills[written.name]), dtype=fills[written.name].dtype)
@@ -388,8 +399,7 @@ _CODES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.Da
 
 
 def _renamed(model: Skeleton, names: Mapping[str, str]) -> Skeleton:
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
+    message = model.copied()
     for tensor in message.graph.initializer:
         tensor.name = names.get(tensor.name, tensor.name)
     for node in _nodes(message.graph):
@@ -437,8 +447,7 @@ def _without(model: Skeleton, other: Skeleton) -> Skeleton:
             unread |= set(node.output)
         else:
             kept.append(node)
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
+    message = model.copied()
     del message.graph.node[:]
     message.graph.node.extend(kept)
     weights = [tensor for tensor in message.graph.initializer if tensor.name not in gone]
@@ -464,9 +473,13 @@ def live(graph: onnx.GraphProto) -> set[str]:
 
 def _read(node: onnx.NodeProto) -> set[str]:
     """Return the names that a node reads, and all that are read in its bodies."""
-    found = {name for name in node.input if name}
-    for body in bodies(node):
-        found |= {value.name for value in body.output}
-        for inner in body.node:
-            found |= _read(inner)
-    return found
+    return {*filter(None, node.input), *captured(node)}
+
+
+def captured(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that the bodies of `node` read, those of outer values among them."""
+    for graph in bodies(node):
+        for inner in graph.node:
+            yield from filter(None, inner.input)
+            yield from captured(inner)
+        yield from (value.name for value in graph.output)
