@@ -331,7 +331,6 @@ class Versus:
                     f"output `{before.name}` is a {type(value).__name__}, and only tensors can be "
                     f"compared"
                 )
-        tolerance = self.measure.of(expected, before.name)
         found = (
             compare_form(before.name, expected, actual)
             if before.name in self.measure.random
@@ -339,9 +338,8 @@ class Versus:
                 before.name,
                 expected,
                 actual,
+                self.measure.of(expected, before.name),
                 exact=before.name in self.measure.moved,
-                rtol=tolerance.rtol,
-                atol=tolerance.atol,
             )
         )
         if not found.within:

@@ -100,9 +100,7 @@ class Watch(Judge):
         """Compare all outputs of one run that are not random."""
         for name, value in led.items():
             if name not in self._measure.random:
-                tolerance = self._measure.of(value, name)
-                rtol, atol = tolerance.rtol, tolerance.atol
-                seen = compare(name, value, found[name], rtol=rtol, atol=atol)
+                seen = compare(name, value, found[name], self._measure.of(value, name))
                 self.is_changed |= not seen.bit_equal
                 self.is_beyond |= not seen.within
 
@@ -443,9 +441,8 @@ def earliest_difference(
             continue  # the same name for another thing
         if one in a.random or other in b.random:
             continue
-        tolerance = measure.of(value_a, one, other)
         exact = measure.exact and not measure.is_given
-        seen = compare(one, value_a, value_b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        seen = compare(one, value_a, value_b, measure.of(value_a, one, other), exact=exact)
         if not seen.within:
             reason = (seen.reason or "").replace("output", "value", 1)
             places = search.a.location(one), search.b.location(other)

@@ -257,8 +257,7 @@ class Probes:
             self._why[key] = _reason(a, tolerance)
 
     def _compared(self, place: Place, a: Array, b: Array) -> OutputDifference:
-        usual = self._tolerance(a, place.a, place.b)
-        return compare(place.a, a, b, rtol=usual.rtol, atol=usual.atol)
+        return compare(place.a, a, b, self._tolerance(a, place.a, place.b))
 
     def _tolerance(self, value: Array, *names: str) -> Tolerance:
         """Return the tolerance of a value within a model.
@@ -325,17 +324,14 @@ class Probes:
         if run is None:
             return True  # B fails where A runs
         for name, expected in base.outputs.items():
-            tolerance = self._measure.of(expected, name)
-            is_exact = name in self._measure.moved
             if (
                 name not in self._measure.random
                 and not compare(
                     name,
                     expected,
                     run.outputs[name],
-                    exact=is_exact,
-                    rtol=tolerance.rtol,
-                    atol=tolerance.atol,
+                    self._measure.of(expected, name),
+                    exact=name in self._measure.moved,
                 ).within
             ):
                 return True

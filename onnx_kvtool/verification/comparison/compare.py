@@ -154,10 +154,9 @@ def compare(
     name: str,
     expected: Array,
     actual: Array,
+    tolerance: Tolerance | None = None,
     *,
     exact: bool | Mask = False,
-    rtol: float | None = None,
-    atol: float | None = None,
 ) -> OutputDifference:
     """Compare two values of the output `name`.
 
@@ -165,11 +164,10 @@ def compare(
         name: Name of the output.
         expected: What the source computed.
         actual: What the result computed.
+        tolerance: How far elements may lie apart; None for the tolerance of the dtype.
         exact: Whether every bit must agree (NaN payloads and signs of zero included), or for which
             elements: an array of booleans of the same shape. Elsewhere |actual - expected| <=
             atol + rtol * |expected|, NaN equals NaN, and infinities equal those of their sign.
-        rtol: Relative tolerance; None for that of the dtype.
-        atol: Absolute tolerance; None for that of the dtype.
     """
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
         reason = (
@@ -180,10 +178,7 @@ def compare(
     differs = bits_differ(expected, actual)
     if not differs.any():
         return OutputDifference(name, True, True, 0.0)
-    standard = tolerance_of(expected.dtype)
-    tolerance = Tolerance(
-        standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol
-    )
+    tolerance = tolerance or tolerance_of(expected.dtype)
     # Of a cache a few rows differ at most; the others need no room in a wider type.
     distance, is_close = _distances(expected[differs], actual[differs], tolerance)
     broken = ~is_close | (exact[differs] if isinstance(exact, np.ndarray) else exact)

@@ -359,7 +359,7 @@ class Judge:
         if not self._measure.is_given:
             tolerance = self._scales.narrowed(name, a, usual)
         self._hold(name, tolerance)
-        found = compare(name, a, b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        found = compare(name, a, b, tolerance, exact=exact)
         if found.within or found.max_abs_diff is None:
             return found
         # Noise is measured by running the model again, which is for nothing once the output is
@@ -394,7 +394,5 @@ class Judge:
         bits, and random operators have no fixed result at all.
         """
         again = self._leader.run(inputs)[name]
-        tolerance = self._measure.of(led, name)
         exact = exact or name in self._measure.moved
-        found = compare(name, led, again, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
-        return found.within
+        return compare(name, led, again, self._measure.of(led, name), exact=exact).within

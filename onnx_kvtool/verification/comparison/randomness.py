@@ -194,9 +194,8 @@ class RandomOutputs:
         if not found.within:
             return found
         tolerance = self._measure.of(a[name], name)
-        rtol, atol = tolerance.rtol, tolerance.atol
         is_fixed = name in self.sampled - self.varied
-        by_value = compare(name, a[name], b[name], rtol=rtol, atol=atol)
+        by_value = compare(name, a[name], b[name], tolerance)
         if self._left or (is_fixed and not by_value.within):
             self._sample(inputs, a, b)
         pair = self._pairs.get(name) if self._inputs is inputs else None
@@ -277,8 +276,7 @@ def unlike(
             index = _index(~other.is_fixed)
             return Unlike(f"is random in {names[1]} and not in {names[0]}, as at {list(index)}")
     fixed = a.is_fixed & b.is_fixed
-    rtol, atol = tolerance.rtol, tolerance.atol
-    found = compare("", a.first[fixed], b.first[fixed], rtol=rtol, atol=atol)
+    found = compare("", a.first[fixed], b.first[fixed], tolerance)
     if found.first_mismatch is not None:
         index = tuple(int(i) for i in np.argwhere(fixed)[found.first_mismatch.index[0]])
         mismatch = Mismatch(index, found.first_mismatch.expected, found.first_mismatch.actual)

@@ -237,7 +237,7 @@ class Noise:
             limit = most or usual
             farthest = _MOST * (limit.atol + limit.rtol * largest(expected))
             wider = Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, farthest), _BECAUSE)
-        found = compare(name, *pair, exact=exact, rtol=wider.rtol, atol=wider.atol)
+        found = compare(name, *pair, wider, exact=exact)
         if found.within and expected.dtype.kind not in "biu":
             _, spread = distances(*pair)
             mean = max(distances(expected, value)[1] for value in others)
@@ -302,8 +302,7 @@ class Pair:
     def rounded(self, tolerance: Tolerance, overflowed: Mask) -> OutputDifference:
         """Judge numbers, but for those of A that overflow."""
         expected = np.where(overflowed, self.b, self.a) if overflowed.any() else self.a
-        rtol, atol = tolerance.rtol, tolerance.atol
-        return compare(self.name, expected, self.b, exact=self.exact, rtol=rtol, atol=atol)
+        return compare(self.name, expected, self.b, tolerance, exact=self.exact)
 
     def decided(self, evaluations: list[Array]) -> OutputDifference:
         """Judge decisions by how many of them rounding turns, not by how far."""
@@ -467,7 +466,7 @@ class Twins:
             return False
         tolerance = self._wide.of(run.a[name], name)
         again = self._sessions.a.run(run.inputs)[name]
-        return compare(name, run.a[name], again, rtol=tolerance.rtol, atol=tolerance.atol).within
+        return compare(name, run.a[name], again, tolerance).within
 
     def compare(self, name: str, run: TwinRun) -> OutputDifference:
         """Compare an output of the twins, as closely as that of float32 models.
@@ -478,7 +477,7 @@ class Twins:
         """
         a, b = run.a[name], run.b[name]
         usual = self._scales.narrowed(name, a, self._wide.of(a, name))
-        found = compare(name, a, b, rtol=usual.rtol, atol=usual.atol)
+        found = compare(name, a, b, usual)
         if not found.within and found.max_abs_diff is not None:
             for explain in (self._own_noise, self._of_constants):
                 again = explain(name, run, usual)
@@ -509,7 +508,7 @@ class Twins:
             wider = Tolerance(0.0, min(moved, 1.0))
         else:
             wider = Tolerance(usual.rtol, usual.atol + MARGIN * moved)
-        return compare(name, run.a[name], run.b[name], rtol=wider.rtol, atol=wider.atol)
+        return compare(name, run.a[name], run.b[name], wider)
 
     def compare_narrow(
         self, name: str, inputs: Arrays, a: Array, b: Array, exact: bool | Mask, run: TwinRun

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.verification.comparison.compare import (
     OutputDifference,
+    Tolerance,
     bits_differ,
     compare,
     largest,
@@ -180,10 +181,10 @@ def test_another_shape_shows_both() -> None:
 
 
 def test_given_tolerances_take_the_place_of_those_of_the_dtype() -> None:
-    assert not compare("y", f32(2), f32(2.0001), rtol=0.0, atol=1e-5).within
-    assert compare("y", f32(2), f32(2.5), rtol=0.0, atol=0.5).within
-    assert compare("y", np.array([5]), np.array([6]), atol=1.0).within
-    assert not compare("y", np.array([True]), np.array([False]), atol=9.0).within
+    assert not compare("y", f32(2), f32(2.0001), Tolerance(0.0, 1e-5)).within
+    assert compare("y", f32(2), f32(2.5), Tolerance(0.0, 0.5)).within
+    assert compare("y", np.array([5]), np.array([6]), Tolerance(0.0, 1.0)).within
+    assert not compare("y", np.array([True]), np.array([False]), Tolerance(0.0, 9.0)).within
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
