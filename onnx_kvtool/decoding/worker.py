@@ -1,6 +1,6 @@
 """One decoder in its own process; it runs a round on request.
 
-Apart from others its peak of memory can be told, and a crash in native code ends nobody else.
+Its peak of memory is then measured by itself, and a crash in native code ends no other decoder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Loaded:
     Attributes:
         form: How it keeps its caches.
         in_place: Whether every cache is written where it lies.
-        vocabulary: Tokens that it knows; None when nobody knows how many.
+        vocabulary: Number of tokens; None if it is unknown.
     """
 
     form: Form
@@ -51,8 +51,8 @@ class Round:
         first_token: Seconds from the prompt to its first token.
         steps: Seconds of each step.
         chosen: (B, N), the tokens.
-        peak_bytes: Most memory so far, less what there was before the model; None where the
-            system does not say.
+        peak_bytes: Most memory so far, less what the process used before it loaded the model; None
+            where the system does not say.
     """
 
     first_token: float
@@ -123,7 +123,7 @@ class Worker:
         Raises:
             KvtoolError: If the model fails, or ends its process.
         """
-        found: Round = self._ask((ids, context, steps))
+        found: Round = self._ask(("round", ids, context, steps))
         return found
 
     def profile(self, ids: Tokens, context: int, steps: int) -> Profile:
@@ -132,7 +132,7 @@ class Worker:
         Raises:
             KvtoolError: As `round`.
         """
-        found: Profile = self._ask((ids, context, steps, self._name))
+        found: Profile = self._ask(("profile", ids, context, steps, self._name))
         return found
 
     def close(self) -> None:
@@ -172,10 +172,10 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
             if decoder is None:
                 loading = question
                 decoder, answer = _load(*question)
-            elif len(question) == 4:
-                answer = _profile(loading, *question)
+            elif question[0] == "profile":
+                answer = _profile(loading, *question[1:])
             else:
-                answer = _round(decoder, before, *question)
+                answer = _round(decoder, before, *question[1:])
         except KvtoolError as error:
             answer = error
         pickle.dump(answer, answers)

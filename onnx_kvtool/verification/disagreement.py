@@ -460,7 +460,7 @@ def _fetch(
     """Run a model with `names` for its only outputs."""
     subject = view.subject
     session = open_session(runtime, handing_out(view, names), subject.directory, optimize=False)
-    return session.run(inputs if subject.host is None else subject.host.feeds(inputs))
+    return session.run(subject.fed(inputs))
 
 
 class _Search:

@@ -34,7 +34,7 @@ from onnx_kvtool.verification.planting import (
     total_bytes,
 )
 from onnx_kvtool.verification.report import EarliestDifference
-from onnx_kvtool.verification.subject import Host, Subject
+from onnx_kvtool.verification.subject import Subject
 
 __all__ = ["Probed", "Probes"]
 
@@ -214,7 +214,7 @@ class Probes:
         try:
             session = open_session(self._runtime, data, subject.directory, optimize=False)
             del data
-            found = [session.run(_fed(subject.host, inputs)) for inputs in runs]
+            found = [session.run(subject.fed(inputs)) for inputs in runs]
         except (RunFailed, RuntimeUnavailable):
             half = len(group) // 2
             if not half:
@@ -286,7 +286,7 @@ class Probes:
             data = handing_out(self._a, self._handed)
             self._noise = Noise(data, subject.directory, self._runtime)
         usual = self._tolerance(a, place.a, place.b)
-        again = self._noise.compare(place.a, _fed(subject.host, inputs), (a, b), usual)
+        again = self._noise.compare(place.a, subject.fed(inputs), (a, b), usual)
         return again[0] if again is not None and again[0].within else found
 
     def _candidates(self, group: Sequence[Place], more: int) -> list[Place]:
@@ -402,10 +402,6 @@ def _reason(value: Array, tolerance: Tolerance) -> str:
     return f"its values lie below the tolerance of {tolerance.atol:.2g}"
 
 
-def _fed(host: Host | None, inputs: Arrays) -> Arrays:
-    return inputs if host is None else host.feeds(inputs)
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     """What B gave in one run.
@@ -494,7 +490,7 @@ class _Open:
         """Run the copy with mistakes planted; None if it fails."""
         host = self.subject.host
         try:
-            found = self.session.run({**_fed(host, inputs), **mistakes})
+            found = self.session.run({**self.subject.fed(inputs), **mistakes})
         except RunFailed:
             return None
         own = {port.name: found[port.name] for port in self.subject.interface.outputs}

@@ -226,6 +226,10 @@ class Subject:
             _sessions={},
         )
 
+    def fed(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return what the model is fed for the inputs of the comparison."""
+        return inputs if self.host is None else self.host.feeds(inputs)
+
     def hosted(self, session: Session) -> Session:
         """Return a session of the model as its host uses it."""
         return session if self.host is None else Hosted(session, self.host)
