@@ -200,8 +200,9 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     rows = cast(em, x, _D.FLOAT)
     if whole != width:
         rows = op("Reshape", rows, em.constant([*front, whole // width, width], "shape"))
-    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
-    rows = op("RMSNormalization", rows, cast(em, scale, _D.FLOAT), attributes=attributes)
+    rows = op(
+        "RMSNormalization", rows, cast(em, scale, _D.FLOAT), axis=-1, epsilon=view.real("epsilon")
+    )
     if whole != width:
         rows = op("Reshape", rows, em.constant([*front, whole], "shape"))
     gate = cast(em, view.required("gate"), _D.FLOAT)

@@ -188,14 +188,16 @@ def rotated(
             f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent",
         )
     width = 2 * known_size(cos, 1, "the width of `cos_cache`")
-    attributes = {
-        "interleaved": 1 if view.attribute("rotary_interleaved") == 1 else 0,
-        "rotary_embedding_dim": width,
-    }
 
     def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
         angles = (call.angles(table, places, factor) for table in (cos, sin))
-        turned = em.op("RotaryEmbedding", rows, *angles, attributes=attributes)
+        turned = em.op(
+            "RotaryEmbedding",
+            rows,
+            *angles,
+            interleaved=1 if view.attribute("rotary_interleaved") == 1 else 0,
+            rotary_embedding_dim=width,
+        )
         turned.shape = rows.shape
         return turned
 

@@ -33,13 +33,13 @@ def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     x, scale, shift = view.required("X"), view.required("Scale"), view.input("B")
     kind = _type(scale, view)
     wide = kind if x.dtype == kind else _wider(x.dtype, kind)
-    attributes = {"axis": view.integer("axis"), "epsilon": view.real("epsilon")}
     y, mean, inverse = em.multi(
         "LayerNormalization",
         cast(em, x, wide),
         cast(em, scale, wide),
         None if shift is None else cast(em, shift, wide),
-        attributes=attributes,
+        axis=view.integer("axis"),
+        epsilon=view.real("epsilon"),
         dtypes=(wide, _D.FLOAT, _D.FLOAT),
     )
     outputs = (cast(em, y, kind), mean, inverse)[: len(view.node.outputs)]
@@ -139,8 +139,7 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     if segments is not None:
         total = op("Add", total, numbers("segment_embedding", segments))
     factors = (numbers(name, None) for name in ("gamma_quant", "beta_quant"))
-    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
-    y = op("LayerNormalization", total, *factors, attributes=attributes)
+    y = op("LayerNormalization", total, *factors, axis=-1, epsilon=view.real("epsilon"))
     return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
 
 

@@ -79,8 +79,7 @@ def rfft(view: NodeView, em: Emitter) -> Replacement:
         raise Refusal("contrib-form", text)
     y, op = unsqueeze(em, x, [rank]), em.op
     for axis in range(rank - 1, rank - 1 - count, -1):
-        sides = {"onesided": int(axis == rank - 1)}
-        y = op("DFT", y, None, em.constant(axis, "axis"), attributes=sides)
+        y = op("DFT", y, None, em.constant(axis, "axis"), onesided=int(axis == rank - 1))
     return only(y)
 
 

@@ -76,8 +76,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
     epsilon = view.attribute("epsilon")
     assert isinstance(epsilon, float)
-    attributes = {"num_groups": view.integer("groups"), "epsilon": epsilon}
-    y = op("GroupNormalization", y, *factors, attributes=attributes)
+    y = op("GroupNormalization", y, *factors, num_groups=view.integer("groups"), epsilon=epsilon)
     if view.integer("activation") == 1:
         y = op("Mul", y, op("Sigmoid", y), hint="activated")
     if is_last:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -30,12 +30,16 @@ def grid_sample(view: NodeView, em: Emitter) -> Replacement:
     refuse_value(view, "mode", *_MODES)
     borders = ("zeros", "reflection") if mode == "bicubic" else ("zeros", "border", "reflection")
     refuse_value(view, "padding_mode", *borders)
-    attributes: dict[str, AttributeValue] = {
-        "align_corners": view.integer("align_corners"),
-        "mode": _MODES[mode],
-        "padding_mode": view.string("padding_mode"),
-    }
-    return only(em.op("GridSample", x, view.required("Grid"), attributes=attributes))
+    return only(
+        em.op(
+            "GridSample",
+            x,
+            view.required("Grid"),
+            align_corners=view.integer("align_corners"),
+            mode=_MODES[mode],
+            padding_mode=view.string("padding_mode"),
+        )
+    )
 
 
 def range_(view: NodeView, em: Emitter) -> Replacement:

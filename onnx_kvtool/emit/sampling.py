@@ -152,8 +152,7 @@ def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Va
     if margin:
         pads = ([0, 0] + [margin] * (rank - 2)) * 2
         data = em.op("Pad", data, em.constant(pads, "pads"))
-    last = {"perm": [0, *range(2, rank), 1]}
-    turned = em.op("Transpose", data, attributes=last)
+    turned = em.op("Transpose", data, perm=[0, *range(2, rank), 1])
     return em.op("Flatten", turned, axis=rank - 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, covers, one_number, one_shape, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
@@ -276,16 +276,13 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     """
     zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
 
-    def test(op_type: str, *operands: ir.Value) -> ir.Value:
-        return em.op(op_type, *operands)
-
     odd = em.op("Mod", exponent, two, hint="odd")
     most = em.op("Add", odd, em.constant(62, "number"), hint="most")
-    rest = where(em, test("Less", most, exponent), most, exponent, "exponent")
-    is_negative = test("Less", exponent, zero)
+    rest = where(em, em.op("Less", most, exponent), most, exponent, "exponent")
+    is_negative = em.op("Less", exponent, zero)
     rest = where(em, is_negative, odd, rest, "exponent")
-    is_unit = test("Equal", em.op("Abs", base), one)
-    is_held = test("Or", test("Not", is_negative), is_unit)
+    is_unit = em.op("Equal", em.op("Abs", base), one)
+    is_held = em.op("Or", em.op("Not", is_negative), is_unit)
     power, square = cast(em, is_held, _D.INT64), base
     for bit in range(_BITS):
         half = em.op("Div", rest, two, hint="half")
@@ -456,14 +453,17 @@ def _scan(
         given.shape = sizes  # which nothing else says where there are no slices
         return [following, given]
 
-    attributes: dict[str, AttributeValue] = {
-        "body": em.nested(step, [product, part], hint="body"),
-        "num_scan_inputs": 1,
-        "scan_input_axes": [axis],
-        "scan_input_directions": [int(reverse)],
-        "scan_output_axes": [axis],
-        "scan_output_directions": [int(reverse)],
-    }
-    _, result = em.multi("Scan", ones, data, attributes=attributes, count=2)
+    _, result = em.multi(
+        "Scan",
+        ones,
+        data,
+        body=em.nested(step, [product, part], hint="body"),
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_input_directions=[int(reverse)],
+        scan_output_axes=[axis],
+        scan_output_directions=[int(reverse)],
+        count=2,
+    )
     result.shape = data.shape and ir.Shape(data.shape)
     return result

@@ -63,12 +63,18 @@ def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     padding, is_aligned = view.string("padding_mode"), view.integer("align_corners") != 0
     is_renamed = view.opset >= 20 > em.opset >= 16 and view.context.keep_fused
     if is_renamed and len(dims) == 4:
-        attributes: dict[str, int | str] = {
-            "align_corners": int(is_aligned),
-            "mode": _OLD_NAMES[mode],
-            "padding_mode": padding,
-        }
-        return Replacement((em.op("GridSample", data, grid, attributes=attributes),))
+        return Replacement(
+            (
+                em.op(
+                    "GridSample",
+                    data,
+                    grid,
+                    align_corners=int(is_aligned),
+                    mode=_OLD_NAMES[mode],
+                    padding_mode=padding,
+                ),
+            )
+        )
     if mode != "nearest" and dtype not in FLOAT_TYPES:
         text = f"GridSample of {dtype.name} is written for `nearest` only"
         raise Refusal("element-type", text)
@@ -126,8 +132,7 @@ class _Sampler:
         index, weight = combined(em, start, axes, places, shares, _TAPS[mode], rank)
         rows = pixel_rows(em, data, rank, int(padding == "zeros"))
         result = blended(em, rows, index, weight, rank)  # (N, o1, ..., ok, C)
-        back = {"perm": [0, rank - 1, *range(1, rank - 1)]}
-        return em.op("Transpose", result, attributes=back)
+        return em.op("Transpose", result, perm=[0, rank - 1, *range(1, rank - 1)])
 
     def _position(self, n: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
         """Return where -1 to 1 is in pixels, by the arithmetic of the text, in its order."""
@@ -232,9 +237,6 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
         (count,)
     """
 
-    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs)
-
     def number(value: float) -> ir.Value:
         return em.constant(np.array(value, dtype.numpy()), "number")
 
@@ -242,13 +244,13 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
     places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
     start = number(-1)
     if corners:
-        parts = op("Sub", parts, number(1))
+        parts = em.op("Sub", parts, number(1))
         is_single = em.op("Equal", count, em.constant(1))
         parts = where(em, is_single, number(1), parts, "parts")
-    step = op("Div", number(2), parts)
+    step = em.op("Div", number(2), parts)
     if not corners:
-        start = op("Add", start, op("Div", step, number(2)))
-    return op("Add", start, op("Mul", places, step))
+        start = em.op("Add", start, em.op("Div", step, number(2)))
+    return em.op("Add", start, em.op("Mul", places, step))
 
 
 # Inputs and outputs of element types that the target lacks, told once for each type.

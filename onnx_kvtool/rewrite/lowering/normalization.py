@@ -52,12 +52,13 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     rank = len(dims_of(data) or ())
     if view.integer("training_mode") == 0:
         inputs = (data, scale, bias, old_mean, old_var)
-        given = {"epsilon": _number(view, "epsilon"), "momentum": _number(view, "momentum")}
-        out = em.op("BatchNormalization", *inputs, attributes=given)
+        out = em.op(
+            "BatchNormalization",
+            *inputs,
+            epsilon=_number(view, "epsilon"),
+            momentum=_number(view, "momentum"),
+        )
         return Replacement((out, None, None)[: len(view.node.outputs)])
-
-    def op(kind: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(kind, *inputs)
 
     def constant(value: float) -> ir.Value:
         return em.constant(np.array(value, dtype.numpy()), "constant")
@@ -65,18 +66,18 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     axes: dict[str, AttributeValue] = {"axes": [a for a in range(rank) if a != 1], "keepdims": 1}
     column = em.constant([-1] + [1] * (rank - 2), "channels")
     mean = em.op("ReduceMean", data, attributes=axes)  # (1, C, 1, ...)
-    centred = op("Sub", data, mean)
-    var = em.op("ReduceMean", op("Mul", centred, centred), attributes=axes)
-    root = op("Sqrt", op("Add", var, constant(_number(view, "epsilon"))))
-    scaled = op("Mul", op("Div", centred, root), op("Reshape", scale, column))
-    result = op("Add", scaled, op("Reshape", bias, column))
+    centred = em.op("Sub", data, mean)
+    var = em.op("ReduceMean", em.op("Mul", centred, centred), attributes=axes)
+    root = em.op("Sqrt", em.op("Add", var, constant(_number(view, "epsilon"))))
+    scaled = em.op("Mul", em.op("Div", centred, root), em.op("Reshape", scale, column))
+    result = em.op("Add", scaled, em.op("Reshape", bias, column))
     momentum = np.float32(_number(view, "momentum"))
     outputs: list[ir.Value | None] = [result]
     flat = em.constant([-1], "flat")
     for old, current in ((old_mean, mean), (old_var, var)):
-        kept = op("Mul", old, constant(float(momentum)))
-        taken = op("Mul", op("Reshape", current, flat), constant(1 - float(momentum)))
-        outputs.append(op("Add", kept, taken))
+        kept = em.op("Mul", old, constant(float(momentum)))
+        taken = em.op("Mul", em.op("Reshape", current, flat), constant(1 - float(momentum)))
+        outputs.append(em.op("Add", kept, taken))
     return Replacement(tuple(outputs[: len(view.node.outputs)]))
 
 
@@ -121,24 +122,21 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
         _require_broadcast(value, x)
     fusible = stash == dtype and all(_is_flat(value, x, len(axes)) for value in factors)
 
-    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, hint=hint)
-
     def constant(number: object, hint: str) -> ir.Value:
         return em.constant(np.array(number, stash.numpy()), hint)
 
     wide = cast(em, x, stash)
     mean = reduce(em, "ReduceMean", wide, axes, hint="mean")
-    centred = op("Sub", wide, mean, hint="centred")
+    centred = em.op("Sub", wide, mean, hint="centred")
     squared = (
-        op("Pow", centred, constant(2, "two"), hint="squared")
+        em.op("Pow", centred, constant(2, "two"), hint="squared")
         if fusible
-        else op("Mul", centred, centred, hint="squared")
+        else em.op("Mul", centred, centred, hint="squared")
     )
     variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    shifted = op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
-    deviation = op("Sqrt", shifted, hint="deviation")
-    normalized = cast(em, op("Div", centred, deviation, hint="normalized"), dtype)
+    shifted = em.op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
+    deviation = em.op("Sqrt", shifted, hint="deviation")
+    normalized = cast(em, em.op("Div", centred, deviation, hint="normalized"), dtype)
     y = em.op("Mul", normalized, scale, hint="scaled")
     if bias is not None:
         y = em.op("Add", y, bias, hint="biased")
@@ -146,7 +144,7 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
     if len(outputs) > 1 and view.node.outputs[1].name:
         outputs[1] = mean
     if len(outputs) > 2 and view.node.outputs[2].name:
-        outputs[2] = op("Reciprocal", deviation, hint="inverse")
+        outputs[2] = em.op("Reciprocal", deviation, hint="inverse")
     return Replacement(tuple(outputs))
 
 
@@ -256,14 +254,11 @@ def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> Replacement | No
     epsilon = view.attribute("epsilon")
     number = stash.numpy()
 
-    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, hint=hint)
-
     wide = cast(em, x, stash)
-    squared = op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
+    squared = em.op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
     mean = reduce(em, "ReduceMean", squared, axes, hint="mean")
-    shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
-    normalized = cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
+    shifted = em.op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
+    normalized = cast(em, em.op("Div", wide, em.op("Sqrt", shifted), hint="normalized"), dtype)
     given = cast(em, normalized, scale.dtype)
     return Replacement((em.op("Mul", given, scale, hint="scaled"),))
 

@@ -175,8 +175,7 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> Replacement:
         offset = layout.spread(cast(em, zero, _D.FLOAT))
         quotient = em.op("Add", quotient, offset)
     if stored in _FLOAT8:
-        attributes = {"to": stored.value, "saturate": view.integer("saturate")}
-        result = em.op("Cast", quotient, attributes=attributes)
+        result = em.op("Cast", quotient, to=stored.value, saturate=view.integer("saturate"))
     else:
         limits = (int(stored.min), int(stored.max))
         low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)

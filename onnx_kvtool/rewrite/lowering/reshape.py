@@ -103,14 +103,15 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     product = em.op("ReduceProd", shape, keepdims=0)
     zero = em.op("Equal", product, em.constant(0, "zero"))
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
-    bodies = {
-        "then_branch": em.nested(
+    return em.op(
+        "If",
+        zero,
+        then_branch=em.nested(
             lambda: [em.op("ConstantOfShape", shape, value=nothing)],
             hint="empty",
         ),
-        "else_branch": em.nested(lambda: [em.op("Reshape", data, shape)], hint="reshaped"),
-    }
-    return em.op("If", zero, attributes=bodies)
+        else_branch=em.nested(lambda: [em.op("Reshape", data, shape)], hint="reshaped"),
+    )
 
 
 def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:

@@ -373,21 +373,18 @@ def _matrix_of_frames(
     # In float64, in which the cosine of a quarter turn is as good as nothing.
     double = ir.DataType.DOUBLE
 
-    def op(op_type: str, *inputs: ir.Value, dtype: ir.DataType = double) -> ir.Value:
-        return em.op(op_type, *inputs)
-
     one, two = em.constant(1), em.constant(2)
     outputs = em.op("Add", em.op("Div", count, two), one) if is_half else count
     k = em.op("Range", em.constant(0), outputs, one)
     column = em.op("Reshape", numbered, em.constant([-1, 1], "shape"))
     turns = em.op("Mod", em.op("Mul", column, k), count)  # below N, so that no angle is large
     full = em.constant(np.array(2 * np.pi), "turn")
-    angle = op("Mul", op("Div", cast(em, turns, double), cast(em, count, double)), full)
+    angle = em.op("Mul", em.op("Div", cast(em, turns, double), cast(em, count, double)), full)
     cosine, sine = (
-        unsqueeze(em, cast(em, op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
+        unsqueeze(em, cast(em, em.op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
     )
     last = {"axis": 3}
-    rows = em.op("Concat", cosine, op("Neg", sine), attributes=last)
+    rows = em.op("Concat", cosine, em.op("Neg", sine), attributes=last)
     if parts == 2:
         other = em.op("Concat", sine, cosine, attributes=last)
         rows = em.op("Concat", rows, other, axis=1)
@@ -421,22 +418,21 @@ def lower_cosine_window_17(view: Rewritten, em: Emitter) -> Replacement | None:
     if dtype in _BY_BODY:
         return None
 
-    def op(kind: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(kind, *inputs, hint=hint)
-
     def number(value: float, name: str) -> ir.Value:
         return em.constant(np.array(value, np.float64), name)
 
     count = cast(em, size, _D.DOUBLE, "count")
-    length = count if view.integer("periodic") else op("Sub", count, number(1, "one"))
-    steps = op("Range", number(0, "zero"), count, number(1, "one"))
-    angle = op("Mul", steps, op("Div", number(2 * math.pi, "tau"), length), hint="angle")
+    length = count if view.integer("periodic") else em.op("Sub", count, number(1, "one"))
+    steps = em.op("Range", number(0, "zero"), count, number(1, "one"))
+    angle = em.op("Mul", steps, em.op("Div", number(2 * math.pi, "tau"), length), hint="angle")
     a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[view.node.op_type])
-    first = op("Mul", op("Cos", angle), number(a1, "a1"))
-    window = op("Sub", number(a0, "a0"), first, hint="window")
+    first = em.op("Mul", em.op("Cos", angle), number(a1, "a1"))
+    window = em.op("Sub", number(a0, "a0"), first, hint="window")
     if a2:
-        double = op("Mul", angle, number(2, "two"))
-        window = op("Add", window, op("Mul", op("Cos", double), number(a2, "a2")), hint="window")
+        double = em.op("Mul", angle, number(2, "two"))
+        window = em.op(
+            "Add", window, em.op("Mul", em.op("Cos", double), number(a2, "a2")), hint="window"
+        )
     return Replacement((cast(em, window, dtype),))
 
 

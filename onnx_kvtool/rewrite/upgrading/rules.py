@@ -320,11 +320,15 @@ def upgrade_scan_9(view: Rewritten, em: Emitter) -> Replacement:
     def one_sample() -> Sequence[ir.Value]:
         return em.multi("Scan", *samples, attributes=attributes, count=count, hint="sequence")
 
-    outer: dict[str, AttributeValue] = {
-        "body": em.nested(one_sample, samples, hint="sample"),
-        "num_scan_inputs": len(samples),
-    }
-    results: list[ir.Value | None] = list(em.multi("Scan", *batched, attributes=outer, count=count))
+    results: list[ir.Value | None] = list(
+        em.multi(
+            "Scan",
+            *batched,
+            body=em.nested(one_sample, samples, hint="sample"),
+            num_scan_inputs=len(samples),
+            count=count,
+        )
+    )
     for index, output in enumerate(view.node.outputs):
         if not output.name:
             results[index] = None

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, squeeze, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
@@ -135,15 +135,18 @@ def _summed(
         return [added, given]
 
     direction = int(reverse)
-    attributes: dict[str, AttributeValue] = {
-        "body": em.nested(build, [state, part], hint="adding"),
-        "num_scan_inputs": 1,
-        "scan_input_axes": [axis],
-        "scan_output_axes": [axis],
-        "scan_input_directions": [direction],
-        "scan_output_directions": [direction],
-    }
-    _, result = em.multi("Scan", start, data, attributes=attributes, count=2)
+    _, result = em.multi(
+        "Scan",
+        start,
+        data,
+        body=em.nested(build, [state, part], hint="adding"),
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_output_axes=[axis],
+        scan_input_directions=[direction],
+        scan_output_directions=[direction],
+        count=2,
+    )
     return result
 
 
@@ -222,13 +225,10 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
     rows = cast(em, rows, wide)
     one, other = unsqueeze(em, rows, [1]), unsqueeze(em, rows, [0])
 
-    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs)
-
-    less = op("Less", one, other)  # (n, n, m)
+    less = em.op("Less", one, other)  # (n, n, m)
     if wide in FLOAT_TYPES:
-        is_none = [op("IsNaN", value) for value in (one, other)]
-        less = op("Or", less, op("And", op("Not", is_none[0]), is_none[1]))
+        is_none = [em.op("IsNaN", value) for value in (one, other)]
+        less = em.op("Or", less, em.op("And", em.op("Not", is_none[0]), is_none[1]))
     if width is None:
         return squeeze(em, less, [2])
     # The first place where two rows differ decides: each place has a number above those behind it.
@@ -236,7 +236,7 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
     marked = em.op("Mul", cast(em, less, _FLOAT), weights, hint="marked")
     first = reduce(em, "ReduceMax", marked, [2], keepdims=False)
     turned = em.op("Transpose", first, perm=[1, 0])
-    return op("Greater", first, turned)
+    return em.op("Greater", first, turned)
 
 
 class _Groups:
@@ -254,25 +254,22 @@ class _Groups:
     """
 
     def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:
-        def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-            return em.op(op_type, *inputs)
-
         self._em = em
         greater = em.op("Transpose", less, perm=[1, 0])
-        self._equal = op("Not", op("Or", less, greater))
+        self._equal = em.op("Not", em.op("Or", less, greater))
         every = count_up(em, count)
-        behind = op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
-        earlier = op("And", self._equal, behind)  # of the row before, and of the one behind it
-        is_first = op("Less", self._total(earlier, 0), em.constant([1], "one"))  # (n,)
+        behind = em.op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
+        earlier = em.op("And", self._equal, behind)  # of the row before, and of the one behind it
+        is_first = em.op("Less", self._total(earlier, 0), em.constant([1], "one"))  # (n,)
         firsts = squeeze(em, em.op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
         column = unsqueeze(em, is_first, [1])
         if is_sorted:
-            self.place = self._total(op("And", column, less), 0)
+            self.place = self._total(em.op("And", column, less), 0)
             places = em.op("Gather", self.place, firsts, hint="places")
             self.order = em.op("Scatter", firsts, places, firsts, axis=0)
         else:
-            ahead = self._total(op("And", column, behind), 0)  # firsts before each row
-            own = cast(em, op("And", column, self._equal), _INT64)  # the first that a row equals
+            ahead = self._total(em.op("And", column, behind), 0)  # firsts before each row
+            own = cast(em, em.op("And", column, self._equal), _INT64)  # the first that a row equals
             counted = em.op("Mul", own, unsqueeze(em, ahead, [1]), hint="counted")
             self.place = self._sum(counted, 0)
             self.order = firsts

@@ -48,23 +48,20 @@ def lower_round_11(view: Rewritten, em: Emitter) -> Replacement:
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
 
-    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs)
-
     def is_greater(a: ir.Value, b: ir.Value) -> ir.Value:
         return em.op("Greater", a, b)
 
     half, two = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.5, 2.0))
-    down = op("Floor", x)
-    above = op("Sub", x, down)
-    halved = op("Mul", down, half)
-    odd = op("Sub", down, op("Mul", op("Floor", halved), two))  # 0 or 1
+    down = em.op("Floor", x)
+    above = em.op("Sub", x, down)
+    halved = em.op("Mul", down, half)
+    odd = em.op("Sub", down, em.op("Mul", em.op("Floor", halved), two))  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
     is_half = em.op("Not", em.op("Less", above, half))
     to_even = em.op("And", is_half, is_greater(odd, half))
     up = em.op("Or", is_greater(above, half), to_even, hint="is_up")
     more = em.op("Cast", up, to=dtype.value)
-    return op("Add", down, more)
+    return em.op("Add", down, more)
 
 
 def lower_equal_11(view: Rewritten, em: Emitter) -> Replacement:
@@ -186,14 +183,11 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """
     zero, two = em.constant([0], "zero"), em.constant([2], "two")
 
-    def flag(op_type: str, *operands: ir.Value) -> ir.Value:
-        return em.op(op_type, *operands)
-
     def taken(value: ir.Value, when: ir.Value) -> ir.Value:
         return em.op("Sub", value, em.op("Mul", cast(em, when, _INT64), b), hint="rest")
 
     # A number with the first bit set is 2**63 and what is left without that bit.
-    is_large = flag("Less", a, zero)
+    is_large = em.op("Less", a, zero)
     once = cast(em, is_large, _INT64)
     first = em.constant(np.array([np.iinfo(np.int64).min]), "first_bit")
     left = em.op("Add", a, em.op("Mul", once, first), hint="left")
@@ -201,14 +195,14 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     last = em.op("Sub", left, em.op("Mul", half, two), hint="last_bit")
     half = em.op("Add", half, em.op("Mul", once, em.constant([1 << 62], "half")), hint="half")
 
-    wide = flag("Less", b, zero)
+    wide = em.op("Less", b, zero)
     divisor = em.op(
         "Add", b, em.op("Mul", cast(em, wide, _INT64), em.op("Sub", em.constant([1]), b))
     )
     twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), two), last, hint="doubled")
-    not_less = flag("Or", flag("Less", twice, zero), flag("Not", flag("Less", twice, divisor)))
+    not_less = em.op("Or", em.op("Less", twice, zero), em.op("Not", em.op("Less", twice, divisor)))
     by_half = taken(twice, not_less)
-    at_most_once = taken(a, flag("And", is_large, flag("Not", flag("Less", a, b))))
+    at_most_once = taken(a, em.op("And", is_large, em.op("Not", em.op("Less", a, b))))
     kept = em.op("Mul", cast(em, wide, _INT64), em.op("Sub", at_most_once, by_half))
     return em.op("Add", by_half, kept, hint="rest")
 

@@ -124,8 +124,7 @@ def quantized(
     result = rounded(em, value, _FLOAT)
     if zero_point is not None:
         result = em.op("Add", result, cast(em, zero_point, _FLOAT))
-    limits = {"min": float(dtype.min), "max": float(dtype.max)}
-    result = em.op("Clip", result, attributes=limits)
+    result = em.op("Clip", result, min=float(dtype.min), max=float(dtype.max))
     return cast(em, result, dtype)
 
 
@@ -307,18 +306,15 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
     """
     x = view.required("x")
 
-    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
-        return em.op(op_type, *inputs, hint=hint)
-
     zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
     low, high = (
-        op(bound, em.op(f"Reduce{bound}", x, keepdims=0), zero, hint=bound)
+        em.op(bound, em.op(f"Reduce{bound}", x, keepdims=0), zero, hint=bound)
         for bound in ("Min", "Max")
     )
-    span = op("Sub", high, low, hint="range")
+    span = em.op("Sub", high, low, hint="range")
     is_some = em.op("Greater", span, zero)
-    scale = where(em, is_some, op("Div", span, most), one, "scale")
-    place = op("Sub", zero, op("Div", low, scale), hint="place")
+    scale = where(em, is_some, em.op("Div", span, most), one, "scale")
+    place = em.op("Sub", zero, em.op("Div", low, scale), hint="place")
     zero_point = quantized(em, place, None, _D.UINT8)
     y = em.op("QuantizeLinear", x, scale, zero_point)
     return Replacement((y, scale, zero_point))

@@ -94,20 +94,19 @@ def _sides(em: Emitter, view: NodeView) -> _Sides:
     boxes = view.required("boxes")
     columns = [em.op("Gather", boxes, em.constant(i, "column"), axis=2) for i in range(4)]
 
-    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs)
-
     if view.integer("center_point_box"):
         two = em.constant(np.array(2, np.float32), "two")
-        halves = [op("Div", size, two) for size in columns[2:]]
-        left, top = (op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
-        right, bottom = (op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True))
+        halves = [em.op("Div", size, two) for size in columns[2:]]
+        left, top = (em.op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
+        right, bottom = (
+            em.op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True)
+        )
     else:
         (left, right), (top, bottom) = (
-            (op("Min", columns[i], columns[i + 2]), op("Max", columns[i], columns[i + 2]))
+            (em.op("Min", columns[i], columns[i + 2]), em.op("Max", columns[i], columns[i + 2]))
             for i in (1, 0)
         )
-    area = op("Mul", op("Sub", right, left), op("Sub", bottom, top))
+    area = em.op("Mul", em.op("Sub", right, left), em.op("Sub", bottom, top))
     return _Sides(left, top, right, bottom, area)
 
 
@@ -180,15 +179,16 @@ class _Search:
         """Return which boxes overlap those that were found by too much: (B, C, N)."""
         em, others = self._em, self._others
 
-        def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-            return em.op(op_type, *inputs)
-
-        width = op("Sub", op("Min", found.right, others.right), op("Max", found.left, others.left))
-        height = op("Sub", op("Min", found.bottom, others.bottom), op("Max", found.top, others.top))
-        both = op("Mul", width, height)
-        whole = op("Sub", op("Add", found.area, others.area), both)
+        width = em.op(
+            "Sub", em.op("Min", found.right, others.right), em.op("Max", found.left, others.left)
+        )
+        height = em.op(
+            "Sub", em.op("Min", found.bottom, others.bottom), em.op("Max", found.top, others.top)
+        )
+        both = em.op("Mul", width, height)
+        whole = em.op("Sub", em.op("Add", found.area, others.area), both)
         zero = em.constant(np.array(0, np.float32), "zero")
-        result = self._is("Greater", op("Div", both, whole), self._threshold)
+        result = self._is("Greater", em.op("Div", both, whole), self._threshold)
         for size in (width, height, both, found.area, others.area, whole):
             result = self._is("And", result, self._is("Greater", size, zero))
         return result
