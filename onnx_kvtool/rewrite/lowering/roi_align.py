@@ -168,7 +168,7 @@ class Pool:
 
     def sampled(self) -> ir.Value:
         """Return the result: (R, C, oh, ow)."""
-        em, _dtype = self.numbers.em, self.numbers.dtype
+        em = self.numbers.em
         rows, columns = self._line(1, self.bins[0], 1), self._line(0, self.bins[1], 3)
         sizes = [
             em.constant([self.bins[0]]),

@@ -395,9 +395,6 @@ class _Elimination:
     def _number(self, number: float) -> ir.Value:
         return self._em.constant(np.array(number, self._dtype.numpy()), "number")
 
-    def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs)
-
     def _step(
         self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
     ) -> list[ir.Value]:
@@ -411,7 +408,7 @@ class _Elimination:
         """
         em, dtype = self._em, self._dtype
         column = em.op("Gather", matrices, turn, axis=2)
-        was_used = self._is("Greater", used, self._number(0.5))
+        was_used = self._op("Greater", used, self._number(0.5))
         size = where(em, was_used, self._number(-1), self._op("Abs", column), "size")
         chosen = em.op("ArgMax", size, axis=1, keepdims=1, hint="chosen")
 
@@ -424,20 +421,20 @@ class _Elimination:
         number = em.op("Add", squeeze(em, chosen, [1]), self._first, hint="number")
         row = em.op("Gather", flat, number, axis=0, hint="row")
         pivot = unsqueeze(em, em.op("Gather", row, turn, axis=1), [1], "pivot")
-        before = cast(em, self._is("Less", self._rows, chosen), dtype)
+        before = cast(em, self._op("Less", self._rows, chosen), dtype)
         passed = reduce(em, "ReduceSum", self._op("Mul", before, self._left(used)), [1])
         pairs = self._op("Floor", self._op("Mul", passed, self._number(0.5)))
         odd = self._op("Sub", passed, self._op("Mul", pairs, self._number(2)))
         sign = self._op("Sub", self._number(1), self._op("Mul", odd, self._number(2)))
         product = self._op("Mul", self._op("Mul", found, pivot), sign)
 
-        is_chosen = cast(em, self._is("Equal", self._rows, chosen), dtype)
+        is_chosen = cast(em, self._op("Equal", self._rows, chosen), dtype)
         used = self._op("Add", used, is_chosen)
         zero = self._number(0)
-        some = self._is("Or", self._is("Less", pivot, zero), self._is("Greater", pivot, zero))
+        some = self._op("Or", self._op("Less", pivot, zero), self._op("Greater", pivot, zero))
         # Nothing is left in a column without a pivot, and the determinant is 0.
-        divisor = self._op("Add", pivot, cast(em, self._is("Not", some), dtype))
-        is_left = self._is("Less", used, self._number(0.5))
+        divisor = self._op("Add", pivot, cast(em, self._op("Not", some), dtype))
+        is_left = self._op("Less", used, self._number(0.5))
         share = where(em, is_left, self._op("Div", column, divisor), zero, "share")
         taken = self._op("Mul", unsqueeze(em, share, [2]), unsqueeze(em, row, [1]))
         return [self._op("Sub", matrices, taken), used, product]

@@ -297,7 +297,7 @@ def _padded(
     One row of the fill is put behind the others, and whatever lies outside of them gathers it.
     Without a fill it gathers the row at that end, or the one as far inside as it is outside.
     """
-    rank, _dtype = len(dims), data.dtype or _D.UNDEFINED
+    rank = len(dims)
     zero = em.constant([0], "zero")
     begin, end = (
         em.op("Gather", pads, em.constant([place], "place"), hint="pad")

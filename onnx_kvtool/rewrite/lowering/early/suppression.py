@@ -252,7 +252,7 @@ class _Pixels:
 
     def read(self, pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
         """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
-        em, numbers, _dtype = pool.numbers.em, pool.numbers, pool.numbers.dtype
+        em, numbers = pool.numbers.em, pool.numbers
         turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
         height, width = (product(em, self._data, self._dims, [place]) for place in (2, 3))
         channels = product(em, self._data, self._dims, [1])
