@@ -31,7 +31,6 @@ from onnx_kvtool.verification.growing.grown import (
 from onnx_kvtool.verification.inputs.cases import CASES, Case, cases_of
 from onnx_kvtool.verification.inputs.interface import interface_difference
 from onnx_kvtool.verification.inputs.plan import InputPlan
-from onnx_kvtool.verification.inputs.roles import Write
 from onnx_kvtool.verification.narrow import NarrowPair, rounding_note
 from onnx_kvtool.verification.planting import GraphView, Recorder, places_between
 from onnx_kvtool.verification.probes import Probed, Probes
@@ -306,9 +305,9 @@ class _Comparison:
         """
         if not self._may_lead_in_turn or self._account.difference is not None:
             return False
-        return _writes(following) != [] != _writes(leading) and (
-            _writes(following) != _writes(leading) or following.pairs != leading.pairs
-        )
+        if not following.writes or not leading.writes:
+            return False
+        return following.writes != leading.writes or following.pairs != leading.pairs
 
     def _dead(self, inputs: Arrays) -> int:
         """Return how many rows of padding a run leaves out."""
@@ -527,7 +526,7 @@ def _knows_more(one: Subject, other: Subject) -> bool:
     """
     if other.plan is None or one.plan is None:
         return one.plan is not None
-    return bool(_writes(one.plan)) and not _writes(other.plan)
+    return bool(one.plan.writes) and not other.plan.writes
 
 
 def _shapes(subject: Subject) -> dict[str, tuple[int | str | None, ...]]:
@@ -547,7 +546,3 @@ def _table(model: bytes, rows: int | None) -> str | None:
 
 
 _LOOKS_UP = frozenset({"Gather", "GroupQueryAttention", "RotaryEmbedding", "Slice"})
-
-
-def _writes(plan: InputPlan) -> list[Write]:
-    return [write for spec in plan.inputs for write in spec.uses.writes]

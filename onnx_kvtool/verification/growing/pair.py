@@ -272,8 +272,7 @@ class _Finding:
 
 
 def _wraps(plan: InputPlan, capacity: int) -> bool:
-    writes = [write for spec in plan.inputs for write in spec.uses.writes]
-    return any(write.mode == "circular" and write.capacity == capacity for write in writes)
+    return any(write.mode == "circular" and write.capacity == capacity for write in plan.writes)
 
 
 def _size(dim: Dim, dims: Mapping[str, int]) -> int:

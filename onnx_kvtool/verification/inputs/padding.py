@@ -228,8 +228,7 @@ class Counters:
 
     def _valid(self, spec: InputSpec) -> Integers:
         """Return how many rows are valid after the new ones were written."""
-        writes = [write for other in self.plan.inputs for write in other.uses.writes]
-        valid = self._written(writes) + self.layout.length
+        valid = self._written(self.plan.writes) + self.layout.length
         limit = self.layout.valid_limit(spec)
         return valid if limit is None else np.minimum(valid, limit)
 

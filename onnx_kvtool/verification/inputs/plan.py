@@ -89,6 +89,11 @@ class InputPlan:
         return bool(self.pairs or self._roles & {"past_cache", "write_indices", "update"})
 
     @property
+    def writes(self) -> list[Write]:
+        """The scatters whose starts come from an input, in the order of the inputs."""
+        return [write for spec in self.inputs for write in spec.uses.writes]
+
+    @property
     def is_drawn_freely(self) -> bool:
         """Whether some input holds numbers that no role limits."""
         return any(spec.role == "free" and spec.dtype != ir.DataType.BOOL for spec in self.inputs)
@@ -141,7 +146,7 @@ class InputPlan:
 
         None if the model adds nothing negative to what becomes a start.
         """
-        if all(write.offset >= 0 for spec in self.inputs for write in spec.uses.writes):
+        if all(write.offset >= 0 for write in self.writes):
             return None
         inputs = tuple(
             replace(spec, uses=replace(spec.uses, writes=tuple(map(_unmoved, spec.uses.writes))))

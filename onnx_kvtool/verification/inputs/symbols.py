@@ -325,8 +325,7 @@ class Layout:
         """Return the largest valid length that `spec` may give; None when it is not known."""
         if spec.uses.capacity is not None:
             return spec.uses.capacity
-        writes = [write for other in self._plan.inputs for write in other.uses.writes]
-        known = (self.capacity(write) for write in writes)
+        known = map(self.capacity, self._plan.writes)
         return min((size for size in known if size is not None), default=None)
 
     def is_sequence(self, spec: InputSpec) -> bool:
