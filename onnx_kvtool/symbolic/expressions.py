@@ -295,6 +295,15 @@ class Expr:
                 if power == 1:
                     yield atom, coefficient
 
+    def ordered(self) -> list[tuple[list[tuple[Atom, int]], int]]:
+        """Return the terms, atoms with powers and a coefficient, in the order of their texts.
+
+        What is written into a model goes through them in this order: that of a set differs from
+        run to run, as values hash by their address.
+        """
+        terms = sorted(self.terms, key=lambda term: _term(term[0], term[1], None))
+        return [(sorted(m, key=lambda factor: _atom(factor[0], None)), k) for m, k in terms]
+
     def depends_on(self, axis: int) -> bool:
         """Return whether the coordinate along `axis` occurs anywhere inside."""
         return axis in self.axes

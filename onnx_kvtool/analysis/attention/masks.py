@@ -112,10 +112,9 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
     found: list[tuple[Atom, bool]] = []
     for _ in range(_MOST):
         if len(element.terms) == 1:
-            ((monomial, coefficient),) = element.terms
-            return [*found, *((atom, True) for atom, _ in monomial)] if coefficient == 1 else None
-        atoms = sorted({atom for monomial, _ in element.terms for atom, _ in monomial}, key=repr)
-        for atom in atoms:
+            ((factors, coefficient),) = element.ordered()
+            return [*found, *((atom, True) for atom, _ in factors)] if coefficient == 1 else None
+        for atom in dict.fromkeys(atom for term, _ in element.ordered() for atom, _ in term):
             have = {m - {(atom, 1)}: k for m, k in element.terms if (atom, 1) in m}
             lack = Expr.of({m: k for m, k in element.terms if (atom, 1) not in m})
             if Expr.of(have) == -lack and lack.terms:

@@ -209,9 +209,9 @@ class _Building:
     def value(self, expr: Expr) -> ir.Value:
         """Return an expression as a value: (1,), or (batch_size,) if it changes with the row."""
         total: ir.Value | None = None
-        for monomial, coefficient in sorted(expr.terms, key=str):
+        for factors, coefficient in expr.ordered():
             term: ir.Value | None = None
-            for atom, power in sorted(monomial, key=str):
+            for atom, power in factors:
                 factor = self.atom(atom)
                 for _ in range(power):
                     term = factor if term is None else self.em.op("Mul", term, factor)

@@ -183,10 +183,10 @@ def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) ->
     }
     # What is added stands on one side, what is taken away on the other.
     sides: dict[bool, ir.Value | None] = {True: None, False: None}
-    for monomial, coefficient in sorted(of.terms, key=repr):
+    for factors, coefficient in of.ordered():
         size = abs(coefficient)
-        if monomial:
-            ((atom, _),) = monomial
+        if factors:
+            ((atom, _),) = factors
             term = known[atom]
             if size != 1:
                 term = em.op("Mul", term, em.constant([size], "times"))
