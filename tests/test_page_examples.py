@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
+from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS
 from tests.grids import each, rest
-from tests.page_examples import ROOT, Example, examples, matches, run, stage
+from tests.page_examples import ROOT, Example, blocks, examples, matches, run, stage
 from tests.pages.table import documents
 
 PAGES = {name: text for name, text in documents().items() if list(examples(text))}
@@ -180,6 +181,26 @@ def test_what_is_not_run_is_there() -> None:
 )
 def test_output_is_compared(printed: str, shown: str, whole: bool, expected: bool) -> None:
     assert matches(printed, shown, whole=whole) == expected
+
+
+def test_shown_output_names_one_version_of_each_runtime() -> None:
+    """A run compares output whatever the version; readers see one release, and this kvtool."""
+    shown = [
+        line
+        for text in PAGES.values()
+        for block in blocks(text)
+        if block.language == "text"
+        for line in block.content.splitlines()
+        if line.startswith(("verification: ", "equal: ", "different: ", "ran: "))
+    ]
+    named = [
+        m.groups()
+        for line in shown
+        for m in re.finditer(r"(onnxruntime|reference) (\d\S*?)(?=[ ,]|$)", line)
+    ]
+    of = {runtime: {version for one, version in named if one == runtime} for runtime, _ in named}
+    assert of["reference"] == {__version__}
+    assert len(of["onnxruntime"]) == 1, of
 
 
 def test_a_text_block_belongs_to_the_shell_block_right_before_it() -> None:

@@ -130,7 +130,7 @@ def _gathered(
     return True
 
 
-# Constants in the place of nodes whose results the file fixes, and nothing that nobody reads.
+# Replace nodes whose results are constant by constants, and drop nodes whose results nobody reads.
 
 
 def fold(model: ir.Model, names: Names) -> int:
