@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import io
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ _LEAST, _MOST = 1 << 16, 1 << 24  # bytes of one request
 _WHOLE = 1 << 27  # bytes of an answer that is kept as a whole
 _COPIED = 1 << 31  # bytes that a cache copies of an answer whose length nobody announces
 _SUFFIX = ".onnx"
-_CACHES = frozenset({"blockcache", "cached", "filecache", "simplecache"})
+_BLOCKS = frozenset({"blockcache", "cached"})
+_CACHES = frozenset({"filecache", "simplecache"}) | _BLOCKS
 """Links of a chain that have no path of their own: it is that of the next one."""
 
 
@@ -182,14 +184,13 @@ class RemoteFile:
     def _opened(self, source: str) -> Any:
         cache, _, cached = source.partition("::")
         try:
-            return self._fs.open(self._path, "rb", cache_type="none")
+            # A cache of blocks hands on a choice of its own.
+            given = {} if cache in _BLOCKS else {"cache_type": "none"}
+            return self._fs.open(self._path, "rb", **given)
         except Exception as error:
-            if cache in _CACHES:
-                with contextlib.suppress(Exception):  # a part of a file, which it takes for all
-                    name = self._fs._mapper(self._fs._strip_protocol(self._path))
-                    os.unlink(os.path.join(self._fs.storage[-1], name))
-                if isinstance(error, FileNotFoundError):  # it says so whatever is wrong
-                    RemoteFile(cached).read(0, 1)
+            _forget(source)
+            if cache in _CACHES and isinstance(error, FileNotFoundError):
+                RemoteFile(cached).read(0, 1)  # the cache says so whatever is wrong
             raise
 
     def close(self) -> None:
@@ -311,7 +312,23 @@ def _filesystem(source: str, name: str) -> tuple[Any, str]:
         if "rotocol" not in str(error):
             raise
         raise UsageError(f"{name} is a URL of a kind that fsspec does not support") from error
+    except Exception:
+        _forget(source)
+        raise
     return fs, path
+
+
+def _forget(source: str) -> None:
+    """Remove what the caches of a chain copied: a part of a file, which they take for all."""
+    from fsspec import get_filesystem_class
+
+    links = source.split("::")
+    for cache, cached in itertools.pairwise(links):
+        if cache not in _CACHES:
+            continue
+        for fs in tuple(get_filesystem_class(cache)._cache.values()):
+            with contextlib.suppress(Exception):  # it holds nothing of this file
+                os.unlink(os.path.join(fs.storage[-1], fs._mapper(fs._strip_protocol(cached))))
 
 
 class _Bounded:
@@ -419,6 +436,13 @@ def _unreadable(name: str, error: Exception) -> UnreadableModel:
         return UnreadableModel(
             f"{name} cannot be read: its server sends no ranges, which an archive is read by",
             help="copy the archive first: put `simplecache::` in front of its URL",
+        )
+    blocks = not _BLOCKS.isdisjoint(name.strip("`").split("::"))
+    if blocks and isinstance(error, TypeError) and "NoneType" in str(error):
+        return UnreadableModel(
+            f"{name} cannot be read: its server does not announce its length, which `cached::` and "
+            "`blockcache::` need",
+            help="copy the whole of it: `simplecache::` in place of `blockcache::` or `cached::`",
         )
     return UnreadableModel(f"{name} cannot be read: {type(error).__name__}", help=_SEE)
 

@@ -251,30 +251,47 @@ def test_little_is_copied_of_what_nobody_announces(
         kv.inspect(chain + server.url("/m.onnx"), timeout=60)
 
 
+@pytest.mark.parametrize("cache", ["simplecache::", "filecache::"])
+@pytest.mark.parametrize("archive", ["", "zip://m.onnx::"])
 def test_a_part_of_a_copy_is_not_read_again(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, archive: str, cache: str
 ) -> None:
     monkeypatch.setattr(remote, "_COPIED", 1 << 20)
-    url = "simplecache::" + server.url("/m.onnx")
+    url = archive + cache + server.url("/m.onnx")
     server.answers["/m.onnx"] = body(endless(FIELDS))
     for _ in range(2):
         with pytest.raises(kv.UnreadableModel, match="sends more than 1 MiB"):
             kv.inspect(url, timeout=60)
-    data = model(3)
+    data = zipped(model(3)) if archive else model(3)
     server.answers["/m.onnx"] = body(lambda: iter([data]))
     assert kv.inspect(url, timeout=60).model.nodes == 4
 
 
-@pytest.mark.parametrize("announced", [True, False])
-def test_an_archive_without_ranges_is_copied_by_a_cache(server: Server, announced: bool) -> None:
+@pytest.mark.parametrize("chain", ["blockcache::", "cached::", "zip://m.onnx::blockcache::"])
+def test_a_cache_of_blocks_needs_a_length(server: Server, chain: str) -> None:
+    server.answers["/m.onnx"] = body(lambda: iter([model(3)]))
+    with pytest.raises(kv.UnreadableModel, match="does not announce its length") as caught:
+        kv.inspect(chain + server.url("/m.onnx"), timeout=60)
+    assert "`simplecache::`" in (caught.value.help or "")
+    server.files["/known.onnx"] = zipped(model(3)) if "zip" in chain else model(3)
+    assert kv.inspect(chain + server.url("/known.onnx"), timeout=60).model.nodes == 4
+
+
+def zipped(data: bytes) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("m.onnx", model(3))
+        archive.writestr("m.onnx", data)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_an_archive_without_ranges_is_copied_by_a_cache(server: Server, announced: bool) -> None:
+    packed = zipped(model(3))
     if announced:
         server.ranges = False
-        server.files["/m.zip"] = packed.getvalue()
+        server.files["/m.zip"] = packed
     else:
-        server.answers["/m.zip"] = body(lambda: iter([packed.getvalue()]))
+        server.answers["/m.zip"] = body(lambda: iter([packed]))
     url = server.url("/m.zip")
     with pytest.raises(kv.UnreadableModel, match="its server sends no ranges") as caught:
         kv.inspect("zip://m.onnx::" + url)
