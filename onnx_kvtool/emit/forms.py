@@ -20,6 +20,7 @@ __all__ = [
     "reduce",
     "scaled_queries",
     "scales_queries",
+    "scanned",
     "size",
     "squeeze",
     "unsqueeze",
@@ -251,3 +252,31 @@ def positions(
         return em.op("Reshape", count, em.constant(target, "shape"), hint="positions")
 
     return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
+
+
+def scanned(
+    em: Emitter, start: ir.Value, data: ir.Value, body: ir.Graph, axis: int, *, reverse: bool
+) -> ir.Value:
+    """Return what a Scan of one state makes of the slices along an axis, put together again.
+
+    Args:
+        em: Where to build.
+        start: The state before the first slice.
+        data: What is taken apart.
+        body: body(state, slice) -> state, slice of the result.
+        axis: The axis, of `data` and of the result.
+        reverse: Whether the last slice comes first; it is the last of the result, too.
+    """
+    _, result = em.multi(
+        "Scan",
+        start,
+        data,
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_input_directions=[int(reverse)],
+        scan_output_axes=[axis],
+        scan_output_directions=[int(reverse)],
+        count=2,
+    )
+    return result

@@ -6,7 +6,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, covers, one_number, one_shape, reduce, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    covers,
+    one_number,
+    one_shape,
+    reduce,
+    scanned,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -453,17 +462,7 @@ def _scan(
         given.shape = sizes  # which nothing else says where there are no slices
         return [following, given]
 
-    _, result = em.multi(
-        "Scan",
-        ones,
-        data,
-        body=em.nested(step, [product, part], hint="body"),
-        num_scan_inputs=1,
-        scan_input_axes=[axis],
-        scan_input_directions=[int(reverse)],
-        scan_output_axes=[axis],
-        scan_output_directions=[int(reverse)],
-        count=2,
-    )
+    body = em.nested(step, [product, part], hint="body")
+    result = scanned(em, ones, data, body, axis, reverse=reverse)
     result.shape = data.shape and ir.Shape(data.shape)
     return result

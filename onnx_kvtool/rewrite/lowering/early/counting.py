@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, squeeze, unsqueeze
+from onnx_kvtool.emit.forms import cast, reduce, scanned, squeeze, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -134,20 +134,8 @@ def _summed(
         given.shape = ir.Shape(shape)  # which nothing else says where there are no slices
         return [added, given]
 
-    direction = int(reverse)
-    _, result = em.multi(
-        "Scan",
-        start,
-        data,
-        body=em.nested(build, [state, part], hint="adding"),
-        num_scan_inputs=1,
-        scan_input_axes=[axis],
-        scan_output_axes=[axis],
-        scan_input_directions=[direction],
-        scan_output_directions=[direction],
-        count=2,
-    )
-    return result
+    body = em.nested(build, [state, part], hint="adding")
+    return scanned(em, start, data, body, axis, reverse=reverse)
 
 
 def _body_input(em: Emitter, name: str, dtype: ir.DataType) -> ir.Value:

@@ -47,10 +47,6 @@ def lower_round_11(view: Rewritten, em: Emitter) -> Replacement:
 
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
-
-    def is_greater(a: ir.Value, b: ir.Value) -> ir.Value:
-        return em.op("Greater", a, b)
-
     half, two = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.5, 2.0))
     down = em.op("Floor", x)
     above = em.op("Sub", x, down)
@@ -58,8 +54,8 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     odd = em.op("Sub", down, em.op("Mul", em.op("Floor", halved), two))  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
     is_half = em.op("Not", em.op("Less", above, half))
-    to_even = em.op("And", is_half, is_greater(odd, half))
-    up = em.op("Or", is_greater(above, half), to_even, hint="is_up")
+    to_even = em.op("And", is_half, em.op("Greater", odd, half))
+    up = em.op("Or", em.op("Greater", above, half), to_even, hint="is_up")
     more = em.op("Cast", up, to=dtype.value)
     return em.op("Add", down, more)
 

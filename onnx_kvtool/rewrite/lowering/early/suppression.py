@@ -155,25 +155,22 @@ class _Search:
         _, chosen, is_some = em.multi("Loop", *start, attributes=attributes, count=3)
         return chosen, is_some
 
-    def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs)
-
     def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
         nothing = em.constant(np.array(-np.inf, np.float32), "nothing")
         left = where(em, alive, self._scores, nothing, "left")
         best = em.op("ArgMax", left, axis=2, keepdims=1, hint="best")
-        is_some = self._is("Greater", reduce(em, "ReduceMax", left, [2]), nothing)
+        is_some = em.op("Greater", reduce(em, "ReduceMax", left, [2]), nothing)
         number = em.op("Add", best, self._first, hint="number")
         chosen = em.op("Gather", self._table, number, axis=0)
         found = _Sides(
             *(em.op("Gather", chosen, em.constant(i), axis=3) for i in range(5))
         )  # (B, C, 1)
-        dropped = self._is("Or", self._overlaps(found), self._is("Equal", self._places, best))
-        after = self._is("And", alive, self._is("Not", dropped))
+        dropped = em.op("Or", self._overlaps(found), em.op("Equal", self._places, best))
+        after = em.op("And", alive, em.op("Not", dropped))
         any_left = reduce(em, "ReduceMax", cast(em, after, _FLOAT), [0, 1, 2], keepdims=False)
         half = em.constant(np.array(0.5, np.float32), "half")
-        return [self._is("Greater", any_left, half), after, best, is_some]
+        return [em.op("Greater", any_left, half), after, best, is_some]
 
     def _overlaps(self, found: _Sides) -> ir.Value:
         """Return which boxes overlap those that were found by too much: (B, C, N)."""
@@ -188,9 +185,9 @@ class _Search:
         both = em.op("Mul", width, height)
         whole = em.op("Sub", em.op("Add", found.area, others.area), both)
         zero = em.constant(np.array(0, np.float32), "zero")
-        result = self._is("Greater", em.op("Div", both, whole), self._threshold)
+        result = em.op("Greater", em.op("Div", both, whole), self._threshold)
         for size in (width, height, both, found.area, others.area, whole):
-            result = self._is("And", result, self._is("Greater", size, zero))
+            result = em.op("And", result, em.op("Greater", size, zero))
         return result
 
 
