@@ -17,7 +17,7 @@ __all__ = ["FORMS", "departures"]
 _INT32 = np.iinfo(np.int32)
 _WIDE = (ir.DataType.INT64, ir.DataType.UINT64)
 _OF_64_BITS = ("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Mod")
-"""Operators whose arithmetic needs numbers beyond int32; the names of its nodes begin so."""
+"""Operators whose arithmetic needs numbers beyond int32 where its integers do (`_is_wide`)."""
 
 OF_THE_SOURCE = frozenset({"readers", "Constant", "Pad value", "Pad axes", "Squeeze", "bytes"})
 """Forms that the nodes of the source are brought to as well."""
@@ -35,6 +35,7 @@ def departures(lowered: ir.Model, source: ir.Model) -> list[str]:
     """
     own = {name for _, _, node in nodes(source) for name in (node.name, *_names(node.outputs))}
     own |= {name for _, graph in graphs(source) for name in graph.initializers}
+    wide = tuple({node.op_type for _, _, node in nodes(source) if _is_wide(node)})
     annotations = annotate(lowered, fully=True)
     try:
         return [
@@ -42,10 +43,17 @@ def departures(lowered: ir.Model, source: ir.Model) -> list[str]:
             for _, _, node in nodes(lowered)
             for form, look in FORMS.items()
             if form in OF_THE_SOURCE or (node.name and node.name not in own)
+            if form != "int32" or not (node.name or "").startswith(wide or (" ",))
             for what in look(node, own)
         ]
     finally:
         annotations.remove()
+
+
+def _is_wide(node: ir.Node) -> bool:
+    """Return whether the integers that a node of the source reads may be beyond int32."""
+    read = {value.dtype for value in node.inputs if value is not None}
+    return node.op_type in _OF_64_BITS and not read.isdisjoint((*_WIDE, ir.DataType.UINT32, None))
 
 
 def _where(node: ir.Node, own: Collection[str]) -> Iterator[str]:
@@ -76,8 +84,6 @@ def _same(dims: tuple[Dim, ...], others: tuple[Dim, ...]) -> bool:
 
 
 def _int32(node: ir.Node, own: Collection[str]) -> Iterator[str]:
-    if (node.name or "").startswith(_OF_64_BITS):
-        return
     for value in node.inputs:
         tensor = None if value is None or value.name in own else _tensor(value)
         if tensor is not None and tensor.dtype in _WIDE and tensor.size:

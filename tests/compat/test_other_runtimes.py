@@ -61,6 +61,22 @@ def test_a_mask_lowered_for_a_runtime_is_the_recorded_one(runtime: str, tmp_path
     assert difference(fixture, model, runtime, release.version) <= limit_of(fixture)
 
 
+@pytest.mark.parametrize("runtime", ["openvino", "tract", "opencv", "tinygrad", "iree"])
+def test_a_condition_of_where_may_have_size_1_on_an_axis(runtime: str, tmp_path: Path) -> None:
+    """As docs/developing/dialect.md says: what lowered Attention asks of rows that see no key."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (bool[2, 1, 1, 5, 1] c, float[2, 3, 2, 5, 7] x) '
+        "=> (float[2, 3, 2, 5, 7] y) <float zero = {0}> { y = Where (c, zero, x) }"
+    )
+    rng = np.random.default_rng(3)
+    data = rng.standard_normal((2, 3, 2, 5, 7)).astype(np.float32)
+    feeds = {"c": rng.random((2, 1, 1, 5, 1)) > 0.5, "x": data}
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    (found,) = run_in(runtime, find_target(runtime).release.version, path, feeds)
+    assert np.array_equal(found, np.where(feeds["c"], np.float32(0), data))
+
+
 @pytest.mark.parametrize("element", ["float", "bool"])
 @pytest.mark.parametrize(
     ("data", "given", "result", "batch", "places"),

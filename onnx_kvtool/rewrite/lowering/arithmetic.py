@@ -93,15 +93,18 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> Replacement:
     if dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
     x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
-    limit = em.constant(int(np.dtype(dtype.numpy()).itemsize) * 8, "width")
+    width = dtype.bitwidth
+    limit = em.constant(width, "width")
     negative = em.op("Less", y, em.constant(0, "zero"))
     inside = em.op("Less", y, limit)
     outside = em.op("Or", negative, em.op("Not", inside))
-    shift = _left if left else _right
-    return Replacement((cast(em, shift(em, x, y, outside, limit), dtype),))
+    if left:
+        return Replacement((cast(em, _left(em, x, y, outside), dtype),))
+    amount = em.op("Where", outside, limit, y, hint="amount")
+    return Replacement((cast(em, _right(em, x, amount, width), dtype),))
 
 
-def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
+def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value) -> ir.Value:
     zero = em.constant(0, "zero")
     amount = cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
     bits = cast(em, x, _UINT64)
@@ -109,10 +112,9 @@ def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Va
     return em.op("Where", outside, zero, cast(em, shifted, _INT64))
 
 
-def _right(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
-    amount = em.op("Where", outside, limit, y, hint="amount")
+def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:
     half = em.op("Div", amount, em.constant(2, "two"), hint="half")
-    powers = em.constant(2 ** np.arange(33, dtype=np.int64), "powers")
+    powers = em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers")
     for part in (half, em.op("Sub", amount, half, hint="rest")):
         power = em.op("Gather", powers, part, hint="power")
         multiple = em.op("Sub", x, em.op("Mod", x, power), hint="multiple")

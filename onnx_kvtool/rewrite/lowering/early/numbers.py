@@ -112,14 +112,17 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> Replacement:
 def lower_bit_shift_11(view: Rewritten, em: Emitter) -> Replacement:
     """Multiply with a power of two, or divide by it.
 
-    In int64, of which the narrower types keep the low bits; uint64 in itself.
+    In int64, of which the narrower types keep the low bits; uint64 in itself. Shifted by the width
+    of its type or more, a narrower number is 0, so that no larger power is needed.
     """
     x, y = view.required("X"), view.required("Y")
     dtype = element_type(x, "BitShift", 11)
-    wide = dtype if dtype.bitwidth == 64 else _D.INT64
-    powers = (np.uint64(1) << np.arange(64, dtype=np.uint64)).astype(wide.numpy())
-    power = em.op("Gather", em.constant(powers, "powers"), cast(em, y, _D.INT64))
-    op_type = "Mul" if view.string("direction") == "LEFT" else "Div"
+    wide, is_left = dtype if dtype.bitwidth == 64 else _D.INT64, view.string("direction") == "LEFT"
+    beyond = 0 if is_left else 1 << dtype.bitwidth  # of which there is none at 64 bits
+    powers = [1 << k if k < dtype.bitwidth else beyond for k in range(64)]
+    table = em.constant(np.array(powers, wide.numpy()), "powers")
+    power = em.op("Gather", table, cast(em, y, _D.INT64))
+    op_type = "Mul" if is_left else "Div"
     return Replacement((cast(em, em.op(op_type, cast(em, x, wide), power), dtype),))
 
 
