@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,17 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.decoding.bound import BoundSession
-from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches, Tokens
+from onnx_kvtool.decoding.choice import Tokens, choosing
+from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
-from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of
 
-__all__ = ["Decoder", "likeliest"]
+__all__ = ["Decoder"]
 
 
 _ROOM = 256
@@ -167,30 +167,53 @@ class Decoder:
         self.length += tokens.shape[1]
         return made[self._logits].read()
 
-    def generate(self, ids: npt.ArrayLike, steps: int) -> Tokens:
-        """Return the likeliest tokens after a prompt, one after the other.
+    def generate(
+        self,
+        ids: npt.ArrayLike,
+        steps: int,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        stop: Collection[int] = (),
+    ) -> Tokens:
+        """Return the tokens after a prompt, each chosen by the logits behind those before it.
 
         Args:
-            ids: (B, S) or (S,): the prompt of each sequence.
-            steps: How many tokens, at least 1.
+            ids: (B, S) or (S,): the prompt of each sequence, as a tokenizer gives it.
+            steps: How many tokens at most, at least 1.
+            temperature: 0 takes the likeliest token. Else one is drawn, with the odds of
+                softmax(logits / temperature).
+            top_k: Among how many of the likeliest is drawn; None for all.
+            top_p: The likeliest are drawn from until their odds, of those that `top_k` leaves, add
+                up to this; None for 1.
+            seed: Of what is drawn: the same logits and seed give the same tokens.
+            stop: Tokens that end a sequence, such as the `eos_token_id` of a tokenizer.
 
         Returns:
-            (B, steps), int64.
+            (B, N), int64, with N = `steps`, or less where every sequence has ended. What follows
+            the end of a sequence is the token that ended it.
 
         Raises:
-            UsageError: If the model takes no tokens, or as `prefill` and `step`.
+            UsageError: If the model takes no tokens, a number is out of its range, or as `prefill`
+                and `step`.
             KvtoolError: If the model fails.
         """
         if not self.takes_tokens:
             raise UsageError("no input of the model is known to take token ids")
         if steps < 1:
             raise UsageError(f"`steps` is {steps}, expected at least 1")
+        choose = choosing(temperature, top_k, top_p, seed)
         prompt = _tokens(ids)
         if self._capacity is None:
             self._check_free(prompt.shape[1] + steps)
-        chosen = [likeliest(self.prefill(prompt))]
-        for _ in range(steps - 1):
-            chosen.append(likeliest(self.step(chosen[-1])))
+        chosen = [choose(self.prefill(prompt))]
+        while len(chosen) < steps:
+            ended = np.isin(chosen[-1], [*stop])
+            if ended.all():
+                break
+            chosen.append(np.where(ended, chosen[-1], choose(self.step(chosen[-1]))))
         return np.stack(chosen, axis=1)
 
     def fill(self, length: int) -> None:
@@ -250,21 +273,14 @@ def _no_prompt() -> UsageError:
     return UsageError("there is no prompt yet", help="begin with `prefill` or `generate`")
 
 
-def likeliest(logits: Array) -> Tokens:
-    """Return the likeliest token of each sequence, (B,), by its last logits (B, S, V) or (B, V).
-
-    Raises:
-        RunFailed: If the logits are of another rank, or of no size.
-    """
-    if logits.ndim not in (2, 3) or not logits.size:
-        text = f"the logits are of shape {logits.shape}, expected (B, S, V) or (B, V)"
-        raise RunFailed(text)
-    last = logits[:, -1] if logits.ndim > 2 else logits
-    return np.asarray(np.argmax(last.astype(np.float32), axis=-1), np.int64)
-
-
 def _tokens(ids: npt.ArrayLike) -> Tokens:
-    tokens = np.asarray(ids)
+    try:
+        tokens = np.asarray(ids)
+    except ValueError as error:
+        raise UsageError(
+            "the prompts have different lengths, expected as many tokens of each sequence",
+            help="give each prompt to a decoder by itself",
+        ) from error
     tokens = tokens[None] if tokens.ndim == 1 else tokens
     if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
         raise UsageError(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.decoding.bound import BoundSession, Buffer
+from onnx_kvtool.decoding.choice import Tokens
 from onnx_kvtool.runtime.sessions import Array, Arrays, accelerator
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.interface import CachePair
@@ -20,13 +21,10 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate
 
-__all__ = ["Feeder", "Form", "Hold", "KeptCaches", "Tokens"]
+__all__ = ["Feeder", "Form", "Hold", "KeptCaches"]
 
 
 # What a host feeds to a decoder at a step, beside its caches.
-
-
-Tokens = npt.NDArray[np.int64]
 
 
 class Feeder:

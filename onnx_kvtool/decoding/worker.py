@@ -18,8 +18,9 @@ import numpy as np
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.decoding.bound import BoundSession
-from onnx_kvtool.decoding.decoder import Decoder, likeliest
-from onnx_kvtool.decoding.kept import Form, Tokens
+from onnx_kvtool.decoding.choice import Tokens, likeliest
+from onnx_kvtool.decoding.decoder import Decoder
+from onnx_kvtool.decoding.kept import Form
 from onnx_kvtool.decoding.profile import Profile, parts_of, profiled
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.decoding.choice import choosing
 
 PROMPTS = np.array([[5, 3, 7, 11], [1, 2, 4, 9]])
 
@@ -102,6 +103,14 @@ WRONG = [
     pytest.param(lambda d: d.generate([[]], 2), "of shape (1, 0)", id="an empty prompt"),
     pytest.param(lambda d: d.generate([[[1]]], 2), "of shape (1, 1, 1)", id="too many axes"),
     pytest.param(lambda d: d.generate([1], 0), "`steps` is 0", id="no step"),
+    pytest.param(lambda d: d.generate([[1, 2], [3]], 2), "different lengths", id="ragged prompts"),
+    pytest.param(lambda d: d.generate([1], 2, temperature=-1), "`temperature` is -1", id="below 0"),
+    pytest.param(lambda d: d.generate([1], 2, temperature=1, top_k=0), "`top_k` is 0", id="top 0"),
+    pytest.param(
+        lambda d: d.generate([1], 2, temperature=1, top_p=0), "`top_p` is 0", id="no odds"
+    ),
+    pytest.param(lambda d: d.generate([1], 2, top_p=0.9), "at temperature 0", id="nothing drawn"),
+    pytest.param(lambda d: d.generate([1], 2, seed=-1), "`seed` is -1", id="a negative seed"),
     pytest.param(lambda d: d.generate([1], 40), "has 32 rows, 32 of them", id="a full cache"),
     pytest.param(lambda d: d.prefill([1] * 33), "and there are 33 new ones", id="a long prompt"),
     pytest.param(lambda d: (d.prefill([1]), d.fill(0)), "`length` is 0", id="fewer than there are"),
@@ -118,6 +127,64 @@ def test_what_cannot_be_meant_is_wrong_usage(root: Path, call, message: str) -> 
     with pytest.raises(kv.UsageError) as caught:
         call(decoder)
     assert message in str(caught.value)
+
+
+def test_a_sequence_ends_at_a_stop_token_and_the_batch_with_the_last_of_them(root: Path) -> None:
+    decoder = kv.Decoder(root / LLAMA, threads=1)
+    whole = decoder.generate(PROMPTS, steps=9)
+    one, two = ([int(n) for n in row] for row in whole)
+    ends = next(n for n in one[1:] if n not in two), next(n for n in two[2:] if n not in one)
+    at = one.index(ends[0]), two.index(ends[1])
+    found = decoder.generate(PROMPTS, steps=9, stop=ends)
+    assert found.shape == (2, max(at) + 1)
+    for row, place, expected in zip(found.tolist(), at, (one, two), strict=True):
+        assert row[: place + 1] == expected[: place + 1]
+        assert set(row[place:]) == {expected[place]}
+    assert decoder.length == PROMPTS.shape[1] + max(at)  # nothing ran behind the end
+    assert decoder.generate(PROMPTS[0], steps=9, stop=ends[:1]).tolist() == [one[: at[0] + 1]]
+
+
+def test_a_seed_gives_the_same_draws_and_the_likeliest_are_drawn_where_alone(root: Path) -> None:
+    decoder = kv.Decoder(root / LLAMA, threads=1)
+    likeliest = decoder.generate(PROMPTS, steps=6)
+    for limit in ({"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-320}):
+        assert np.array_equal(
+            decoder.generate(PROMPTS, steps=6, **{"temperature": 5.0, **limit}), likeliest
+        )
+    drawn = [decoder.generate(PROMPTS, 6, temperature=5.0, seed=seed) for seed in (3, 3, 4)]
+    assert np.array_equal(*drawn[:2])
+    assert not np.array_equal(*drawn[1:])
+
+
+ODDS = [
+    pytest.param({}, [0.1, 0.4, 0.0, 0.3, 0.2], id="all"),
+    pytest.param({"top_k": 2}, [0.0, 4 / 7, 0.0, 3 / 7, 0.0], id="top_k"),
+    pytest.param(
+        {"top_p": 0.7001}, [0.0, 4 / 9, 0.0, 3 / 9, 2 / 9], id="top_p with what crosses it"
+    ),
+    pytest.param({"top_p": 0.6999}, [0.0, 4 / 7, 0.0, 3 / 7, 0.0], id="top_p"),
+    pytest.param({"top_k": 3, "top_p": 0.7}, [0.0, 4 / 7, 0.0, 3 / 7, 0.0], id="top_p of top_k"),
+    pytest.param({"temperature": 0.5}, [1 / 30, 16 / 30, 0.0, 9 / 30, 4 / 30], id="temperature"),
+]
+
+
+@pytest.mark.parametrize(("limits", "odds"), ODDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_tokens_are_drawn_with_the_odds_of_a_softmax(limits, odds, dtype) -> None:
+    with np.errstate(divide="ignore"):
+        logits = np.log([0.1, 0.4, 0.0, 0.3, 0.2]).astype(dtype)
+    logits[2] = np.nan if dtype == np.float16 else -np.inf
+    given = {"temperature": 1.0, "top_k": None, "top_p": None, **limits}
+    drawn = choosing(**given, seed=5)(np.tile(logits, (20_000, 1)))
+    found = np.bincount(drawn, minlength=5) / len(drawn)
+    assert (found[np.array(odds) == 0] == 0).all()
+    np.testing.assert_allclose(found, odds, atol=0.015)  # four deviations of 20,000 draws
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_no_numbers_draw_nothing(value: float) -> None:
+    with pytest.raises(kv.KvtoolError, match="expected finite numbers"):
+        choosing(1.0, None, None, 0)(np.full((2, 5), value))
 
 
 def test_a_model_that_takes_no_tokens_generates_none(root: Path) -> None:
