@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.choice import Tokens, choosing
 from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches
@@ -19,7 +21,7 @@ from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of
 
 __all__ = ["Decoder"]
@@ -46,6 +48,8 @@ class Decoder:
         provider: An execution provider that the installed onnxruntime has, `NAME[,key=value...]`;
             None for the CPU's. With another one, no cache is written where it is read.
         dims: Sizes of symbolic dimensions that are neither sequences nor rows.
+        embed: Gives the hidden states (B, S, E) of tokens (B, S), for a model that takes those
+            (`inputs_embeds`) in the place of tokens.
 
     Attributes:
         form: `growing` where a cache gains rows, `contrib` where operators of onnxruntime keep it,
@@ -75,6 +79,7 @@ class Decoder:
         threads: int | None = None,
         provider: str | None = None,
         dims: Mapping[str, int] | None = None,
+        embed: Callable[[Tokens], npt.ArrayLike] | None = None,
     ) -> None:
         for name, number in (("capacity", capacity), ("threads", threads)):
             if number is not None and number < 1:
@@ -91,6 +96,8 @@ class Decoder:
             self._caches = KeptCaches(self._session, holds)
         self.form: Form = self._caches.form
         self._logits = self._logits_name(work)
+        self._embed = embed
+        self._crossed = _crossed(self._plan, self._session.outputs)
         self._feeder: Feeder | None = None
         self.length = 0
 
@@ -118,24 +125,31 @@ class Decoder:
         """How many tokens the model knows; None when that is not known."""
         return next((spec.uses.rows for spec in self._plan.with_role("token_ids")), None)
 
-    def prefill(self, ids: npt.ArrayLike) -> Array:
+    def prefill(
+        self, ids: npt.ArrayLike, inputs: Mapping[str, npt.ArrayLike] | None = None
+    ) -> Array:
         """Forget all, take in a prompt, and return its logits.
 
         Args:
-            ids: (B, S) or (S,): the tokens of each sequence.
+            ids: (B, S) or (S,): the tokens of each sequence; or (B, S, E), floats: their hidden
+                states, for a model that takes those.
+            inputs: Other inputs by name, such as what an encoder has found, which every step is
+                given as well; but positions, as (3, B, S), which go on after the largest of each
+                sequence. What is left out, and has a meaning that is not known, is drawn.
 
         Returns:
             (B, S, V), or what the first output that is no cache has for a shape.
 
         Raises:
-            UsageError: If `ids` are no tokens, or there is no room for them.
+            UsageError: If `ids` are no tokens, `inputs` none that a caller gives, or there is no
+                room for them.
             KvtoolError: If the model fails on them.
         """
         tokens = _tokens(ids)
-        batch, length = tokens.shape
+        batch, length = tokens.shape[:2]
         self.length = 0
         room = self._capacity if self._capacity is not None else length + _ROOM
-        self._feeder = Feeder(self._plan, batch, room, self._dims)
+        self._feeder = Feeder(self._plan, batch, room, self._dims, inputs)
         self._caches.empty(self._feeder.layout(0, length).shapes, room)
         return self.step(tokens)
 
@@ -143,7 +157,7 @@ class Decoder:
         """Take in the next tokens of every sequence, and return their logits.
 
         Args:
-            ids: (B, S): tokens; (B,): one of each sequence.
+            ids: (B, S): tokens; (B,): one of each sequence; (B, S, E): as of `prefill`.
 
         Raises:
             UsageError: If there was no prompt, `ids` are of another batch, or there is no room.
@@ -154,8 +168,9 @@ class Decoder:
         if self._feeder is None:
             raise _no_prompt()
         self._caches.check_room(self.length, tokens.shape[1])
+        states = self._embedded(tokens, self._feeder)
         try:
-            arrays = self._feeder.feeds(tokens, self.length)
+            arrays = self._feeder.feeds(states, self.length)
         except MemoryError as error:
             raise UsageError(
                 f"the inputs of {tokens.shape[1]} tokens behind {self.length} others do not fit"
@@ -164,6 +179,8 @@ class Decoder:
             ) from error
         made = self._session.run(arrays, self._caches.pasts, self._caches.targets)
         self._caches.take(made)
+        if not self.length:
+            self._feeder.keep({past: made[end].read() for past, end in self._crossed.items()})
         self.length += tokens.shape[1]
         return made[self._logits].read()
 
@@ -171,6 +188,7 @@ class Decoder:
         self,
         ids: npt.ArrayLike,
         steps: int,
+        inputs: Mapping[str, npt.ArrayLike] | None = None,
         *,
         temperature: float = 0.0,
         top_k: int | None = None,
@@ -181,8 +199,10 @@ class Decoder:
         """Return the tokens after a prompt, each chosen by the logits behind those before it.
 
         Args:
-            ids: (B, S) or (S,): the prompt of each sequence, as a tokenizer gives it.
+            ids: (B, S) or (S,): the prompt of each sequence, as a tokenizer gives it; or its
+                hidden states (B, S, E).
             steps: How many tokens at most, at least 1.
+            inputs: As of `prefill`; nothing may be left out of which nobody knows the meaning.
             temperature: 0 takes the likeliest token. Else one is drawn, with the odds of
                 softmax(logits / temperature).
             top_k: Among how many of the likeliest is drawn; None for all.
@@ -196,19 +216,28 @@ class Decoder:
             the end of a sequence is the token that ended it.
 
         Raises:
-            UsageError: If the model takes no tokens, a number is out of its range, or as `prefill`
-                and `step`.
+            UsageError: If the model takes no tokens and there is no `embed`, a number is out of its
+                range, or as `prefill` and `step`.
             KvtoolError: If the model fails.
         """
-        if not self.takes_tokens:
-            raise UsageError("no input of the model is known to take token ids")
+        if not self.takes_tokens and self._embed is None:
+            raise UsageError(
+                "no input of the model is known to take token ids",
+                help="for one that takes hidden states, give what makes them of tokens: `embed`",
+            )
         if steps < 1:
             raise UsageError(f"`steps` is {steps}, expected at least 1")
         choose = choosing(temperature, top_k, top_p, seed)
         prompt = _tokens(ids)
         if self._capacity is None:
             self._check_free(prompt.shape[1] + steps)
-        chosen = [choose(self.prefill(prompt))]
+        drawn = Feeder(self._plan, len(prompt), None, self._dims, inputs).drawn
+        if unknown := [name for name in drawn if name not in self._crossed]:
+            raise UsageError(
+                f"nothing is known of what to feed as {enumerated(unknown)}",
+                help="give it by name in `inputs`",
+            )
+        chosen = [choose(self.prefill(prompt, inputs))]
         while len(chosen) < steps:
             ended = np.isin(chosen[-1], [*stop])
             if ended.all():
@@ -234,6 +263,17 @@ class Decoder:
         self._caches.check_room(self.length, length - self.length)
         self._caches.lengthen(length)
         self.length = length
+
+    def _embedded(self, tokens: Array, feeder: Feeder) -> Array:
+        """Return the hidden states of tokens where the model takes those, and they are known."""
+        if tokens.ndim == 2 and not self.takes_tokens and self._embed is not None:
+            tokens = np.asarray(self._embed(tokens.astype(np.int64)))
+            if tokens.ndim != 3:
+                text = f"`embed` made an array of shape {tokens.shape}, expected (B, S, E)"
+                raise UsageError(text)
+        if tokens.ndim == 3 and feeder.embeddings is None:
+            raise UsageError("no input of the model is known to take the hidden states of tokens")
+        return tokens
 
     def _check_free(self, needed: int) -> None:
         """Give caches without a fixed number of rows as many as are needed."""
@@ -273,7 +313,21 @@ def _no_prompt() -> UsageError:
     return UsageError("there is no prompt yet", help="begin with `prefill` or `generate`")
 
 
-def _tokens(ids: npt.ArrayLike) -> Tokens:
+def _crossed(plan: InputPlan, outputs: Collection[str]) -> dict[str, str]:
+    """Return the caches of an encoder that the first step makes, past to present.
+
+    Of a decoder that chooses by a condition whether there are caches.
+    """
+    named = {spec.name: _PAST.sub("present", spec.name) for spec in plan.with_role("free")}
+    has_branches = bool(plan.with_role("condition"))
+    return {past: end for past, end in named.items() if has_branches and end in outputs}
+
+
+_PAST = re.compile(r"^past(_key_values)?")
+
+
+def _tokens(ids: npt.ArrayLike) -> Array:
+    """Return tokens (B, S), or floats (B, S, E) as they are."""
     try:
         tokens = np.asarray(ids)
     except ValueError as error:
@@ -281,6 +335,8 @@ def _tokens(ids: npt.ArrayLike) -> Tokens:
             "the prompts have different lengths, expected as many tokens of each sequence",
             help="give each prompt to a decoder by itself",
         ) from error
+    if tokens.ndim == 3 and tokens.size and tokens.dtype.kind == "f":
+        return tokens
     tokens = tokens[None] if tokens.ndim == 1 else tokens
     if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
         raise UsageError(

@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession, Buffer
-from onnx_kvtool.decoding.choice import Tokens
 from onnx_kvtool.runtime.sessions import Array, Arrays, accelerator
+from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.interface import CachePair
-from onnx_kvtool.verification.inputs.padding import Counters
+from onnx_kvtool.verification.inputs.padding import Counters, covering_mask
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate
@@ -35,7 +36,16 @@ class Feeder:
         batch: Sequences.
         capacity: Rows of fixed caches whose size is a name; None where there is none.
         dims: Sizes of other names in the shapes of inputs.
+        given: Inputs by name that the caller gives: for every step, but for positions, which are
+            those of the prompt.
         seed: For inputs whose meaning is not known, and for hidden states.
+
+    Attributes:
+        embeddings: Name of the input for hidden states of tokens; None of a model that takes
+            tokens, or of which it is not known.
+
+    Raises:
+        UsageError: If the model has no such input, or a host of text does not give it.
     """
 
     def __init__(
@@ -44,6 +54,7 @@ class Feeder:
         batch: int,
         capacity: int | None,
         dims: Mapping[str, int],
+        given: Mapping[str, npt.ArrayLike] | None = None,
         seed: int = 0,
     ) -> None:
         self._plan = plan
@@ -51,7 +62,54 @@ class Feeder:
         kinds = kinds_of(plan)
         rooms = [name for name, kind in kinds.items() if kind == "capacity"]
         self._dims = {**({} if capacity is None else dict.fromkeys(rooms, capacity)), **dims}
+        self._given = {name: self._checked(name, value) for name, value in (given or {}).items()}
         self._seed = seed
+        self.embeddings = self._embeddings()
+
+    def _checked(self, name: str, value: npt.ArrayLike) -> Array:
+        """Return an input that the caller gives, in its element type."""
+        spec = next((spec for spec in self._plan.inputs if spec.name == name), None)
+        why = None
+        if spec is None:
+            why = "the model has no such input"
+        elif spec.role in ("past_cache", "token_ids") or spec is covering_mask(self._plan):
+            why = "the decoder gives its tokens, caches and mask itself"
+        if spec is None or why is not None:
+            raise UsageError(
+                f"`{name}` is none of the inputs that are to be given: {why}",
+                help=f"give of these: {enumerated(self._open_names) or 'none'}",
+            )
+        array = np.asarray(value)
+        if len(spec.shape) != array.ndim:
+            raise UsageError(f"`{name}` is of shape {array.shape}, expected {spec.shape}")
+        return np.ascontiguousarray(array, spec.dtype.numpy())
+
+    @property
+    def _open_names(self) -> list[str]:
+        specs = self._plan.with_role("free", "position_ids", "attention_mask")
+        return [spec.name for spec in specs if spec is not covering_mask(self._plan)]
+
+    def _embeddings(self) -> str | None:
+        specs = [
+            spec
+            for spec in self._plan.with_role("free")
+            if len(spec.shape) == 3
+            and spec.dtype.is_floating_point()
+            and spec.name not in self._given
+        ]
+        named = [spec for spec in specs if "embed" in spec.name.lower()] or specs
+        is_known = len(named) == 1 and not self._plan.with_role("token_ids")
+        return named[0].name if is_known else None
+
+    @property
+    def drawn(self) -> list[str]:
+        """Names of the inputs that nobody gives, and whose meaning is not known."""
+        free = [spec.name for spec in self._plan.with_role("free")]
+        return [name for name in free if name not in self._given and name != self.embeddings]
+
+    def keep(self, given: Mapping[str, Array]) -> None:
+        """Feed these at every step from now on."""
+        self._given.update(given)
 
     def layout(self, before: int, length: int) -> Layout:
         """Return the shapes of all inputs of a step of `length` tokens after `before` others.
@@ -60,19 +118,26 @@ class Feeder:
             CannotDraw: If a dimension has no size or a negative one.
         """
         case = Case("a step", self._batch, length, before, "zero", padding="none")
-        return Layout(self._plan, sizes_for(self._plan, case, self._dims), length)
+        sizes = sizes_for(self._plan, case, self._dims)
+        others = [spec for spec in self._plan.inputs if spec.role in ("token_ids", "past_cache")]
+        taken = {name for spec in others for dim in spec.shape for name in names_in(dim)}
+        for spec in self._plan.inputs:
+            if spec.name in self._given and spec.role != "position_ids":
+                pairs = zip(spec.shape, self._given[spec.name].shape, strict=True)
+                sizes.update({str(dim): size for dim, size in pairs if dim not in taken})
+        return Layout(self._plan, sizes, length)
 
-    def feeds(self, tokens: Tokens, before: int) -> Arrays:
+    def feeds(self, tokens: Array, before: int) -> Arrays:
         """Return the inputs of a step but for its caches.
 
         Args:
-            tokens: (B, S), the new tokens of each sequence.
+            tokens: (B, S), the new tokens of each sequence; (B, S, E), hidden states of them.
             before: Tokens that went before.
 
         Raises:
             UsageError: If the model wants what a host of text cannot give.
         """
-        batch, length = tokens.shape
+        batch, length = tokens.shape[:2]
         layout = self.layout(before, length)
         sizes = (size for shape in layout.shapes.values() for size in shape[:2])
         starts = np.full(max(sizes, default=batch), before)
@@ -83,8 +148,16 @@ class Feeder:
             if spec.role != "past_cache"
         }
 
-    def _value(self, spec: InputSpec, counters: Counters, tokens: Tokens) -> Array:
+    def _value(self, spec: InputSpec, counters: Counters, tokens: Array) -> Array:
         shape = counters.layout.shapes[spec.name]
+        if (given := self._given.get(spec.name)) is not None:
+            if spec.role == "position_ids" and counters.before:
+                return _following(given, shape, counters.before)
+            if spec.role == "position_ids" and given.shape != shape:
+                raise UsageError(f"`{spec.name}` is of shape {given.shape}, expected {shape}")
+            return given
+        if spec.name == self.embeddings and tokens.ndim == 3:
+            return np.ascontiguousarray(tokens, spec.dtype.numpy())
         values: npt.NDArray[np.generic] | None = counters.value(spec)
         if spec.role == "token_ids":
             if tokens.size != math.prod(shape):
@@ -105,6 +178,20 @@ class Feeder:
             number = self._plan.inputs.index(spec)
             return moderate(np.random.default_rng([self._seed, number]), spec.dtype, shape)
         return np.ascontiguousarray(values, spec.dtype.numpy())
+
+
+def _following(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
+    """Return the positions of a step: those after the largest of each sequence of the prompt.
+
+    Args:
+        prompt: (..., B, S) or (S,): the positions of the prompt, of all parts.
+        shape: (..., B, L) or (L,).
+        before: Tokens before the step.
+    """
+    parts = tuple(axis for axis in range(prompt.ndim) if axis != prompt.ndim - 2)
+    next_ones = prompt.max(axis=parts, keepdims=True) + 1
+    new = next_ones + (before - prompt.shape[-1]) + np.arange(shape[-1])
+    return np.ascontiguousarray(np.broadcast_to(new, shape), prompt.dtype)
 
 
 def _mask(shape: tuple[int, ...], before: int, length: int) -> npt.NDArray[np.int64]:
