@@ -91,6 +91,8 @@ class Refusal(KvtoolError):
 class Replacement:
     """What takes the place of a node, once the emitter's nodes stand before it.
 
+    A rule of one output returns the value itself where it has nothing to say beside it.
+
     Attributes:
         outputs: One value per output of the node; None for an output that nobody reads.
         via: The form that was chosen, where the rule has several.

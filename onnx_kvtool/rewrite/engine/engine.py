@@ -153,10 +153,11 @@ class Engine:
         may_branch = self.context.options.branches
         em = Emitter(scope, self.context.target, node.name or node.op_type, branches=may_branch)
         try:
-            rule, replacement = self._replacement(self.context, node, em, problems, forced)
+            rule, made = self._replacement(self.context, node, em, problems, forced)
         except BaseException:
             em.discard()
             raise
+        replacement = Replacement((made,)) if isinstance(made, ir.Value) else made
         if replacement.folds:
             em.fold(self.context.folder.integers, replacement.outputs)
         emitted = replace_node(node, em, replacement)
@@ -181,7 +182,7 @@ class Engine:
         em: Emitter,
         problems: list[Problem],
         forced: bool,
-    ) -> tuple[str, Replacement]:
+    ) -> tuple[str, ir.Value | Replacement]:
         """Emit what replaces a node, by the first means that applies.
 
         Args:
@@ -234,7 +235,7 @@ class Engine:
         em: Emitter,
         problems: list[Problem],
         forced: bool,
-    ) -> tuple[str, Replacement] | None:
+    ) -> tuple[str, ir.Value | Replacement] | None:
         """Emit the same operator as the target, or its release, takes it; None for no way."""
         detour: Replacement | None = None
         if not forced:

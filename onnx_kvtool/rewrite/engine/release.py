@@ -449,7 +449,7 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     return Replacement((em.op("Cast", result, to=dtype.value),), folds=False)
 
 
-def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """Emit ReduceLogSumExp of floats less their largest; None where the axes are not known.
 
     What is infinite or no number is not taken off, so that the result is what it was.
@@ -473,7 +473,7 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     keeps = view.integer("keepdims") != 0
     total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
     back = least if keeps else squeeze(em, least, axes)
-    return Replacement((op("Add", op("Log", total), back),))
+    return op("Add", op("Log", total), back)
 
 
 def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
@@ -537,24 +537,23 @@ def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
     return Replacement(tuple(again))
 
 
-def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
     tensor = const_tensor(node.outputs[0])
     if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
         return None
     zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
     shape = em.constant(tensor.shape.numpy(), "shape")
-    filled = em.op("ConstantOfShape", shape, value=zero)
-    return Replacement((filled,))
+    return em.op("ConstantOfShape", shape, value=zero)
 
 
-def _with_value(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+def _with_value(node: ir.Node, em: Emitter, opset: int) -> ir.Value:
     """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
     zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
-    return Replacement((em.op("ConstantOfShape", node.inputs[0], attributes=zero),))
+    return em.op("ConstantOfShape", node.inputs[0], attributes=zero)
 
 
-def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """Emit a Flatten as a Reshape to two sizes; None where neither of them is known.
 
     One is a number, or the first dimension, and what it leaves is the other one.
@@ -579,10 +578,10 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         shape = [0, -1]
     else:
         return None
-    return Replacement((em.op("Reshape", data, em.constant(shape, "shape")),))
+    return em.op("Reshape", data, em.constant(shape, "shape"))
 
 
-def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """Emit GatherND or ScatterND with indices that count from the front.
 
     None where it is unknown how many sizes there are to count in.
@@ -604,10 +603,10 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     counted = where(em, below, turned, indices, hint="from_the_front")
     attributes = {name: given.value for name, given in node.attributes.items()}
     others = (data, counted, *node.inputs[2:])
-    return Replacement((em.op(node.op_type, *others, attributes=attributes),))
+    return em.op(node.op_type, *others, attributes=attributes)
 
 
-Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
+Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]
 
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "backward": ("starts", begun_within),

@@ -104,7 +104,7 @@ class RewriteRule(Protocol):
         """What the report calls the rule."""
 
     @property
-    def apply(self) -> Callable[[Rewritten, Emitter], Replacement | None]:
+    def apply(self) -> Callable[[Rewritten, Emitter], ir.Value | Replacement | None]:
         """Guard, then emit.
 
         Raises `Refusal` or `MalformedNode` before anything is edited; returns None where the rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import (
     cast,
     covers,
@@ -42,7 +42,7 @@ _D = ir.DataType
 _INTEGERS = {_D.INT8, _D.INT16, _D.INT32, _D.INT64, _D.UINT8, _D.UINT16, _D.UINT32, _D.UINT64}
 
 
-def lower_bit_cast_26(view: Rewritten, em: Emitter) -> Replacement:
+def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
     """Cast an integer to another of its width, which keeps all bits; a bool is the byte 0 or 1.
 
     Cast between fixed-point types discards higher bits and reinterprets the rest (Cast-13).
@@ -53,7 +53,7 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> Replacement:
     data, to = view.required("input"), _D(view.integer("to"))
     given = data.dtype
     if given == to:
-        return Replacement((em.op("Identity", data),))
+        return em.op("Identity", data)
     is_byte = given == _D.BOOL and to in (_D.INT8, _D.UINT8)
     fits = given in _INTEGERS and to in _INTEGERS and _bits_of(given) == _bits_of(to)
     if not (is_byte or fits):
@@ -63,7 +63,7 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> Replacement:
             f"no operator before opset 26 reads the bits of {name} as {to.name}",
             lowest_opset=26,
         )
-    return Replacement((em.op("Cast", data, to=to.value),))
+    return em.op("Cast", data, to=to.value)
 
 
 def _bits_of(dtype: ir.DataType | None) -> int:
@@ -78,7 +78,7 @@ _INT64 = ir.DataType.INT64
 _UINT64 = ir.DataType.UINT64
 
 
-def lower_bit_shift_28(view: Rewritten, em: Emitter) -> Replacement:
+def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     """Shift in 64 bits and cast back, which keeps the low bits.
 
     left: BitShift of uint64, which holds the bits of every signed number
@@ -99,9 +99,9 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> Replacement:
     inside = em.op("Less", y, limit)
     outside = em.op("Or", negative, em.op("Not", inside))
     if left:
-        return Replacement((cast(em, _left(em, x, y, outside), dtype),))
+        return cast(em, _left(em, x, y, outside), dtype)
     amount = em.op("Where", outside, limit, y, hint="amount")
-    return Replacement((cast(em, _right(em, x, amount, width), dtype),))
+    return cast(em, _right(em, x, amount, width), dtype)
 
 
 def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value) -> ir.Value:
@@ -129,7 +129,7 @@ _HALF = 32
 _LOGIC = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 
 
-def lower_bitwise_18(view: Rewritten, em: Emitter) -> Replacement:
+def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Work on the bits one by one, in int64.
 
     Not is -1 - x. For the others each operand gets an axis of its bits, the sign bit last:
@@ -150,7 +150,7 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> Replacement:
         result = em.op("Sub", em.constant(-1, "all_bits"), wide[0])
     else:
         result = _by_bits(em, _LOGIC[view.node.op_type], wide, values, _width(dtype))
-    return Replacement((cast(em, result, dtype),))
+    return cast(em, result, dtype)
 
 
 def _width(dtype: ir.DataType) -> int:
@@ -200,7 +200,7 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
 
 
-def lower_mod_28(view: Rewritten, em: Emitter) -> Replacement:
+def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
     """Turn the truncated remainder, which every opset has, into the floored one.
 
     r = Mod(A, B, fmod=1), exact, with the sign of A
@@ -217,7 +217,7 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> Replacement:
         raise Refusal("element-type", f"the type of `{a.name}` is {name}, no float that Mod takes")
     rest = em.op("Mod", a, b, fmod=1)
     if view.integer("fmod") != 0:
-        return Replacement((rest,))
+        return rest
     zero = em.constant(np.array(0.0, dtype.numpy()), "zero")
 
     def compare(op: str, x: ir.Value) -> ir.Value:
@@ -228,7 +228,7 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> Replacement:
     crossed = em.op("Or", up, down)
     moved = where(em, crossed, em.op("Add", rest, b), rest)
     size = em.op("Abs", moved)
-    return Replacement((em.op("Mul", size, em.op("Sign", b)),))
+    return em.op("Mul", size, em.op("Sign", b))
 
 
 # Pow-12 with an exponent of another type, or of integers, for opset 11.
@@ -241,7 +241,7 @@ _BITS = 6
 """Bits of the largest exponent, 63, with which a power of 64 bits, but for 0, 1 and -1, is held."""
 
 
-def lower_pow_12(view: Rewritten, em: Emitter) -> Replacement:
+def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
     """Compute in float64, which Pow takes in every opset, and cast back.
 
     float64 holds each base and exponent but for 64-bit exponents beyond 2 ** 53, which are rounded
@@ -257,7 +257,7 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> Replacement:
     base, exponent = view.required("X"), view.required("Y")
     dtype, other = base.dtype, exponent.dtype
     if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
-        return Replacement((_by_squares(em, base, cast(em, exponent, _D.INT64)),))
+        return _by_squares(em, base, cast(em, exponent, _D.INT64))
     if (
         dtype not in _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64}
         or other not in _EXPONENTS
@@ -274,7 +274,7 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> Replacement:
     power = em.op("Pow", *wide)
     if dtype in _EXACT_IN_DOUBLE and other not in _WIDE_FLOATS:
         power = em.op("Round", power)
-    return Replacement((cast(em, power, dtype),))
+    return cast(em, power, dtype)
 
 
 def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
@@ -309,7 +309,7 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
 # Max, Min, Clip and Relu of types that older opsets do not take: compared and chosen.
 
 
-def lower_max_min_12(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_max_min_12(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Compare and choose, operand by operand: Where(Less(a, b), b, a), both spread to one shape.
 
     Only for int64 and uint64, which no type holds that Max takes at opset 11; narrower integers
@@ -329,10 +329,10 @@ def lower_max_min_12(view: Rewritten, em: Emitter) -> Replacement | None:
         dims = dims if covers(dims, others) else others if covers(others, dims) else None
     if len(values) == 1:
         result = em.op("Identity", result)
-    return Replacement((result,))
+    return result
 
 
-def lower_relu_14(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_relu_14(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Choose zero where the input is less: Where(Less(x, 0), 0, x).
 
     Only for int64, which no type holds that Relu takes below opset 14.
@@ -342,10 +342,10 @@ def lower_relu_14(view: Rewritten, em: Emitter) -> Replacement | None:
         return None
     zero = em.constant(np.zeros((), np.int64), "zero")
     is_less = em.op("Less", x, zero)
-    return Replacement((where(em, is_less, zero, x),))
+    return where(em, is_less, zero, x)
 
 
-def lower_clip_12(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_clip_12(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Choose the bound where the input is beyond it, first the lower one.
 
     Only for integers, and for float64, of which onnxruntime has no Clip below opset 12.
@@ -353,7 +353,7 @@ def lower_clip_12(view: Rewritten, em: Emitter) -> Replacement | None:
     x, dtype = view.required("input"), view.required("input").dtype
     if dtype is None or not (dtype.is_integer() or dtype == _D.DOUBLE):
         return None
-    return Replacement((bounded(em, x, view.input("min"), view.input("max")),))
+    return bounded(em, x, view.input("min"), view.input("max"))
 
 
 def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | None) -> ir.Value:
@@ -373,7 +373,7 @@ def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | Non
 _TO_THE_END = (1 << 31) - 1
 
 
-def lower_equal_19(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Number the strings of both operands, equal ones alike, and compare the numbers.
 
     Unique numbers them, which knows strings since opset 11. Nothing is done for other types.
@@ -393,13 +393,13 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> Replacement | None:
         part = em.op("Slice", unique[2], start, stop, hint="numbers")
         empty = not never_empty(value)
         numbers.append(reshape_literally(em, part, em.op("Shape", value), empty=empty))
-    return Replacement((em.op("Equal", *numbers, hint="equal"),))
+    return em.op("Equal", *numbers, hint="equal")
 
 
 # CumProd-26, for opsets below 26.
 
 
-def lower_cum_prod_26(view: Rewritten, em: Emitter) -> Replacement:
+def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply along the axis with a Scan, in the order in which CumProd multiplies.
 
     An axis that is known at run time only takes one If per axis of the data.
@@ -419,7 +419,7 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> Replacement:
     known = view.context.folder.integers(axis)
     if known is not None or rank == 1:
         place = 0 if known is None else int(known.ravel()[0]) % rank
-        return Replacement((_scan(em, data, dtype, rank, place, exclusive, reverse),))
+        return _scan(em, data, dtype, rank, place, exclusive, reverse)
     marks, result = axis_marks(em, axis, rank), data
     for place in range(rank):
         result = switch(
@@ -431,7 +431,7 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> Replacement:
                 em, value, dtype, rank, place, exclusive, reverse
             ),
         )
-    return Replacement((result,))
+    return result
 
 
 def _scan(

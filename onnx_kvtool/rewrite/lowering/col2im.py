@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import reduce, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -15,7 +15,7 @@ __all__ = ["lower_col2im_18"]
 _BOOL = ir.DataType.BOOL
 
 
-def lower_col2im_18(view: Rewritten, em: Emitter) -> Replacement:
+def lower_col2im_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Add up what the blocks hold of each row of the image, one axis after the other.
 
     image[y] = sum over q of block element q at block (y + pad - dilation * q) / stride
@@ -46,7 +46,7 @@ def lower_col2im_18(view: Rewritten, em: Emitter) -> Replacement:
     for axis, line in enumerate(lines, 2):
         taken = em.op("Gather", result, line.table(), axis=axis)
         result = reduce(em, "ReduceSum", taken, [axis + 1], keepdims=False)
-    return Replacement((result,))
+    return result
 
 
 def _count(value: ir.Value) -> int | None:

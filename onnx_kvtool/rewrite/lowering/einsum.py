@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import positions
 from onnx_kvtool.ops.operators import Labels, parse
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -18,7 +18,7 @@ __all__ = ["lower_einsum_12"]
 _MOST_OPERANDS = 64
 
 
-def lower_einsum_12(view: Rewritten, em: Emitter) -> Replacement:
+def lower_einsum_12(view: Rewritten, em: Emitter) -> ir.Value:
     """Contract the operands from left to right.
 
     An index that stands twice in one operand keeps its diagonal; one that nothing else needs is
@@ -57,7 +57,7 @@ def lower_einsum_12(view: Rewritten, em: Emitter) -> Replacement:
         part, names = work.keep(part, names, needed | set(labels))
         result, labels = work.keep(result, labels, needed | set(names))
         result, labels = work.contract(result, labels, part, names, needed)
-    return Replacement((work.ordered(result, labels, output),))
+    return work.ordered(result, labels, output)
 
 
 class _Contraction:

@@ -43,7 +43,7 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
+def lower_grid_sample_20(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Give the modes the names they had for images; below 16, and for volumes, gather the pixels.
 
     x = ((grid + 1) * size - 1) / 2;   y = sum of the pixels around x, each by its share
@@ -63,17 +63,13 @@ def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     padding, is_aligned = view.string("padding_mode"), view.integer("align_corners") != 0
     is_renamed = view.opset >= 20 > em.opset >= 16 and view.context.keep_fused
     if is_renamed and len(dims) == 4:
-        return Replacement(
-            (
-                em.op(
-                    "GridSample",
-                    data,
-                    grid,
-                    align_corners=int(is_aligned),
-                    mode=_OLD_NAMES[mode],
-                    padding_mode=padding,
-                ),
-            )
+        return em.op(
+            "GridSample",
+            data,
+            grid,
+            align_corners=int(is_aligned),
+            mode=_OLD_NAMES[mode],
+            padding_mode=padding,
         )
     if mode != "nearest" and dtype not in FLOAT_TYPES:
         text = f"GridSample of {dtype.name} is written for `nearest` only"
@@ -190,7 +186,7 @@ class _Sampler:
 # AffineGrid-20, for opsets below 20.
 
 
-def lower_affine_grid_20(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Multiply the places of a picture, or of a volume, with the transposed matrices.
 
     The function body, to which an unknown number of sizes is left, gives Range a vector, chooses
@@ -221,7 +217,7 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> Replacement | None:
     batch = em.op("Gather", size, em.constant([0], "batch"), hint="batch")
     end = em.constant([rank], "rank")
     whole = em.op("Concat", batch, *sizes, end, axis=0, hint="shape")
-    return Replacement((em.op("Reshape", moved, whole),))
+    return em.op("Reshape", moved, whole)
 
 
 def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:

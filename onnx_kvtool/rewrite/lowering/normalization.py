@@ -148,7 +148,7 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
     return Replacement(tuple(outputs))
 
 
-def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> Replacement:
+def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Value:
     """Write the axes out; where there is no such operator, (X - mean) / (deviation + 1e-9).
 
     16-bit floats are computed in float32. The body of the schema is not used: its constants are
@@ -163,7 +163,7 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> Replac
         raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
     dtype, axes = x.dtype, [int(axis) for axis in given]
     if view.context.keep_fused and takes(view.node.op_type, 0, dtype, em.opset):
-        return Replacement((em.op(view.node.op_type, x, axes=axes),))
+        return em.op(view.node.op_type, x, axes=axes)
     stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     wide = cast(em, x, stash)
     centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
@@ -172,7 +172,7 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> Replac
     tiny = em.constant(np.array(1e-9, stash.numpy()), "tiny")
     deviation = em.op("Add", em.op("Sqrt", variance), tiny)
     result = em.op("Div", centred, deviation, hint="normalized")
-    return Replacement((cast(em, result, dtype),))
+    return cast(em, result, dtype)
 
 
 def _axes(view: NodeView, x: ir.Value) -> list[int]:
@@ -222,7 +222,7 @@ def _text(dims: tuple[object, ...]) -> str:
 # RMSNormalization-23, for opsets below 23.
 
 
-def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Write the normalisation in the form that PyTorch exports and runtimes recognise.
 
         x    = Cast(X, stash_type)                              # where it is another type
@@ -260,7 +260,7 @@ def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> Replacement | No
     shifted = em.op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
     normalized = cast(em, em.op("Div", wide, em.op("Sqrt", shifted), hint="normalized"), dtype)
     given = cast(em, normalized, scale.dtype)
-    return Replacement((em.op("Mul", given, scale, hint="scaled"),))
+    return em.op("Mul", given, scale, hint="scaled")
 
 
 # Dropout-12, for opset 11.

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import passed
@@ -19,7 +19,7 @@ __all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18", "se
 # OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional.
 
 
-def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> Replacement:
+def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Answer at once: a tensor or a sequence is there, an absent input is not.
 
     Refuses an optional value, of which nothing is known before the run.
@@ -28,10 +28,10 @@ def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> Replacement:
     if given is not None:
         _refuse_optional(given, "OptionalHasElement", em.opset)
     answer = em.constant(np.array(given is not None, np.bool_), "has_element")
-    return Replacement((em.op("Identity", answer),))
+    return em.op("Identity", answer)
 
 
-def lower_optional_get_element_18(view: Rewritten, em: Emitter) -> Replacement:
+def lower_optional_get_element_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Pass a tensor or a sequence through.
 
     Refuses an optional value.
@@ -39,7 +39,7 @@ def lower_optional_get_element_18(view: Rewritten, em: Emitter) -> Replacement:
     given = view.node.inputs[0]
     assert given is not None
     _refuse_optional(given, "OptionalGetElement", em.opset)
-    return Replacement((passed(em, given),))
+    return passed(em, given)
 
 
 def _refuse_optional(value: ir.Value, op: str, opset: int) -> None:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, one_number, positions, unsqueeze
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.operators import scale_misfit
@@ -145,7 +145,7 @@ _FLOAT8 = {_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ}
 _FLOATS = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 
-def lower_quantize_linear(view: Rewritten, em: Emitter) -> Replacement:
+def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     """Keep the operator where only attributes are new, else saturate(Round(x / scale) + zero).
 
     The quotient is taken in the type of the scale, or in `precision`, and the rest in float32,
@@ -167,7 +167,7 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> Replacement:
     if view.context.keep_fused and quotient_type == scale.dtype == x.dtype:
         kept = _kept_quantize(em, view, stored)
         if kept is not None:
-            return Replacement((kept,))
+            return kept
     quotient = _quotient(em, layout, scale, quotient_type)
     if stored not in _FLOAT8:
         quotient = em.op("Round", quotient)
@@ -180,10 +180,10 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> Replacement:
         limits = (int(stored.min), int(stored.max))
         low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)
         result = cast(em, em.op("Clip", quotient, low, high), stored)
-    return Replacement((layout.restored(result),))
+    return layout.restored(result)
 
 
-def lower_dequantize_linear(view: Rewritten, em: Emitter) -> Replacement:
+def lower_dequantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     """Keep the operator where only attributes are new, else emit `dequantized`.
 
     Refuses element types other than integers of 4, 8, 16 and 32 bits and 8-bit floats in, and
@@ -193,7 +193,7 @@ def lower_dequantize_linear(view: Rewritten, em: Emitter) -> Replacement:
     _take("DequantizeLinear", x.dtype, _NARROW | _FLOAT8 | {_D.INT32}, em.opset)
     layout_of(em, view, x, scale)  # refuses what no form can say
     kept = _kept_dequantize(em, view, x, scale, zero) if view.context.keep_fused else None
-    return Replacement((kept or dequantized(em, view),))
+    return kept or dequantized(em, view)
 
 
 def dequantized(em: Emitter, view: NodeView) -> ir.Value:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, size, squeeze, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
@@ -38,7 +38,7 @@ _ROUNDED = {"ReduceL2": "a norm", "ReduceLogSumExp": "a logarithm", "ReduceMean"
 """Reductions that give no integers."""
 
 
-def lower_reduce_20(view: Rewritten, em: Emitter) -> Replacement:
+def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     """Take the reductions that can be taken one axis at a time to an older form.
 
     ReduceSum, ReduceMean, ReduceProd, ReduceMax, ReduceMin, and of floats ReduceL2 and
@@ -86,16 +86,16 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> Replacement:
     limits = view.context.limits
     is_limited = limits is not None and limits.problem(view.node, view.opset, view.context.folder)
     if op in ("ReduceMax", "ReduceMin") and (is_limited or em.opset >= 20):
-        return Replacement((_first_of_sorted(em, op, data, axes, keepdims),))
+        return _first_of_sorted(em, op, data, axes, keepdims)
     if data.dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     if data.dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
-        return Replacement((_on_bool(em, data, axes, keepdims, noop, op == "ReduceMin"),))
+        return _on_bool(em, data, axes, keepdims, noop, op == "ReduceMin")
     if op in ("ReduceMax", "ReduceMin") and not takes(op, 0, data.dtype, em.opset):
         carrier = carrier_of(op, data.dtype, em.opset, 0)
         if carrier is not None:
-            return Replacement((_carried(em, op, data, carrier, (axes, keepdims, noop)),))
-    return Replacement((_reduce(em, op, data, axes, keepdims, noop),))
+            return _carried(em, op, data, carrier, (axes, keepdims, noop))
+    return _reduce(em, op, data, axes, keepdims, noop)
 
 
 def _carried(
@@ -256,7 +256,7 @@ _BEFORE_FIRST = -(2**31)
 """An end before every index, so that a Slice with step -1 takes the first element too."""
 
 
-def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> Replacement:
+def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> ir.Value:
     """Find the first index from behind and count it from the front.
 
     index = size - 1 - ArgMax(data reversed along the axis)
@@ -264,7 +264,7 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> Replacement:
     data, axis = view.required("data"), view.integer("axis")
     attributes = {"axis": axis, "keepdims": view.integer("keepdims")}
     if view.integer("select_last_index") == 0:
-        return Replacement((em.op(view.node.op_type, data, attributes=attributes),))
+        return em.op(view.node.op_type, data, attributes=attributes)
     dims = dims_of(data)
     dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     step = em.constant([-1], "step")
@@ -272,13 +272,13 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> Replacement:
     turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step)
     found = em.op(view.node.op_type, turned, attributes=attributes)
     last = em.op("Sub", size(em, dim, data, axis), em.constant(1, "one"))
-    return Replacement((em.op("Sub", last, found, hint="from_front"),))
+    return em.op("Sub", last, found, hint="from_front")
 
 
 # Softmax-13, LogSoftmax-13 and Hardmax-13, for opsets below 13.
 
 
-def lower_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
+def lower_softmax_13(view: Rewritten, em: Emitter) -> ir.Value:
     """Work on the last axis, where both versions mean the same, with Transposes around if needed.
 
     Below 13 the operator flattens its input to two dimensions at `axis`; from 13 on it works along
@@ -289,7 +289,7 @@ def lower_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
     data, axis = view.required("input"), view.integer("axis")
     rank = None if data.shape is None else len(data.shape)
     if axis == -1 or (rank is not None and axis == rank - 1):
-        return Replacement((em.op(view.node.op_type, data, axis=-1),))
+        return em.op(view.node.op_type, data, axis=-1)
     if rank is None:
         raise Refusal(
             "unknown-rank",
@@ -302,5 +302,4 @@ def lower_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
     swap[axis % rank], swap[-1] = swap[-1], swap[axis % rank]
     turned = em.op("Transpose", data, perm=swap, hint="to_last")
     result = em.op(view.node.op_type, turned, axis=-1)
-    back = em.op("Transpose", result, perm=swap, hint="from_last")
-    return Replacement((back,))
+    return em.op("Transpose", result, perm=swap, hint="from_last")

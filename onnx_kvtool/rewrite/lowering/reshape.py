@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -52,7 +52,7 @@ _PLAIN = {
 _TO_THE_END = (1 << 31) - 1
 
 
-def lower_reshape_14(view: Rewritten, em: Emitter) -> Replacement:
+def lower_reshape_14(view: Rewritten, em: Emitter) -> ir.Value:
     """Keep zeros of the shape as sizes, where Reshape below 14 would copy the input's size.
 
     Without a zero in the shape, or for data that is never empty, `allowzero` changes nothing.
@@ -64,8 +64,8 @@ def lower_reshape_14(view: Rewritten, em: Emitter) -> Replacement:
     data, shape = view.required("data"), view.required("shape")
     known = view.context.folder.integers(shape)
     if view.integer("allowzero") == 0 or (known is not None and (known != 0).all()):
-        return Replacement((em.op("Reshape", data, shape),))
-    return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
+        return em.op("Reshape", data, shape)
+    return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 
 def never_empty(value: ir.Value) -> bool:
@@ -244,7 +244,7 @@ def _cut_out(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_squeeze_13(view: Rewritten, em: Emitter) -> Replacement:
+def lower_squeeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     """Reshape to the sizes of the axes that are not named.
 
     Refuses an unknown rank, and axes whose number is unknown or zero: releases differ on whether
@@ -256,10 +256,10 @@ def lower_squeeze_13(view: Rewritten, em: Emitter) -> Replacement:
         raise Refusal("empty-axes", "an empty list of axes cannot be an attribute", lowest_opset=13)
     kept = em.op("Equal", axis_marks(em, axes, rank), em.constant(0, "zero"))
     shape = em.op("Compress", em.op("Shape", data), kept, axis=0)
-    return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
+    return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 
-def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> Replacement:
+def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     """Reshape to the sizes of the data with ones between them.
 
     Each place of the result that is not named takes the next size of the data: its number is the
@@ -270,10 +270,10 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> Replacement:
     data, axes = view.required("data"), view.required("axes")
     rank, count = _facts(data, axes)
     if count == 0:
-        return Replacement((em.op("Identity", data),))
+        return em.op("Identity", data)
     if rank == 0:
         shape = em.constant([1] * count, "ones")
-        return Replacement((em.op("Reshape", data, shape),))
+        return em.op("Reshape", data, shape)
     marks = axis_marks(em, axes, rank + count)  # (rank + count,)
     kept = em.op("Sub", em.constant(1, "one"), marks)
     before = em.op("CumSum", kept, em.constant(0, "axis"), exclusive=1)
@@ -283,7 +283,7 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> Replacement:
     sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
     named = em.op("Cast", marks, to=_BOOL.value)
     shape = em.op("Where", named, em.constant(1, "one"), sizes)
-    return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
+    return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 
 def _facts(data: ir.Value, axes: ir.Value | None) -> tuple[int, int]:
@@ -312,7 +312,7 @@ _END = 2**31 - 1
 """Beyond every rank; Slice clamps it."""
 
 
-def lower_shape_15(view: Rewritten, em: Emitter) -> Replacement:
+def lower_shape_15(view: Rewritten, em: Emitter) -> ir.Value:
     """Emit Slice(Shape(data), [start], [end]).
 
     Slice-10 clamps out-of-range ends and counts negative ones from the end exactly as Shape-15
@@ -321,20 +321,19 @@ def lower_shape_15(view: Rewritten, em: Emitter) -> Replacement:
     start, end = view.integer("start"), view.attribute("end")
     last = end if isinstance(end, int) else _END
     shape = em.op("Shape", view.required("data"))
-    part = em.op("Slice", shape, em.constant([start], "start"), em.constant([last], "end"))
-    return Replacement((part,))
+    return em.op("Slice", shape, em.constant([start], "start"), em.constant([last], "end"))
 
 
-def lower_size(view: Rewritten, em: Emitter) -> Replacement:
+def lower_size(view: Rewritten, em: Emitter) -> ir.Value:
     """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
     shape = em.op("Shape", view.required("data"))
-    return Replacement((em.op("ReduceProd", shape, keepdims=0),))
+    return em.op("ReduceProd", shape, keepdims=0)
 
 
 # Identity-14 of sequences, for opsets 11 to 13.
 
 
-def lower_identity_14(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_identity_14(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Insert an element behind the last one and erase it again.
 
     Nothing is done for other types.
@@ -342,7 +341,7 @@ def lower_identity_14(view: Rewritten, em: Emitter) -> Replacement | None:
     given = view.required("input")
     if not isinstance(given.type, ir.SequenceType):
         return None
-    return Replacement((passed(em, given),))
+    return passed(em, given)
 
 
 def passed(em: Emitter, value: ir.Value) -> ir.Value:
@@ -363,7 +362,7 @@ def passed(em: Emitter, value: ir.Value) -> ir.Value:
 # Constant-12 with a number, a string or a list of them, for opset 11.
 
 
-def lower_constant_12(view: Rewritten, em: Emitter) -> Replacement:
+def lower_constant_12(view: Rewritten, em: Emitter) -> ir.Value:
     """Write `value_int(s)`, `value_float(s)` or `value_string(s)` as the tensor they stand for.
 
     Refuses a Constant that holds neither a tensor nor one of these (a sparse tensor at 11 is
@@ -374,5 +373,4 @@ def lower_constant_12(view: Rewritten, em: Emitter) -> Replacement:
     if tensor is None:
         text = "the Constant has no attribute that can be a tensor"
         raise MalformedNode("constant-form", text)
-    output = em.op("Constant", value=tensor)
-    return Replacement((output,))
+    return em.op("Constant", value=tensor)

@@ -238,7 +238,7 @@ _KEPT = (
 )
 
 
-def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
+def lower_resize_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Spread sizes, scales and regions of some axes over all of them; fill in empty inputs.
 
     An axis that is not named keeps its size: its scale is 1, its region 0 to 1. Below 13 `roi` and
@@ -302,7 +302,7 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
         and isinstance(value := view.attribute(name), (int, float, str, tuple))
     }
     inputs = [data, roi, scales] + ([] if sizes is None else [sizes])
-    return Replacement((em.op("Resize", *inputs, attributes=attributes),))
+    return em.op("Resize", *inputs, attributes=attributes)
 
 
 def _guard(view: NodeView, opset: int) -> None:

@@ -27,7 +27,7 @@ _BOOL = ir.DataType.BOOL
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:
+def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Drop the mode that names what RoiAlign-10 does; shift boxes by half a pixel for `half_pixel`.
 
     Version 10 also widens boxes smaller than one pixel, which `half_pixel` does not. Where there
@@ -48,8 +48,7 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:
         if isinstance(value, (int, float, str)):
             attributes[name] = value
     if mode == "output_half_pixel":
-        made = em.op("RoiAlign", data, rois, batch, attributes=attributes)
-        return Replacement((made,))
+        return em.op("RoiAlign", data, rois, batch, attributes=attributes)
     numbers = Numbers(em, dtype if dtype in _WIDE else ir.DataType.FLOAT)
     wide = cast(em, data, numbers.dtype)
     scale = view.attribute("spatial_scale")
@@ -277,7 +276,7 @@ def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> i
 # DeformConv-22 and DeformConv-19, for opsets below 19.
 
 
-def lower_deform_conv_19(view: Rewritten, em: Emitter) -> Replacement:
+def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather what each element of the filters looks at, and multiply with the filters.
 
     x = place * stride - pad + element * dilation + offset
@@ -340,7 +339,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> Replacement:
     if bias is not None:
         form = em.constant([1, -1] + [1] * len(kernel), "shape")
         result = numbers.op("Add", result, em.op("Reshape", cast(em, bias, wide), form))
-    return Replacement((cast(em, result, dtype),))
+    return cast(em, result, dtype)
 
 
 def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 __all__ = ["lower_rotary_embedding_23"]
 
 
-def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Rotate the halves, or the pairs, of the first R elements of each head; the others stay.
 
         cos, sin = Gather(cache, position_ids)               # (B, L, R / 2)
@@ -48,7 +48,7 @@ def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> Replacement | Non
     if any(_width(view, name) != rotated // 2 for name in ("cos_cache", "sin_cache")):
         return None
     form = _Rotation(em, view, len(dims), heads, size, rotated)
-    return Replacement((form.of_whole_heads() if rotated == size else form.of_parts(),))
+    return form.of_whole_heads() if rotated == size else form.of_parts()
 
 
 def _width(view: NodeView, name: str) -> Dim:

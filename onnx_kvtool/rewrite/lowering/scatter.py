@@ -145,7 +145,7 @@ def _flat(em: Emitter, value: ir.Value) -> ir.Value:
 _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
-def lower_scatter_18(view: Rewritten, em: Emitter) -> Replacement:
+def lower_scatter_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Combine what stands at the places with the updates, then scatter without a reduction.
 
     updates' = reduction(GatherND(data, indices), updates)
@@ -170,8 +170,7 @@ def lower_scatter_18(view: Rewritten, em: Emitter) -> Replacement:
         updates = reduced(em, reduction, present, updates)
     elif reduction != "none":
         attributes["reduction"] = reduction
-    scattered = em.op(view.node.op_type, data, indices, updates, attributes=attributes)
-    return Replacement((scattered,))
+    return em.op(view.node.op_type, data, indices, updates, attributes=attributes)
 
 
 def _is_one(indices: ir.Value, axis: object) -> bool:

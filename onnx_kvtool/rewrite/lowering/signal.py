@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
@@ -76,7 +76,7 @@ def dft_matrix(
 # DFT-20 and DFT-17: the axis as an attribute at 17 to 19, a product with a matrix below.
 
 
-def lower_dft_20(view: Rewritten, em: Emitter) -> Replacement:
+def lower_dft_20(view: Rewritten, em: Emitter) -> ir.Value:
     """Give DFT its axis as an attribute, or multiply with the matrix of the transform.
 
     input (..., N, ..., C) -> (..., ..., N * C) x matrix (N * C, K * 2) -> (..., K, ..., 2)
@@ -104,7 +104,7 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> Replacement:
         return em.op("DFT", data, *given, attributes=attributes)
 
     if axis is not None:
-        return Replacement((transform(axis),))
+        return transform(axis)
     # Half a spectrum of one element belongs to no signal, so that such an axis is never meant.
     halved = inverse and onesided and length is None
     places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
@@ -114,9 +114,9 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> Replacement:
             p: _matrix_of_parts(view.context, data, dims, p, length, inverse, onesided)
             for p in places
         }
-        return Replacement((_cut(em, marks, data, matrices, len(dims)),))
+        return _cut(em, marks, data, matrices, len(dims))
     form = None if onesided or length is not None else (*dims[:-1], 2)
-    return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform, form),))
+    return _chosen(em, view.required("axis"), len(dims), places, transform, form)
 
 
 def _chosen(
@@ -256,7 +256,7 @@ _MOST = 1 << 23
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_stft_17(view: Rewritten, em: Emitter) -> Replacement:
+def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather the frames, weigh them, and multiply with the matrix of the transform.
 
     signal (B, L, C) -> (B, frames, N, C) * window (N, 1) -> (B, frames, N * C)
@@ -308,7 +308,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> Replacement:
     rows = em.op("Reshape", frames, em.constant([0, 0, -1], "shape"))
     product = em.op("MatMul", rows, matrix)
     result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"))
-    return Replacement((cast(em, result, dtype),))
+    return cast(em, result, dtype)
 
 
 def _counted(em: Emitter, known: int | None, count: ir.Value) -> ir.Value:
@@ -412,7 +412,7 @@ _TERMS = {
 _BY_BODY = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 
-def lower_cosine_window_17(view: Rewritten, em: Emitter) -> Replacement | None:
+def lower_cosine_window_17(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Write a window in float64; None, for the schema's body, where float32 is exact enough."""
     size, dtype = view.required("size"), _D(view.integer("output_datatype"))
     if dtype in _BY_BODY:
@@ -433,7 +433,7 @@ def lower_cosine_window_17(view: Rewritten, em: Emitter) -> Replacement | None:
         window = em.op(
             "Add", window, em.op("Mul", em.op("Cos", double), number(a2, "a2")), hint="window"
         )
-    return Replacement((cast(em, window, dtype),))
+    return cast(em, window, dtype)
 
 
 # MelWeightMatrix-17, for opsets below 17.
@@ -443,7 +443,7 @@ _LARGEST = 1 << 24
 """Most elements of the matrix."""
 
 
-def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> Replacement:
+def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> ir.Value:
     """Compute the matrix, which constant inputs fix.
 
     Refuses inputs that are not constant, since rounding decides to which bins a frequency belongs:
@@ -467,7 +467,7 @@ def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> Replacement:
         raise Refusal("too-large", text, lowest_opset=17)
     dtype = ir.DataType(view.integer("output_datatype"))
     matrix = em.constant(_triangles(rows, size).astype(dtype.numpy()), "mel")
-    return Replacement((em.op("Identity", matrix),))
+    return em.op("Identity", matrix)
 
 
 def _one(view: NodeView, name: str) -> float:

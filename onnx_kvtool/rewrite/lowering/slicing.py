@@ -96,7 +96,7 @@ def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
 
 
-def lower_pad_19(view: Rewritten, em: Emitter) -> Replacement:
+def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value:
     """Spread the pads of the given axes over all axes, zero elsewhere; gather what wraps.
 
     pads of all axes = ScatterElements(zeros (2 * rank,), positions of the given axes, pads)
@@ -119,11 +119,11 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> Replacement:
     if axes is not None and dims is not None and (em.opset < 18 or wraps):
         pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
     if wraps and dims is not None:
-        return Replacement((_wrapped(view.context, em, data, pads, dims),))
+        return _wrapped(view.context, em, data, pads, dims)
     inputs = [data, pads, view.input("constant_value"), axes]
     while inputs[-1] is None:
         inputs.pop()
-    return Replacement((em.op("Pad", *inputs, mode=mode),))
+    return em.op("Pad", *inputs, mode=mode)
 
 
 def pads_of_all_axes(
@@ -189,7 +189,7 @@ def _wrapped(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_trilu_14(view: Rewritten, em: Emitter) -> Replacement:
+def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
     """Choose between the input and zero by comparing columns with rows.
 
     upper: kept where column >= row + k;   lower: kept where column <= row + k
@@ -211,7 +211,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> Replacement:
     outside = em.op("Less" if upper else "Greater", column, row)  # (1, ..., R, C)
     if dtype == _BOOL:
         kept = em.op("Not", outside)
-        return Replacement((em.op("And", kept, data),))
+        return em.op("And", kept, data)
     if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         raise Refusal(
             "element-type",
@@ -221,13 +221,13 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> Replacement:
     if dtype == ir.DataType.UNDEFINED:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     zero = em.constant(np.zeros((), dtype.numpy()), "zero")
-    return Replacement((where(em, outside, zero, data),))
+    return where(em, outside, zero, data)
 
 
 # GatherND-12 with `batch_dims`, for opset 11.
 
 
-def lower_gather_nd_12(view: Rewritten, em: Emitter) -> Replacement:
+def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
     """Put the batch coordinates in front of each index tuple.
 
     indices (b..., n..., k) becomes (b..., n..., len(b) + k), each tuple beginning with its b.
@@ -253,4 +253,4 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> Replacement:
         place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
         parts.append(em.op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
     whole = em.op("Concat", *parts, indices, axis=-1, hint="indices")
-    return Replacement((em.op("GatherND", data, whole),))
+    return em.op("GatherND", data, whole)

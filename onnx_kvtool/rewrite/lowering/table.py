@@ -70,6 +70,8 @@ from onnx_kvtool.rewrite.lowering.slicing import (
 from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import Rewritten
 
@@ -93,7 +95,7 @@ class Lowering:
 
     name: str
     since: int
-    apply: Callable[[Rewritten, Emitter], Replacement | None]
+    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None]
     removes: bool = False
     reads: int | None = None
 

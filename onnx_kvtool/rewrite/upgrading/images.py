@@ -91,7 +91,7 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
     return again(em, view.node, inputs, attributes=stash)
 
 
-def upgrade_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
+def upgrade_softmax_13(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Flatten the input at `axis` and reshape the result, as the operator does itself below 13.
 
     On the last axis both versions mean the same; it is written out, since the default differs.
@@ -107,7 +107,7 @@ def upgrade_softmax_13(view: Rewritten, em: Emitter) -> Replacement:
         raise MalformedNode("output", f"`{view.node.op_type}` has no output")
     along.shape = None
     shape = em.op("Shape", data)
-    return Replacement((reshape_literally(em, along, shape, empty=not never_empty(data)),))
+    return reshape_literally(em, along, shape, empty=not never_empty(data))
 
 
 # Operators that sample images: Resize, Upsample, GridSample, RoiAlign.
@@ -119,7 +119,7 @@ _HALF_PIXEL_OF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """For a rounding of (x + 0.5) / scale the equal one of (x + 0.5) / scale - 0.5."""
 
 
-def upgrade_upsample_9_10(view: Rewritten, em: Emitter) -> Replacement:
+def upgrade_upsample_9_10(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Resize at x / scale, rounded down.
 
     Version 7 has the scales as an attribute. They are at least 1.
@@ -131,10 +131,10 @@ def upgrade_upsample_9_10(view: Rewritten, em: Emitter) -> Replacement:
     if em.opset < 10:
         return again(em, view.node, [view.required("X"), scales], without=("scales",))
     mode = _mode(view)
-    return Replacement((_resize(em, view.required("X"), scales, mode, "floor"),))
+    return _resize(em, view.required("X"), scales, mode, "floor")
 
 
-def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> Replacement:
+def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Say to version 11 what version 10 does, and to version 13 what an empty `scales` means.
 
     Version 10 resizes at x / scale. Its text leaves open how that is rounded; its examples and
@@ -152,16 +152,15 @@ def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> Replacement:
         return _from_11(view, rewritten.node, em)
     scales, mode = view.required("scales"), _mode(view)
     if mode != "nearest":
-        return Replacement((_resize(em, data, scales, mode, "floor"),))
+        return _resize(em, data, scales, mode, "floor")
     known = _numbers(scales)
     if known is not None and (known >= 1).all():
-        return Replacement((_resize(em, data, scales, mode, "floor"),))
+        return _resize(em, data, scales, mode, "floor")
     if known is not None and (known <= 1).all():
-        return Replacement((_resize(em, data, scales, mode, "ceil"),))
+        return _resize(em, data, scales, mode, "ceil")
     one = em.constant(np.ones(1, np.float32), "one")
     grown = _resize(em, data, em.op("Max", scales, one), mode, "floor")
-    shrunk = _resize(em, grown, em.op("Min", scales, one), mode, "ceil")
-    return Replacement((shrunk,))
+    return _resize(em, grown, em.op("Min", scales, one), mode, "ceil")
 
 
 def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:

@@ -60,7 +60,7 @@ class Upgrade:
 
     name: str
     changes: tuple[int, ...]
-    apply: Callable[[Rewritten, Emitter], Replacement | None]
+    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None]
     typed: bool = True
 
     def applies(self, opset: int, target: int, forced: bool = False) -> bool:

@@ -40,7 +40,7 @@ _D = ir.DataType
 _INTEGERS = frozenset({_D.INT16, _D.INT32, _D.INT64})
 
 
-def lower_range_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_range_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Count up to the number of elements, which NonZero does, and take steps.
 
         n = max(ceil((limit - start) / delta), 0)
@@ -72,10 +72,10 @@ def lower_range_11(view: Rewritten, em: Emitter) -> Replacement:
     is_none = em.op("Less", count, zero)
     count = em.op("Where", is_none, zero, count, hint="count")
     steps = em.op("Mul", cast(em, count_up(em, count), wide), delta)
-    return Replacement((cast(em, em.op("Add", start, steps), dtype),))
+    return cast(em, em.op("Add", start, steps), dtype)
 
 
-def lower_cum_sum_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Add up slice after slice along the axis, in a Scan.
 
     Along an axis that is known at run time only it is done for each axis, and the sum that is
@@ -92,11 +92,11 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> Replacement:
 
     if (known is not None and known.size == 1) or len(dims) == 1:
         axis = 0 if known is None else counted_axis(int(known.ravel()[0]), len(dims))
-        return Replacement((summed(data, axis),))
+        return summed(data, axis)
     marks, result = _marks(em, given, len(dims)), data
     for axis in range(len(dims)):
         result = switch(em, marks, axis, result, functools.partial(summed, axis=axis))
-    return Replacement((result,))
+    return result
 
 
 def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:

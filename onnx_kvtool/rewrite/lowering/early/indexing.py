@@ -49,16 +49,16 @@ def lower_gather_11(view: Rewritten, em: Emitter) -> Replacement:
     return again(em, view.node, inputs=[data, front], attributes={"axis": axis})
 
 
-def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write Scatter, with the size of the axis added to negative indices."""
     data, indices = view.required("data"), view.required("indices")
     front, axis = _front(view.context, em, data, indices, view.integer("axis"), "ScatterElements")
     element_type(data, "ScatterElements", 11)
     updates = view.required("updates")
-    return Replacement((em.op("Scatter", data, front, updates, axis=axis),))
+    return em.op("Scatter", data, front, updates, axis=axis)
 
 
-def lower_gather_elements_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather from the data in one dimension, at the place of each element there."""
     data, indices = view.required("data"), view.required("indices")
     element_type(data, "GatherElements", 11)
@@ -70,7 +70,7 @@ def lower_gather_elements_11(view: Rewritten, em: Emitter) -> Replacement:
         everything = product(em, data, dims, range(len(dims)))
         place = _or_none(em, place, _outside(em, front, length), everything)
     flat = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
-    return Replacement((em.op("Gather", flat, place, axis=0),))
+    return em.op("Gather", flat, place, axis=0)
 
 
 def gathered_elements(
@@ -121,7 +121,7 @@ def _element_places(
     return place
 
 
-def lower_gather_nd_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_gather_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather rows of the data by the number of each tuple.
 
     Refuses tuples of unknown length, and an unknown rank of the data.
@@ -132,10 +132,10 @@ def lower_gather_nd_11(view: Rewritten, em: Emitter) -> Replacement:
     length = _tuple_length(indices, "GatherND")
     rows = _rows(em, data, dims, length, dtype)
     number = _numbers(view.context, em, data, dims, indices, length)
-    return Replacement((em.op("Gather", rows, number, axis=0),))
+    return em.op("Gather", rows, number, axis=0)
 
 
-def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Scatter rows of the data by the number of each tuple, every element of them.
 
     Refuses tuples of unknown length, and an unknown rank of the data.
@@ -146,7 +146,7 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> Replacement:
     length = _tuple_length(indices, "ScatterND")
     updates = view.required("updates")
     if 0 in dims:  # there is nothing to write to
-        return Replacement((em.op("Identity", data),))
+        return em.op("Identity", data)
     number = _numbers(view.context, em, data, dims, indices, length)
     tuples = known_rank(indices, "ScatterND", 11)[:-1]
     sizes = (*tuples, *dims[length:])
@@ -161,7 +161,7 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> Replacement:
     places = em.op("Expand", column, shape, hint="places")
     result = em.op("Scatter", rows, places, updates, axis=0)
     whole = _shape_of(em, data, dims)
-    return Replacement((em.op("Reshape", result, whole),))
+    return em.op("Reshape", result, whole)
 
 
 def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:

@@ -31,7 +31,7 @@ _D = ir.DataType
 _BOOL = ir.DataType.BOOL
 
 
-def lower_round_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Round down, and up by one where more than a half is missing, or a half to an even number.
 
     What is no number and what is infinite stays, as no comparison with it holds. A zero has the
@@ -42,7 +42,7 @@ def lower_round_11(view: Rewritten, em: Emitter) -> Replacement:
     result, zero = rounded(em, x, dtype), em.constant(np.zeros((), dtype.numpy()), "zero")
     is_some = em.op("Greater", em.op("Abs", result), zero)
     nothing = em.op("Mul", x, zero, hint="nothing")
-    return Replacement((where(em, is_some, result, nothing),))
+    return where(em, is_some, result, nothing)
 
 
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
@@ -60,7 +60,7 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     return em.op("Add", down, more)
 
 
-def lower_equal_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Say equal of numbers of which none is less; nothing equals what is no number.
 
     Refuses types that have no order.
@@ -79,10 +79,10 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> Replacement:
         for operand in (a, b):
             is_none = em.op("IsNaN", operand)
             differs = em.op("Or", differs, is_none, hint="differs")
-    return Replacement((em.op("Not", differs, hint="equal"),))
+    return em.op("Not", differs, hint="equal")
 
 
-def lower_clip_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write the bounds as attributes; what these do not hold, or is not constant, by Max and Min.
 
     Of float64, of which onnxruntime has no Clip, the bounds are compared.
@@ -94,7 +94,7 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> Replacement:
     if dtype not in (_D.FLOAT, _D.FLOAT16, _D.DOUBLE):
         raise Refusal("element-type", f"Clip of {dtype.name} needs opset 11", lowest_opset=11)
     if dtype == _D.DOUBLE:
-        return Replacement((bounded(em, result, view.input("min"), view.input("max")),))
+        return bounded(em, result, view.input("min"), view.input("max"))
     largest = np.finfo(dtype.numpy()).max
     bounds = {
         name: view.input(name) or em.constant(np.array(limit, dtype.numpy()), "largest")
@@ -103,13 +103,13 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> Replacement:
     known = {name: as_attribute(value) for name, value in bounds.items()}
     limits = {name: number for name, number in known.items() if number is not None}
     if len(limits) == 2:
-        return Replacement((em.op("Clip", result, attributes=limits),))
+        return em.op("Clip", result, attributes=limits)
     for name, op_type in (("min", "Max"), ("max", "Min")):
         result = em.op(op_type, result, bounds[name], hint="clipped")
-    return Replacement((result,))
+    return result
 
 
-def lower_bit_shift_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply with a power of two, or divide by it.
 
     In int64, of which the narrower types keep the low bits; uint64 in itself. Shifted by the width
@@ -123,7 +123,7 @@ def lower_bit_shift_11(view: Rewritten, em: Emitter) -> Replacement:
     table = em.constant(np.array(powers, wide.numpy()), "powers")
     power = em.op("Gather", table, cast(em, y, _D.INT64))
     op_type = "Mul" if is_left else "Div"
-    return Replacement((cast(em, em.op(op_type, cast(em, x, wide), power), dtype),))
+    return cast(em, em.op(op_type, cast(em, x, wide), power), dtype)
 
 
 def lower_gemm_11(view: Rewritten, em: Emitter) -> Replacement:
@@ -141,7 +141,7 @@ _INT64 = ir.DataType.INT64
 _DOUBLE = ir.DataType.DOUBLE
 
 
-def lower_mod_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_mod_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Take the quotient of integers, which Div cuts off, times the divisor from the dividend.
 
     Without `fmod` the divisor is added where the signs of rest and divisor differ. Of uint64 the
@@ -155,10 +155,10 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> Replacement:
         if not view.integer("fmod"):
             text = "Mod of floats has `fmod=1` before opset 28"
             raise Refusal("changed-meaning", text)
-        return Replacement((_rest_of_floats(em, a, b, dtype),))
+        return _rest_of_floats(em, a, b, dtype)
     if dtype == _D.UINT64:
         rest = _rest_of_uint64(em, cast(em, a, _INT64), cast(em, b, _INT64))
-        return Replacement((cast(em, rest, dtype),))
+        return cast(em, rest, dtype)
     a, b = cast(em, a, _INT64), cast(em, b, _INT64)
     rest = _rest(em, a, b)
     if not view.integer("fmod"):
@@ -166,7 +166,7 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> Replacement:
         zero = em.constant(0, "zero")
         differ = em.op("Less", signs, zero, hint="signs_differ")
         rest = em.op("Add", rest, em.op("Mul", cast(em, differ, _INT64), b), hint="rest")
-    return Replacement((cast(em, rest, dtype),))
+    return cast(em, rest, dtype)
 
 
 def _rest(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:

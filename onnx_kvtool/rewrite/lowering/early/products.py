@@ -53,16 +53,16 @@ _BASE = 16
 _WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def lower_mat_mul_integer_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_mat_mul_integer_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply the distances from the zero points, in int32.
 
     A zero point of several numbers is one for each row of A, or column of B.
     """
     zero_points = view.input("a_zero_point"), view.input("b_zero_point")
-    return Replacement((_product(em, view.required("A"), view.required("B"), *zero_points),))
+    return _product(em, view.required("A"), view.required("B"), *zero_points)
 
 
-def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply the distances from the zero points, in int32, and quantise the sums.
 
     A scale and a zero point of several numbers is one for each row of `a`, or column of `b`.
@@ -78,10 +78,10 @@ def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> Replacement:
         # Scales in vectors made one of the product of vectors, which is a scalar.
         scalar = em.constant([], "scalar")
         result = em.op("Reshape", result, scalar)
-    return Replacement((result,))
+    return result
 
 
-def lower_conv_integer_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_conv_integer_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Convolve the distances from the zero points in float32, of which no sum is beyond 24 bits.
 
     Where sums of whole products might be, the distances are cut in two, and their parts convolved
@@ -90,10 +90,10 @@ def lower_conv_integer_10(view: Rewritten, em: Emitter) -> Replacement:
     Refuses weights of unknown shape.
     """
     zero_points = view.input("x_zero_point"), view.input("w_zero_point")
-    return Replacement((_convolved(em, view, "ConvInteger", *zero_points),))
+    return _convolved(em, view, "ConvInteger", *zero_points)
 
 
-def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Convolve the distances from the zero points as for ConvInteger, and quantise the sums.
 
     Refuses weights of unknown shape.
@@ -106,7 +106,7 @@ def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> Replacement:
         bias = _along(em, bias, rank, 1)
         total = em.op("Add", total, bias, hint="with_bias")
     scale = _along(em, view.required("w_scale"), rank, 1)
-    return Replacement((_requantized(em, view, total, view.required("x_scale"), scale),))
+    return _requantized(em, view, total, view.required("x_scale"), scale)
 
 
 def distance(em: Emitter, value: ir.Value, zero_point: ir.Value | None) -> ir.Value:
@@ -246,7 +246,7 @@ def _requantized(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_is_inf_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Compare with the largest numbers of the type."""
     x = view.required("X")
     dtype = element_type(x, "IsInf", 10)
@@ -262,21 +262,20 @@ def lower_is_inf_10(view: Rewritten, em: Emitter) -> Replacement:
     if not found:
         nothing = em.op("IsNaN", x)
         never = em.op("Not", nothing)
-        return Replacement((em.op("And", nothing, never),))
-    result = found[0] if len(found) == 1 else em.op("Or", *found)
-    return Replacement((result,))
+        return em.op("And", nothing, never)
+    return found[0] if len(found) == 1 else em.op("Or", *found)
 
 
-def lower_thresholded_relu_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_thresholded_relu_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Choose between the input and zero."""
     x, alpha = view.required("X"), view.attribute("alpha")
     dtype = element_type(x, "ThresholdedRelu", 10)
     limit, zero = (em.constant(np.array(n, dtype.numpy()), "number") for n in (alpha, 0.0))
     is_above = em.op("Greater", x, limit)
-    return Replacement((where(em, is_above, x, zero),))
+    return where(em, is_above, x, zero)
 
 
-def lower_dequantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_dequantize_linear_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply the distance from the zero point, in int32, with the scale.
 
     One number in a vector becomes a scalar where the input is one, or may be.
@@ -284,10 +283,10 @@ def lower_dequantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
     x = view.required("x")
     zero_point, scale = view.input("x_zero_point"), one_number(em, view.required("x_scale"), x)
     far = distance(em, x, None if zero_point is None else one_number(em, zero_point, x))
-    return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale),))
+    return em.op("Mul", cast(em, far, _FLOAT), scale)
 
 
-def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Round the quotient to the nearest even number, add the zero point and clip to the type."""
     x = view.required("x")
     zero_point = view.input("y_zero_point")
@@ -296,7 +295,7 @@ def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> Replacement:
     scale = one_number(em, view.required("y_scale"), x)
     quotient = em.op("Div", wide, scale, hint="quotient")
     zero_point = None if zero_point is None else one_number(em, zero_point, x)
-    return Replacement((quantized(em, quotient, zero_point, dtype),))
+    return quantized(em, quotient, zero_point, dtype)
 
 
 def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacement:
@@ -326,7 +325,7 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
 _INT64 = ir.DataType.INT64
 
 
-def lower_det_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Eliminate column after column in a Loop, by the row with the largest element in it.
 
     The determinant is the product of these elements, turned around for each odd number of rows
@@ -345,7 +344,7 @@ def lower_det_11(view: Rewritten, em: Emitter) -> Replacement:
     matrices = em.op("Reshape", cast(em, data, wide), sizes, hint="matrices")
     result = _Elimination(em, wide, product(em, data, dims, batch), order).run(matrices)
     shape = joined_sizes(em, data, dims, [[axis] for axis in batch])
-    return Replacement((cast(em, em.op("Reshape", result, shape), dtype),))
+    return cast(em, em.op("Reshape", result, shape), dtype)
 
 
 class _Elimination:

@@ -44,7 +44,7 @@ _Bounds = tuple[ir.Value, ir.Value, int | ir.Value]
 """Where a slice begins and ends, and its step."""
 
 
-def lower_slice_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_slice_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Write constant bounds as attributes; gather what other bounds and steps name.
 
     Along an axis, for a step of one sign, with both bounds inside of the axis:
@@ -76,9 +76,9 @@ def lower_slice_10(view: Rewritten, em: Emitter) -> Replacement:
             "ends": [int(n) for n in ends.ravel()],
         }
         if not axes:
-            return Replacement((em.op("Identity", data),))
-        return Replacement((em.op("Slice", data, attributes=attributes),))
-    return Replacement((_gathered(em, view, dims, axes, steps, count),))
+            return em.op("Identity", data)
+        return em.op("Slice", data, attributes=attributes)
+    return _gathered(em, view, dims, axes, steps, count)
 
 
 def _gathered(
@@ -201,7 +201,7 @@ def _index(
 _BOOL = ir.DataType.BOOL
 
 
-def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather the rows by their numbers, the first two dimensions made one.
 
         place = length - 1 - time where that is not negative, else time
@@ -238,7 +238,7 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> Replacement:
     row = em.op("Add", row, em.op("Mul", outside, missing), hint="row")
     shape = joined_sizes(em, data, dims, [[0, 1], *([axis] for axis in range(2, len(dims)))])
     rows = em.op("Reshape", data, shape, hint="rows")
-    return Replacement((em.op("Gather", rows, row, axis=0),))
+    return em.op("Gather", rows, row, axis=0)
 
 
 # Pad, DepthToSpace and Resize of opset 11, for opset 10.
@@ -249,7 +249,7 @@ _FLOATS = FLOAT_TYPES - {_D.BFLOAT16}
 _MOST = int(np.iinfo(np.int32).max)
 
 
-def lower_pad_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_pad_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write the pads as an attribute, or gather rows and those that are added, axis by axis.
 
     The second where the pads are known at run time only, and for values that a float32 attribute
@@ -264,7 +264,7 @@ def lower_pad_11(view: Rewritten, em: Emitter) -> Replacement:
         numbers = [int(pad) for pad in known.ravel()]
         attributes: dict[str, AttributeValue] = {"mode": mode, "pads": numbers}
         attributes["value"] = number or 0.0
-        return Replacement((em.op("Pad", data, attributes=attributes),))
+        return em.op("Pad", data, attributes=attributes)
     dims = known_rank(data, "Pad", 11)
     if fill is None:
         zero = "" if dtype == _D.STRING else 0
@@ -280,7 +280,7 @@ def lower_pad_11(view: Rewritten, em: Emitter) -> Replacement:
         dims = (*dims[:axis], None, *dims[axis + 1 :])
     if result is data:
         result = em.op("Identity", data)
-    return Replacement((result,))
+    return result
 
 
 def _padded(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -34,7 +34,7 @@ _INT64 = ir.DataType.INT64
 _FLOAT = ir.DataType.FLOAT
 
 
-def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Take the best box of each class in a Loop, and drop those that overlap it too much.
 
     Each round is one of all batches and classes, and there are at most as many as there are boxes.
@@ -56,7 +56,7 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> Replacement:
     else:
         alive = em.op("Greater", scores, _one(em, threshold, 0.0), hint="alive")
     chosen, is_some = search.run(rounds, alive)  # (K, B, C, 1)
-    return Replacement((_listed(em, chosen, is_some),))
+    return _listed(em, chosen, is_some)
 
 
 def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
@@ -208,7 +208,7 @@ def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
 # RoiAlign-10, for opset 9.
 
 
-def lower_roi_align_10(view: Rewritten, em: Emitter) -> Replacement:
+def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather the four pixels around each sample, and pool their shares.
 
     A box is one pixel large at least. With `mode=max` the largest share is taken, not the largest
@@ -235,7 +235,7 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> Replacement:
         view.string("mode"),
         _Pixels(data).read,
     )
-    return Replacement((cast(em, pool.sampled(), dtype),))
+    return cast(em, pool.sampled(), dtype)
 
 
 class _Pixels:
@@ -297,7 +297,7 @@ class _Pixels:
 # ConvTranspose-11, for opset 10.
 
 
-def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> Replacement:
+def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write the pads that follow from `auto_pad` or `output_shape` in numbers.
 
         total = stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 - output
@@ -350,7 +350,7 @@ def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> Replacement:
         "strides": stride,
     }
     element_type(data, "ConvTranspose", 11)
-    return Replacement((em.op("ConvTranspose", *view.node.inputs, attributes=attributes),))
+    return em.op("ConvTranspose", *view.node.inputs, attributes=attributes)
 
 
 def _asked(view: NodeView, rank: int) -> list[int] | None:
