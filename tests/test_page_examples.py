@@ -42,6 +42,13 @@ NOT_RUN = {
     ),
     ("docs/guides/ci.md", "kvtool check models --format rdjson"): "needs reviewdog",
     ("docs/guides/ci.md", "pip install"): "leaves open where the repository of kvtool lies",
+    **{
+        (
+            "docs/guides/hugging-face.md",
+            start,
+        ): "needs torch; tests/compat/test_checkpoint.py runs it"
+        for start in ("optimum-cli", "import torch", "from transformers")
+    },
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
         "takes a minute; tests/test_strangers.py runs it in the slow set"
     ),
