@@ -304,7 +304,7 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     are gathered as whole bytes. If the slices are along the last axis, the
     table is dequantized first. An index out of range fails; onnxruntime returns zeros there.
     """
-    data, indices, scales = (view.required(n) for n in ("data", "indices", "scales"))
+    data, indices, scales = view.operands("data", "indices", "scales")
     dims, at = dims_of(data), dims_of(indices)
     if dims is None or at is None or dims_of(scales) is None:
         raise Refusal(

@@ -69,7 +69,7 @@ def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
         order = [*range(streams.front), streams.front + 1, streams.front]
         turned = op("Transpose", cast(em, mix, _D.FLOAT), perm=order)
         rows = op("MatMul", turned, rows, hint="mixed")
-    block, gates = view.required("block_output"), view.required("post_mix")
+    block, gates = view.operands("block_output", "post_mix")
     return only(streams.joined(streams.injected(op, rows, block, gates)))
 
 

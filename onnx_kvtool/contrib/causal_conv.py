@@ -68,7 +68,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_input(view, "kernel_delta", "previous_mask")
     _refuse_dilation(view)
-    x, weight, past = (view.required(name) for name in ("input", "weight", "initial_state"))
+    x, weight, past = view.operands("input", "weight", "initial_state")
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation = view.integer("dilation")

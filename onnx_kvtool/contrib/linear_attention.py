@@ -42,7 +42,7 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     `chunk_size`, a hint, is left out. Refuses `state_window`, which onnxruntime has on GPUs alone.
     """
     refuse_value(view, "state_window", 0)
-    query, key, value = (view.required(name) for name in ("query", "key", "value"))
+    query, key, value = view.operands("query", "key", "value")
     heads, asking, keyed = _heads(view, query, key, value)
     how = Arranged(em, heads, dim_of(query, 1) == 1)
     op, scale = em.op, view.attribute("scale")

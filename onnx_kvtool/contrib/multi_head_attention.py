@@ -216,7 +216,7 @@ def _in_buffer(
         lengths: How many rows of the buffers are valid, and the mask of padding.
         is_causal: Whether later keys are hidden.
     """
-    past_key, past_value = view.required("past_key"), view.required("past_value")
+    past_key, past_value = view.operands("past_key", "past_value")
     query, (given, padding) = view.required("query"), lengths
     one = em.constant([1], "one")
 

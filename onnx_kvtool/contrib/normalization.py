@@ -53,7 +53,7 @@ def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     where somebody reads it.
     """
     refuse_value(view, "stash_type", 1)
-    x, scale = view.required("X"), view.required("scale")
+    x, scale = view.operands("X", "scale")
     kind = _type(scale, view)
     wide = kind if x.dtype == kind else _wider(x.dtype, kind)
     axis, epsilon = view.integer("axis"), view.real("epsilon")
@@ -88,7 +88,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
 
     Its `mask_index` counts the ones of each row of the mask.
     """
-    ids, words = view.required("input_ids"), view.required("word_embedding")
+    ids, words = view.operands("input_ids", "word_embedding")
     op = Builder(em, _type(words, view))
     places = view.input("position_ids")
     if places is None:

@@ -25,7 +25,7 @@ def c_dist(view: NodeView, em: Emitter) -> Replacement:
     Refuses the other metrics of its documentation, of which onnxruntime has no kernel.
     """
     refuse_value(view, "metric", "sqeuclidean", "euclidean")
-    a, b = view.required("A"), view.required("B")
+    a, b = view.operands("A", "B")
     op = Builder(em, a.dtype or ir.DataType.UNDEFINED)
     minus_two = em.constant(np.array(-2, op.dtype.numpy()), "minus_two")
     turned = {"perm": [1, 0]}

@@ -167,7 +167,7 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     number lies outside; onnxruntime 1.32 reads memory there that is not the picture's.
     """
     refuse_value(view, "mode", "bilinear", "nearest")
-    x, rois, crop = (view.required(name) for name in ("X", "rois", "crop_size"))
+    x, rois, crop = view.operands("X", "rois", "crop_size")
     dims, dtype = dims_of(x), x.dtype or ir.DataType.UNDEFINED
     if dims is None or len(dims) != 4:
         raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")

@@ -37,7 +37,7 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "is_packed_batching", None, 0)
     refuse_value(view, "scale", None, 1.0)
-    x, cos = view.required("input"), view.required("cos_cache")
+    x, cos = view.operands("input", "cos_cache")
     dims, table = dims_of(x), dims_of(cos)
     if dims is None:
         raise Refusal(
@@ -78,7 +78,7 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     Each of the three positions of a token has its columns of the caches. What is put together is
     shared by all nodes with the same positions, caches and sections.
     """
-    x, cos = view.required("input"), view.required("cos_cache")
+    x, cos = view.operands("input", "cos_cache")
     dims, section = dims_of(x), view.attribute("mrope_section")
     heads, layout = view.attribute("num_heads") or 0, view.attribute("mrope_layout") or 0
     scale = view.attribute("scale")

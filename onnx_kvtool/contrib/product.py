@@ -133,7 +133,7 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
 
 def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
-    x, w = view.required("X"), view.required("W")
+    x, w = view.operands("X", "W")
     dims = dims_of(x)
     if dims is None:
         raise Refusal(

@@ -350,7 +350,7 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "transB", 1)
     refuse_value(view, "quant_type", 0, 1)
-    a, scales = view.required("A"), view.required("absmax")
+    a, scales = view.operands("A", "absmax")
     width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
     if block < 2 or width < 1 or columns < 1 or width * columns % block:
         raise Refusal(

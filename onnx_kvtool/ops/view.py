@@ -95,6 +95,10 @@ class NodeView:
             raise KeyError(f"input {name} of {self.node.op_type} is not required by its schema")
         return value
 
+    def operands(self, *names: str) -> tuple[ir.Value, ...]:
+        """Return several inputs that the schema requires."""
+        return tuple(map(self.required, names))
+
     def attribute(self, name: str) -> AttributeValue:
         """Return the attribute `name`, or the schema's default; None when it has neither.
 

@@ -120,7 +120,7 @@ def operands(context: Context, site: Site) -> Operands | None:
 def _operands(site: Site) -> Operands | None:
     try:
         view = NodeView(site.node, max(site.opset or 0, FIRST_OPSET))
-        past, update = view.required("past_cache"), view.required("update")
+        past, update = view.operands("past_cache", "update")
         indices = view.input("write_indices")
     except MalformedNode:
         return None

@@ -330,7 +330,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     One with a reduction, or of a single index, names its places in a matrix, (N, K), one by one.
     """
     view = NodeView(node, opset)
-    data, indices, updates = (view.required(name) for name in ("data", "indices", "updates"))
+    data, indices, updates = view.operands("data", "indices", "updates")
     copied, dims = _copy(em, data, node), dims_of(indices)
     if copied is None:
         return None
@@ -587,7 +587,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     None where it is unknown how many sizes there are to count in.
     """
     view = NodeView(node, opset)
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
     batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
     if not isinstance(length, int):

@@ -210,7 +210,7 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
     NaNs compare false throughout and stay. The sign of zero does not come from a Where, because
     that of onnxruntime loses it.
     """
-    a, b = view.required("A"), view.required("B")
+    a, b = view.operands("A", "B")
     dtype = a.dtype
     if dtype is None or not dtype.is_floating_point():
         name = "unknown" if dtype is None else dtype.name
@@ -254,7 +254,7 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses bfloat16, which the target does not have.
     """
-    base, exponent = view.required("X"), view.required("Y")
+    base, exponent = view.operands("X", "Y")
     dtype, other = base.dtype, exponent.dtype
     if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
         return _by_squares(em, base, cast(em, exponent, _D.INT64))
@@ -406,7 +406,7 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, axis = view.required("x"), view.required("axis")
+    data, axis = view.operands("x", "axis")
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
     dims, dtype = dims_of(data), data.dtype
     if dims is None or dtype is None or not dims:

@@ -26,7 +26,7 @@ def lower_col2im_18(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown number of axes.
     """
-    data, image, block = (view.required(n) for n in ("input", "image_shape", "block_shape"))
+    data, image, block = view.operands("input", "image_shape", "block_shape")
     count = _count(image) or _count(block)
     if count is None:
         raise Refusal(

@@ -193,7 +193,7 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     with an If whose branches differ in shape, and divides by zero for a single row or column. Such
     a row is at -1, as a single layer is in the body.
     """
-    theta, size = view.required("theta"), view.required("size")
+    theta, size = view.operands("theta", "size")
     count, dtype = dims_of(size), theta.dtype
     if count not in ((4,), (5,)) or dtype is None:
         return None

@@ -36,8 +36,8 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses an unknown rank, and element types that are not one float type throughout.
     """
-    data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
-    old_mean, old_var = view.required("input_mean"), view.required("input_var")
+    data, scale, bias = view.operands("X", "scale", "B")
+    old_mean, old_var = view.operands("input_mean", "input_var")
     dtype = data.dtype or ir.DataType.UNDEFINED
     if dims_of(data) is None or len(dims_of(data) or ()) < 2:
         raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
@@ -235,7 +235,7 @@ def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> ir.Value | None:
     Returns:
         None, for the schema's body, where the rank is unknown or a type is no ordinary float.
     """
-    x, scale = view.required("X"), view.required("scale")
+    x, scale = view.operands("X", "scale")
     stash = ir.DataType(view.integer("stash_type"))
     dtype = x.dtype
     if (

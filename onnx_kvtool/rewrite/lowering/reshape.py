@@ -61,7 +61,7 @@ def lower_reshape_14(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an element type that ConstantOfShape or Reshape lacks at the target.
     """
-    data, shape = view.required("data"), view.required("shape")
+    data, shape = view.operands("data", "shape")
     known = view.context.folder.integers(shape)
     if view.integer("allowzero") == 0 or (known is not None and (known != 0).all()):
         return em.op("Reshape", data, shape)
@@ -267,7 +267,7 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank and an unknown number of axes.
     """
-    data, axes = view.required("data"), view.required("axes")
+    data, axes = view.operands("data", "axes")
     rank, count = _facts(data, axes)
     if count == 0:
         return em.op("Identity", data)

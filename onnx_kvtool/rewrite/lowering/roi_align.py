@@ -39,7 +39,7 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     sample becomes a box.
     """
     mode = view.string("coordinate_transformation_mode")
-    data, rois, batch = (view.required(name) for name in ("X", "rois", "batch_indices"))
+    data, rois, batch = view.operands("X", "rois", "batch_indices")
     dtype = data.dtype or ir.DataType.UNDEFINED
     kept = ("mode", "output_height", "output_width", "sampling_ratio", "spatial_scale")
     attributes: dict[str, AttributeValue] = {}
@@ -285,7 +285,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown number of channels, and an unknown shape of the filters.
     """
-    data, filters, offset = (view.required(name) for name in ("X", "W", "offset"))
+    data, filters, offset = view.operands("X", "W", "offset")
     dims, shape, dtype = dims_of(data), dims_of(filters), data.dtype
     sizes = [dim for dim in shape or () if isinstance(dim, int)]
     if dims is None or shape is None or len(sizes) != len(shape) or not isinstance(dims[1], int):

@@ -156,7 +156,7 @@ def lower_scatter_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 
     Refuses such indices where the rank of the data, or the length of an index, is unknown.
     """
-    data, indices, updates = (view.required(n) for n in ("data", "indices", "updates"))
+    data, indices, updates = view.operands("data", "indices", "updates")
     reduction, elements = view.string("reduction"), view.node.op_type == "ScatterElements"
     attributes: dict[str, AttributeValue] = {"axis": view.integer("axis")} if elements else {}
     if em.opset < _SINCE[reduction]:

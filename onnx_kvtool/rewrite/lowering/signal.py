@@ -267,7 +267,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses a number of components that is unknown, and a length that makes the matrix too large.
     """
-    signal, step = view.required("signal"), view.required("frame_step")
+    signal, step = view.operands("signal", "frame_step")
     window, length = view.input("window"), view.input("frame_length")
     dims = dims_of(signal)
     if dims is None or len(dims) not in (2, 3) or (len(dims) == 3 and dims[2] not in (1, 2)):

@@ -392,7 +392,7 @@ def raise_where(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     mask = read_mask(proof, view.input("condition"))
     if mask is None:
         return None
-    new, kept = view.required("X"), view.required("Y")
+    new, kept = view.operands("X", "Y")
     if mask.is_negated:
         new, kept = kept, new
     if not is_cache(proof, kept):

@@ -225,7 +225,7 @@ def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:
 
 def _gathered(proof: Proof, node: ir.Node, axis: int, shape: tuple[Expr, ...]) -> Roll | None:
     view = NodeView(node, node.version if node.version is not None else proof.opset)
-    source, indices = view.required("data"), view.required("indices")
+    source, indices = view.operands("data", "indices")
     before = proof.maps.shape(source)
     if before is None or len(before) != len(shape) or before[axis] != shape[axis]:
         return None

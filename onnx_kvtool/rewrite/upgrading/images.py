@@ -49,8 +49,8 @@ def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Repla
         return again(
             em, rewritten.node, list(rewritten.node.inputs), without=("spatial",), outputs=1
         )
-    data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
-    mean, variance = view.required("mean"), view.required("var")
+    data, scale, bias = view.operands("X", "scale", "B")
+    mean, variance = view.operands("mean", "var")
     epsilon = view.attribute("epsilon")
     assert isinstance(epsilon, float)
     small = number_like(em, epsilon, data, "epsilon")

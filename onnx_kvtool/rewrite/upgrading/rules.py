@@ -272,7 +272,7 @@ def upgrade_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     nothing in both. Numbers of other types are cast to int64, as the operator does itself.
     Constant indices without a negative one stay as they are.
     """
-    indices, depth, values = (view.required(name) for name in ("indices", "depth", "values"))
+    indices, depth, values = view.operands("indices", "depth", "values")
     known = view.context.folder.integers(indices)
     if known is not None and (known >= 0).all():
         return again(em, view.node, [indices, depth, values])

@@ -83,7 +83,7 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, given = view.required("x"), view.required("axis")
+    data, given = view.operands("x", "axis")
     known, dims = view.context.folder.integers(given), known_rank(data, "CumSum", 11)
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
 
@@ -284,7 +284,7 @@ def lower_top_k_11(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses these of an unknown rank.
     """
-    data, count = view.required("X"), view.required("K")
+    data, count = view.operands("X", "K")
     dtype = element_type(data, "TopK", 11)
     is_float = dtype in FLOAT_TYPES
     axis, turned = view.integer("axis"), view.integer("largest") == 0

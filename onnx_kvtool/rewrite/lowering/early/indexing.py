@@ -44,14 +44,14 @@ _INT64 = ir.DataType.INT64
 
 def lower_gather_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add the size of the axis to negative indices."""
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     front, axis = _front(view.context, em, data, indices, view.integer("axis"), "Gather")
     return again(em, view.node, inputs=[data, front], attributes={"axis": axis})
 
 
 def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write Scatter, with the size of the axis added to negative indices."""
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     front, axis = _front(view.context, em, data, indices, view.integer("axis"), "ScatterElements")
     element_type(data, "ScatterElements", 11)
     updates = view.required("updates")
@@ -60,7 +60,7 @@ def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
 
 def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather from the data in one dimension, at the place of each element there."""
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     element_type(data, "GatherElements", 11)
     dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
     front, axis = _front(view.context, em, data, indices, view.integer("axis"), "GatherElements")
@@ -126,7 +126,7 @@ def lower_gather_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     dtype = element_type(data, "GatherND", 11)
     dims = known_rank(data, "GatherND", 11)
     length = _tuple_length(indices, "GatherND")
@@ -140,7 +140,7 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     element_type(data, "ScatterND", 11)
     dims = known_rank(data, "ScatterND", 11)
     length = _tuple_length(indices, "ScatterND")
@@ -170,7 +170,7 @@ def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     These become the depth, as runtimes are known to count them from the back once more. Indices
     that are no integers are cast to int64 first, as the text says.
     """
-    indices, depth = view.required("indices"), view.required("depth")
+    indices, depth = view.operands("indices", "depth")
     scalar = em.op("Reshape", cast(em, depth, _INT64), em.constant([1], "one"), hint="depth")
     front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
     dims = dims_of(indices)

@@ -65,7 +65,7 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses types that have no order.
     """
-    a, b = view.required("A"), view.required("B")
+    a, b = view.operands("A", "B")
     dtype = element_type(a, "Equal", 11)
     if not (dtype in FLOAT_TYPES or dtype.is_integer()):
         raise Refusal(
@@ -115,7 +115,7 @@ def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     In int64, of which the narrower types keep the low bits; uint64 in itself. Shifted by the width
     of its type or more, a narrower number is 0, so that no larger power is needed.
     """
-    x, y = view.required("X"), view.required("Y")
+    x, y = view.operands("X", "Y")
     dtype = element_type(x, "BitShift", 11)
     wide, is_left = dtype if dtype.bitwidth == 64 else _D.INT64, view.string("direction") == "LEFT"
     beyond = 0 if is_left else 1 << dtype.bitwidth  # of which there is none at 64 bits
@@ -149,7 +149,7 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> ir.Value:
     divisor times each power of two, from the largest on, was taken away where it is not too large:
     every difference is exact.
     """
-    a, b = view.required("A"), view.required("B")
+    a, b = view.operands("A", "B")
     dtype = element_type(a, "Mod", 10)
     if dtype in FLOAT_TYPES:
         if not view.integer("fmod"):

@@ -70,7 +70,7 @@ def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses several numbers for the result, of which the text does not say what they belong to.
     """
     zero_points = view.required("a_zero_point"), view.required("b_zero_point")
-    a, b = view.required("a"), view.required("b")
+    a, b = view.operands("a", "b")
     total = _product(em, a, b, *zero_points)
     scales = _per_row(em, view.required("a_scale")), view.required("b_scale")
     result = _requantized(em, view, total, *scales)
@@ -158,7 +158,7 @@ def _convolved(
     em: Emitter, view: NodeView, op_type: str, of_x: ir.Value | None, of_w: ir.Value | None
 ) -> ir.Value:
     """Return the convolution of distances from the zero points, int32."""
-    x, w = view.required("x"), view.required("w")
+    x, w = view.operands("x", "w")
     dims = known_rank(w, op_type, 10)
     taps = [dim for dim in dims[1:] if isinstance(dim, int)]
     if len(taps) != len(dims) - 1:
@@ -225,7 +225,7 @@ def _requantized(
         one: Scale of one operand, broadcast to the sums.
         other: That of the other one.
     """
-    scale, zero_point = view.required("y_scale"), view.required("y_zero_point")
+    scale, zero_point = view.operands("y_scale", "y_zero_point")
     for value in (scale, zero_point):
         if any(dim != 1 for dim in known_rank(value, view.node.op_type, 10)):
             raise Refusal(

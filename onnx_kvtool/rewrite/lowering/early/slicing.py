@@ -210,7 +210,7 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, lengths = view.required("input"), view.required("sequence_lens")
+    data, lengths = view.operands("input", "sequence_lens")
     element_type(data, "ReverseSequence", 10)
     dims = known_rank(data, "ReverseSequence", 10)
     time_first = view.integer("time_axis") == 0

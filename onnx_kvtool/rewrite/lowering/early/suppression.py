@@ -216,7 +216,7 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, rois, batch = (view.required(name) for name in ("X", "rois", "batch_indices"))
+    data, rois, batch = view.operands("X", "rois", "batch_indices")
     dtype = element_type(data, "RoiAlign", 10)
     known_rank(data, "RoiAlign", 10)
     numbers = Numbers(em, _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT)
@@ -308,7 +308,7 @@ def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses unknown sizes of the input with `output_shape`, an unknown kernel, and more behind than
     an `output_padding` may be; with `auto_pad` anything behind, which onnxruntime leaves out.
     """
-    data, weights = view.required("X"), view.required("W")
+    data, weights = view.operands("X", "W")
     dims, filters = (known_rank(v, "ConvTranspose", 11) for v in (data, weights))
     rank = len(dims) - 2
 

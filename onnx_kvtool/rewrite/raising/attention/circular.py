@@ -97,7 +97,7 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     if node is None or node.op_type != "Gather" or node.domain != "":
         return None
     view = NodeView(node, opset)
-    cache, order = view.required("data"), view.required("indices")
+    cache, order = view.operands("data", "indices")
     scattered, turned = cache.producer(), order.producer()
     if scattered is None or scattered.op_type != "TensorScatter" or scattered.domain != "":
         return None

@@ -124,7 +124,7 @@ Rule = Callable[[NodeView, Widened], ir.Value]
 
 def scattered(view: NodeView, state: Widened) -> ir.Value:
     """Return the updates, where each element of the data is written at its own place."""
-    data, indices, updates = (view.required(name) for name in ("data", "indices", "updates"))
+    data, indices, updates = view.operands("data", "indices", "updates")
     shape = state.target(data)
     if view.attribute("reduction") not in (None, "none") or state.target(updates) != shape:
         raise Stuck("`ScatterND` does not write all elements")
@@ -143,7 +143,7 @@ def sliced(view: NodeView, state: Widened) -> ir.Value:
     """Cut along one axis after the other."""
     data, output = view.required("data"), view.node.outputs[0]
     before, after = state.sizes(data), state.sizes(output)
-    starts, ends = view.required("starts"), view.required("ends")
+    starts, ends = view.operands("starts", "ends")
     axes, steps = view.input("axes"), view.input("steps")
     which = None if axes is None else state.folder.integers(axes)
     stride = None if steps is None else state.folder.integers(steps)
@@ -213,7 +213,7 @@ def _cut(
 
 def gathered(view: NodeView, state: Widened) -> ir.Value:
     """Look up rows; those that are asked for in the name of no row in use may not exist."""
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     sizes = state.sizes(data)
     axis = view.integer("axis") % len(sizes)
     places = state.of(indices)
@@ -240,7 +240,7 @@ def gathered(view: NodeView, state: Widened) -> ir.Value:
 
 def looked_up(view: NodeView, state: Widened) -> ir.Value:
     """Look up elements by tuples of coordinates and constants, all of them within the data."""
-    data, indices = view.required("data"), view.required("indices")
+    data, indices = view.operands("data", "indices")
     sizes, tuples = state.target(data), state.of(indices)
     depth = state.sizes(indices)[-1]
     if view.integer("batch_dims") != 0 or depth is None or depth < 1:
@@ -374,7 +374,7 @@ def _counted(view: NodeView, state: Widened) -> ir.Value:
 
 def _summed(view: NodeView, state: Widened) -> ir.Value:
     """Sum from the front, where what is added last is not looked at before."""
-    data, axis = view.required("x"), view.required("axis")
+    data, axis = view.operands("x", "axis")
     known = state.folder.integers(axis)
     sizes = state.sizes(data)
     if known is None:
