@@ -11,7 +11,7 @@ from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import Builder, is_read, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -57,7 +57,7 @@ def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
 def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write QuickGelu as x * Sigmoid(alpha * x)."""
     x, alpha = view.required("X"), view.attribute("alpha")
-    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(x))
     factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
     scaled = x if alpha == 1.0 else op("Mul", x, factor, hint="scaled")
     return only(op("Mul", x, op("Sigmoid", scaled)))

@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -34,7 +34,7 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation, is_last = view.integer("dilation"), view.integer("channels_last") != 0
     rows, place, rank = (taps - 1) * dilation, 1 if is_last else 2, _rank(view, x, is_last)
-    own = Builder(em, x.dtype or _D.UNDEFINED)
+    own = Builder(em, dtype_of(x))
     whole = x
     if rows and past is not None:
         whole = own("Concat", past, x, attributes={"axis": place}, hint="positions")
@@ -72,7 +72,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation = view.integer("dilation")
-    rows, own = (taps - 1) * dilation, Builder(em, x.dtype or _D.UNDEFINED)
+    rows, own = (taps - 1) * dilation, Builder(em, dtype_of(x))
     lying = sequences_of(em, view.required("cumulative_sequence_length"), x)
     pool = x
     if rows:
@@ -104,7 +104,7 @@ def _final_state(
     view: NodeView, em: Emitter, lying: Sequences, pool: ir.Value, rows: int
 ) -> ir.Value:
     """Return the last rows of each sequence, its state in front: (B, C, rows)."""
-    own = Builder(em, pool.dtype or _D.UNDEFINED)
+    own = Builder(em, dtype_of(pool))
     if not rows:
         return own("Identity", view.required("initial_state"))
     places = em.once(
@@ -129,7 +129,7 @@ def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.
     wide = em.op("Reshape", cast(em, count, _D.INT64), em.constant([-1, 1], "column"))
     is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths))
     places = where(em, is_asked, em.op("Add", lying.starts, slot), lying.count, "captured")
-    own = Builder(em, x.dtype or _D.UNDEFINED)
+    own = Builder(em, dtype_of(x))
     return own("Gather", own("Pad", x, em.constant([0, 0, 1, 0], "pads")), places)
 
 

@@ -21,7 +21,7 @@ from onnx_kvtool.contrib.heads import (
 )
 from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import positions, scales_queries
+from onnx_kvtool.emit.forms import dtype_of, positions, scales_queries
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 
@@ -113,7 +113,7 @@ def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
         return em.op("Reshape", given, shape)
     if view.integer("smooth_softmax") != 1:
         return None
-    dtype = query.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(query)
     return em.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
 
 
@@ -202,7 +202,7 @@ def rotated(
         return turned
 
     query, key = heads
-    dtype = query.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(query)
     if scale and scales_queries(dtype, scale) and dim_of(query, 3) == width:
         return rotate(query, scale), rotate(key), 1.0
     return rotate(query), rotate(key), scale
@@ -229,7 +229,7 @@ def _group_query_attention_mask(
     """Return what `nonpad_kv_seqlen` does not say: a window, and what is added to scores."""
     if bias is None or near is None:
         return bias or near
-    dtype = bias.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(bias)
     seen = em.constant(np.zeros((), dtype.numpy()), "seen")
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "hidden")
     added = em.op("Where", near, seen, hidden)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.heads import Tokens, dim_of
 from onnx_kvtool.contrib.rule import refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, positions, size
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -111,7 +111,7 @@ class Call:
 
     def angles(self, table: ir.Value, places: ir.Value, factor: float | None) -> ir.Value:
         """Return the rows of a table at places, times a factor: (B, L, R / 2)."""
-        em, dtype = self.em, table.dtype or ir.DataType.UNDEFINED
+        em, dtype = self.em, dtype_of(table)
         rows = em.once(
             ("rotary rows", table, places),
             lambda: em.op("Gather", table, places, hint="angles"),
@@ -235,7 +235,7 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     quantized = op("Min", op("Max", quantized, least), most, hint="codes")
     present = _written(view, em, call, name, cast(em, quantized, _INT8))
     numbers = op("Mul", cast(em, present, _FLOAT), scale, hint="numbers")
-    return Cache(present, cast(em, numbers, new.dtype or ir.DataType.UNDEFINED))
+    return Cache(present, cast(em, numbers, dtype_of(new)))
 
 
 def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | None) -> None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, scaled_queries, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, scaled_queries, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -128,7 +128,7 @@ def attend(
         value: (B, KV, S, E).
         how: The rest.
     """
-    dtype = query.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(query)
     attributes: dict[str, AttributeValue] = {}
     if how.is_causal:
         attributes["is_causal"] = 1
@@ -293,7 +293,7 @@ def attend_beside_sink(
         sink: The score of the column: (1, H or 1, 1, 1).
     """
     query, keys, values = heads
-    op = Builder(em, query.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(query))
     # Heads of a group are rows of one product; 0 keeps a size.
     grouped, apart = (em.constant([0, n, -1, 0], "shape") for n in (counts[1], counts[0]))
     if not how.scale:

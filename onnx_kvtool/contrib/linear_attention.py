@@ -20,7 +20,7 @@ from onnx_kvtool.contrib.recurrence import (
 )
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, size
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -69,11 +69,11 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
         is_one=how.is_one,
     )  # fmt: skip
     width = states * heads.queries * heads.value_size
-    output = cast(em, how.back(found.output, [width]), query.dtype or _D.UNDEFINED)
+    output = cast(em, how.back(found.output, [width]), dtype_of(query))
     if not is_read(view, 1):
         return Replacement((output, None)[: len(view.node.outputs)])
     declared = view.node.outputs[1].dtype if given is None else given.dtype
-    return Replacement((output, cast(em, found.state, declared or query.dtype or _D.UNDEFINED)))
+    return Replacement((output, cast(em, found.state, declared or dtype_of(query))))
 
 
 def gate(view: NodeView, name: str) -> ir.Value | None:
@@ -231,7 +231,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     final = None
     if is_read(view, 1):
         final = op("Transpose", found.state, perm=[0, 1, 3, 2], hint="final_state")
-    dtype = view.required("query").dtype or _D.UNDEFINED
+    dtype = dtype_of(view.required("query"))
     return Replacement((cast(em, output, dtype), final, None)[: len(view.node.outputs)])
 
 

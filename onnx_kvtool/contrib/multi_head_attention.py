@@ -19,7 +19,7 @@ from onnx_kvtool.contrib.heads import (
 from onnx_kvtool.contrib.quantized import coded_product
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, size
+from onnx_kvtool.emit.forms import cast, dtype_of, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -143,7 +143,7 @@ def _attended(
     how = Attended(
         scale=scale if isinstance(scale, float) else None,
         is_causal=is_causal,
-        mask=added(view, em, tokens, padding, total, _type(query)),
+        mask=added(view, em, tokens, padding, total, dtype_of(query)),
         nonpad=nonpad,
         past_key=past_key,
         past_value=past_value,
@@ -243,7 +243,7 @@ def _in_buffer(
     )
     first = em.op("Reshape", cast(em, given, _I), em.constant([], "scalar"))
     total = em.op("Add", first, count)
-    mask = added(view, em, tokens, padding, total, _type(query))
+    mask = added(view, em, tokens, padding, total, dtype_of(query))
     if mask is not None:
         # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
         longest = size(em, dim_of(past_key, 2), past_key, 2)
@@ -297,10 +297,6 @@ def _width(value: ir.Value) -> int | None:
     return dim if isinstance(dim, int) else None
 
 
-def _type(value: ir.Value) -> ir.DataType:
-    return value.dtype or ir.DataType.UNDEFINED
-
-
 # Attention of `com.microsoft`, with its projections inside, and QAttention: Attention-24.
 
 
@@ -349,7 +345,7 @@ def _projected(
     refuse_value(view, "past_present_share_buffer", None, 0)
     refuse_value(view, "do_rotary", None, 0)
     heads, tokens = view.integer("num_heads"), Tokens(em, view.required("input"))
-    op = Builder(em, product.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(product))
     q, k, v = (
         apart(em, part, heads, width)
         for part, width in zip(parts(em, product, widths), widths, strict=True)

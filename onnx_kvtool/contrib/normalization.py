@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -198,7 +198,7 @@ def root_mean_square(
     em: Emitter, x: ir.Value, scale: ir.Value | None, axis: int, epsilon: float
 ) -> ir.Value:
     """Return x divided by its root mean square, times a scale that broadcasts to x; None for 1."""
-    op = Builder(em, x.dtype or _D.UNDEFINED)
+    op = Builder(em, dtype_of(x))
     attributes = {"axis": axis, "epsilon": epsilon}
     scale_dims = None if scale is None else dims_of(scale)
     dims = dims_of(x)

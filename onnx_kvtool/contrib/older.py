@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -26,7 +26,7 @@ def c_dist(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "metric", "sqeuclidean", "euclidean")
     a, b = view.operands("A", "B")
-    op = Builder(em, a.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(a))
     minus_two = em.constant(np.array(-2, op.dtype.numpy()), "minus_two")
     turned = {"perm": [1, 0]}
     product = op("MatMul", op("Mul", a, minus_two), op("Transpose", b, attributes=turned))
@@ -131,7 +131,7 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
     if not known or known[0] > _LARGEST:
         text = f"matrices of `Inverse` are of size {sizes[0]}, expected a number up to {_LARGEST}"
         raise Refusal("contrib-form", text)
-    dtype = x.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(x)
     wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     count, op = known[0], Builder(em, wide)
     if count == 0:

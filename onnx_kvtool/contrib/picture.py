@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.contrib.rule import Builder, is_read, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -44,7 +44,7 @@ def group_norm(view: NodeView, em: Emitter) -> Replacement:
     Channels that come last are brought to the front, and back.
     """
     x = view.required("X")
-    return only(_normalized(view, em, x, x.dtype or ir.DataType.UNDEFINED))
+    return only(_normalized(view, em, x, dtype_of(x)))
 
 
 def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
@@ -54,7 +54,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "channels_last", 1)
     x, skip, bias = view.required("X"), view.required("skip"), view.input("bias")
-    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(x))
     rank = known_rank(view, skip)
     if rank not in (2, 4):
         raise Refusal(
@@ -168,7 +168,7 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "mode", "bilinear", "nearest")
     x, rois, crop = view.operands("X", "rois", "crop_size")
-    dims, dtype = dims_of(x), x.dtype or ir.DataType.UNDEFINED
+    dims, dtype = dims_of(x), dtype_of(x)
     if dims is None or len(dims) != 4:
         raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")
     numbers = Numbers(em, dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)

@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import apart, known_size
 from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -242,7 +242,7 @@ def gated_relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_input(view, "token_offset")
     query = view.required("query_layer")
-    op, heads = Builder(em, query.dtype or ir.DataType.UNDEFINED), view.integer("num_heads")
+    op, heads = Builder(em, dtype_of(query)), view.integer("num_heads")
     rows = apart(em, op("Add", query, view.required("query_bias")), heads)
     gates = op("Add", op("MatMul", rows, view.required("weight")), view.required("bias"))
     halves = em.multi("Split", gates, axis=-1, num_outputs=2, count=2)

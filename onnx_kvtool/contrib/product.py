@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -61,7 +62,7 @@ def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
-    op, alpha = Builder(em, left.dtype or ir.DataType.UNDEFINED), view.attribute("alpha")
+    op, alpha = Builder(em, dtype_of(left)), view.attribute("alpha")
     if alpha == 1.0:
         return only(op("MatMul", left, right))
     assert isinstance(alpha, float)
@@ -112,7 +113,7 @@ def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
 def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write FusedConv as Conv, Add of `Z`, and the activation; Clip takes its bounds as inputs."""
     x, z = view.required("X"), view.input("Z")
-    op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(x))
     inputs = (x, view.required("W"), view.input("B"))
     result = op("Conv", *inputs, attributes=_given({n: view.attribute(n) for n in _CONV}))
     if z is not None:

@@ -11,7 +11,7 @@ from onnx_kvtool.contrib.block_quantized import block_product, known_type
 from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, one_shape, reduce, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, one_shape, reduce, unsqueeze
 from onnx_kvtool.ops.contrib import quant_type_values
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -127,7 +127,6 @@ def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
         )
     names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
     inputs = (x, *(view.required(name) for name in names), view.input("B"))
-    view.required("y_zero_point").dtype or _D.UNDEFINED
     result = em.op("QLinearConv", *inputs, attributes=attributes)
     if is_last:
         perm = [0, *range(2, last + 1), 1]
@@ -181,7 +180,7 @@ def dequantize_linear(view: NodeView, em: Emitter) -> Replacement:
     """Write DequantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
     scale = view.required("x_scale")
     inputs = (view.required("x"), scale, view.input("x_zero_point"))
-    dtype = scale.dtype or _D.UNDEFINED
+    dtype = dtype_of(scale)
     return only(em.op("DequantizeLinear", *inputs, attributes=_axis(view), dtype=dtype))
 
 
@@ -282,7 +281,7 @@ def coded_product(
     scale = _scalar(em, cast(em, factor, _D.FLOAT))
     point = None if zero is None else _scalar(em, zero)
     result = _product(view, em, (stored_values, scale, point), right)
-    return cast(em, result, view.required(right[1]).dtype or _D.UNDEFINED)
+    return cast(em, result, dtype_of(view.required(right[1])))
 
 
 def _product(
@@ -358,7 +357,7 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
             f"`MatMulBnb4` has weights ({columns}, {width}) in blocks of {block}, expected a whole "
             "number of them",
         )
-    op = Builder(em, scales.dtype or ir.DataType.UNDEFINED)
+    op = Builder(em, dtype_of(scales))
     # The first element of a byte is in its high bits.
     pairs = quant_type_values(view.integer("quant_type"))
     table = em.constant(

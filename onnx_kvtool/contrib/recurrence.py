@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, reduce, size, where
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -211,7 +211,7 @@ def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
     a, b, op = view.required("a"), view.input("b"), em.op
     bias, factor = (_by_head(em, view.required(name)) for name in ("dt_bias", "decay_scale"))
     rate = op("Softplus", op("Add", cast(em, a, _FLOAT), bias, hint="biased"))
-    decay = cast(em, op("Mul", rate, factor, hint="decay"), a.dtype or ir.DataType.UNDEFINED)
+    decay = cast(em, op("Mul", rate, factor, hint="decay"), dtype_of(a))
     if not is_read(view, 1):
         return Replacement((decay, None)[: len(view.node.outputs)])
     if b is None:
@@ -220,7 +220,7 @@ def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
             "`beta` of `LinearAttentionGate` is read, which needs its input `b`, which is absent",
         )
     beta = op("Sigmoid", cast(em, b, _FLOAT), hint="beta")
-    return Replacement((decay, cast(em, beta, b.dtype or ir.DataType.UNDEFINED)))
+    return Replacement((decay, cast(em, beta, dtype_of(b))))
 
 
 def _by_head(em: Emitter, given: ir.Value) -> ir.Value:

@@ -14,6 +14,7 @@ __all__ = [
     "cast",
     "covers",
     "dim_key",
+    "dtype_of",
     "one_number",
     "one_shape",
     "positions",
@@ -43,6 +44,11 @@ _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin
 """Opset from which each reduction takes its axes as an input."""
 
 
+def dtype_of(value: ir.Value) -> ir.DataType:
+    """Return the element type of a value, UNDEFINED where it is unknown."""
+    return value.dtype or ir.DataType.UNDEFINED
+
+
 def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None) -> ir.Value:
     """Return `value` in another element type; the value itself where it has that type.
 
@@ -64,7 +70,7 @@ def where(
     result. Below opset 16 Where takes no bfloat16; float32 holds every one of them. onnxruntime
     chooses from no integers of 16 bits and from no uint64, whose bits an int64 holds.
     """
-    dtype = yes.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(yes)
     wide = _CHOSEN_AS.get(dtype, dtype)
     if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
         wide = ir.DataType.FLOAT

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.legality import fit
 from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
 from onnx_kvtool.ops.traits import Trait, having
@@ -246,7 +246,7 @@ def detour_element_type(
     dtypes: list[ir.DataType] = []
     for index, value in enumerate(node.outputs):
         formal = facts.output(index)
-        dtype = value.dtype or ir.DataType.UNDEFINED
+        dtype = dtype_of(value)
         if formal is not None and formal.type_parameter == parameter and value.name:
             carrier = carrier_of(node.op_type, value.dtype, em.opset, of_outputs, among)
             if carrier is None:
@@ -264,5 +264,5 @@ def detour_element_type(
             new.name = ""
             results.append(None)
         else:
-            results.append(cast(em, new, old.dtype or ir.DataType.UNDEFINED))
+            results.append(cast(em, new, dtype_of(old)))
     return Replacement(tuple(results))

@@ -20,7 +20,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import graph_path, nodes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, squeeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, squeeze, where
 from onnx_kvtool.ops.contrib import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
@@ -515,7 +515,7 @@ def _again(
     attributes = {name: given.value for name, given in node.attributes.items()} | dict(
         written or {}
     )
-    dtypes = [value.dtype or _D.UNDEFINED for value in node.outputs]
+    dtypes = [dtype_of(value) for value in node.outputs]
     again = em.multi(node.op_type, *read, attributes=attributes, dtypes=dtypes)
     return Replacement(tuple(again), folds=False)
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import LARGEST, ConstantFolder, Constants
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
+from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -123,7 +124,7 @@ def _gathered(
     steps_ = em.constant(np.arange(count).astype(dtype.numpy()), "steps")
     rows = em.op("Add", start, steps_, dtype=dtype)
     rows.shape = ir.Shape([count])
-    element = node.outputs[0].dtype or ir.DataType.UNDEFINED
+    element = dtype_of(node.outputs[0])
     result = em.op("Gather", data, rows, axis=axis, dtype=element)
     result.shape = node.outputs[0].shape
     replace_node(node, em, Replacement((result,)))

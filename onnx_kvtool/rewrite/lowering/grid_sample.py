@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, unsqueeze, where
 from onnx_kvtool.emit.sampling import (
     Axis,
     Numbers,
@@ -121,7 +121,7 @@ class _Sampler:
             axes.append(axis)
             places.append(axis.index(numbers, x))
             if share is not None:
-                shares.append(cast(em, share, data.dtype or ir.DataType.UNDEFINED))
+                shares.append(cast(em, share, dtype_of(data)))
         start = None
         if dims[0] != 1:
             start = positions(em, dims[0], data, 0, place=0, rank=rank)  # (N, 1, ..., 1)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
@@ -38,7 +38,7 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     """
     data, scale, bias = view.operands("X", "scale", "B")
     old_mean, old_var = view.operands("input_mean", "input_var")
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     if dims_of(data) is None or len(dims_of(data) or ()) < 2:
         raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
     if dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE) or any(

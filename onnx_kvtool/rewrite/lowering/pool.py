@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
@@ -208,7 +208,7 @@ def _largest(
     view: NodeView, em: Emitter, data: ir.Value, axes: list[_Axis], padded: list[int]
 ) -> ir.Value:
     """Return the largest element of each window, one axis after the other."""
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     if len(view.node.outputs) > 1 and view.node.outputs[1].uses():
         raise Refusal("attribute", "the indices of such windows need MaxPool of opset 10")
     if dtype not in FLOAT_TYPES:
@@ -248,7 +248,7 @@ def _sums(
     auto_pad: str,
 ) -> ir.Value:
     """Return the sum of each window: (N, C, ...), of which C is `channels`."""
-    dtype = x.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(x)
     ones = np.ones((channels, 1, *(axis.kernel for axis in axes)), dtype.numpy())
     attributes: dict[str, AttributeValue] = {
         "group": channels,

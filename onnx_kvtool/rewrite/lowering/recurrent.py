@@ -18,7 +18,6 @@ def lower_recurrent_14(view: Rewritten, em: Emitter) -> Replacement:
     X (batch, seq, input) and the states (batch, directions, hidden) change their first two axes;
     Y (seq, directions, batch, hidden) becomes (batch, seq, directions, hidden).
     """
-    view.required("X").dtype or ir.DataType.UNDEFINED
     turn = view.integer("layout") != 0
 
     def move(value: ir.Value, perm: list[int]) -> ir.Value:

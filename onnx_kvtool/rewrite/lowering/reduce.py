@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, size, squeeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, size, squeeze, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -132,7 +132,7 @@ def _first_of_sorted(
 
     An axis without elements fails at run time, where the reduction gives the lowest number.
     """
-    dims, dtype = dims_of(data), data.dtype or ir.DataType.UNDEFINED
+    dims, dtype = dims_of(data), dtype_of(data)
     if axes is None and dims is not None:
         axes = tuple(range(len(dims)))
     if not isinstance(axes, tuple) or dtype == _BOOL:
@@ -196,7 +196,7 @@ def _at_run_time(
     em: Emitter, op: str, data: ir.Value, axes: ir.Value, keepdims: bool, noop: bool
 ) -> ir.Value:
     dims, count = dims_of(data), count_of(axes)
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     if dims is None:
         raise Refusal(
             "unknown-rank",

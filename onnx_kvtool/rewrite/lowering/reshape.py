@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -86,7 +86,7 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     Raises:
         Refusal: If that takes ConstantOfShape below opset 14 and it lacks the element type.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     if not empty:
         return em.op("Reshape", data, shape)
     if em.opset >= 14:
@@ -119,7 +119,7 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
 
     As many elements as that takes are put behind the data, of which there are none then.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     zero, one = em.constant([0]), em.constant([1])
     is_empty = em.op("Equal", shape, zero, hint="is_empty")
     empty = em.op("Cast", is_empty, to=ir.DataType.INT64.value, hint="empty")
@@ -301,10 +301,6 @@ def _facts(data: ir.Value, axes: ir.Value | None) -> tuple[int, int]:
     return len(dims), count or 0
 
 
-def _dtype(value: ir.Value) -> ir.DataType:
-    return value.dtype or ir.DataType.UNDEFINED
-
-
 # Shape-15 with `start` and `end`, for opsets below 15, and Size for releases without it.
 
 
@@ -346,7 +342,7 @@ def lower_identity_14(view: Rewritten, em: Emitter) -> ir.Value | None:
 
 def passed(em: Emitter, value: ir.Value) -> ir.Value:
     """Return a tensor or a sequence under another name."""
-    dtype = value.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(value)
     if em.opset >= 14 or not isinstance(value.type, ir.SequenceType):
         result = em.op("Identity", value)
     else:

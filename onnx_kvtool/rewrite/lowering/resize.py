@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, size, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
@@ -149,7 +149,7 @@ def _resized(
     if cut:
         shares = _whole(numbers, _inside(numbers, places, shares, line.before), 1)
     rows = _rows(numbers.em, data, index(places), line.axis)  # (..., after, taps, ...)
-    dtype = data.dtype or _D.UNDEFINED
+    dtype = dtype_of(data)
     behind = list(range(2, 2 + rank - line.axis - 1))
     factors = cast(numbers.em, unsqueeze(numbers.em, shares, behind) if behind else shares, dtype)
     parts = numbers.em.op("Mul", rows, factors, hint="parts")
@@ -187,7 +187,7 @@ def _spread(
         shares = op("Max", shares, 0)
     if cut:
         shares = _inside(numbers, places, shares, line.before)
-    dtype = data.dtype or _D.UNDEFINED
+    dtype = dtype_of(data)
     shares = cast(em, _whole(numbers, shares, 1), dtype)
     rows = _rows(em, data, index(places), line.axis)
     order = [d for d in range(rank) if d != line.axis] + [line.axis]

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -40,7 +40,7 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """
     mode = view.string("coordinate_transformation_mode")
     data, rois, batch = view.operands("X", "rois", "batch_indices")
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     kept = ("mode", "output_height", "output_width", "sampling_ratio", "spatial_scale")
     attributes: dict[str, AttributeValue] = {}
     for name in kept:

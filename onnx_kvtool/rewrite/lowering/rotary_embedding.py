@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import unsqueeze
+from onnx_kvtool.emit.forms import dtype_of, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -64,7 +64,7 @@ class _Rotation:
     ) -> None:
         self.em, self.view = em, view
         self.x = view.required("X")
-        self.dtype = self.x.dtype or ir.DataType.UNDEFINED
+        self.dtype = dtype_of(self.x)
         self.rank, self.heads, self.size, self.rotated = rank, heads, size, rotated
         self.interleaved = bool(view.integer("interleaved"))
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import positions, reduce, size, where
+from onnx_kvtool.emit.forms import dtype_of, positions, reduce, size, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -29,7 +29,7 @@ _DOUBLE = ir.DataType.DOUBLE
 
 def reduced(em: Emitter, reduction: str, present: ir.Value, updates: ir.Value) -> ir.Value:
     """Return what stands at places combined with one update of each, of one shape."""
-    dtype = present.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(present)
     if reduction in ("max", "min") and em.opset < 12 and dtype not in FLOAT_TYPES:
         order = "Greater" if reduction == "max" else "Less"  # Max of integers came with opset 12
         is_kept = em.op(order, present, updates)
@@ -60,7 +60,7 @@ def scattered_in_rounds(
     Returns:
         A value of the shape and type of `data`.
     """
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     if count == 0:
         return em.op("Identity", data)
     order, number = _numbered(em, places, sizes, count)

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
@@ -230,7 +230,7 @@ def _matrix_of_parts(
 def _product(
     em: Emitter, data: ir.Value, rank: int, axis: int, matrix: NDArray[np.float64]
 ) -> ir.Value:
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     others = [a for a in range(rank - 1) if a != axis]
     size, parts, results, components = matrix.shape
 

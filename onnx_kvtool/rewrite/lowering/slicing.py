@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, size, where
+from onnx_kvtool.emit.forms import cast, dtype_of, positions, size, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -166,7 +166,7 @@ def _wrapped(
     context: LoweringContext, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
 ) -> ir.Value:
     known, rank = context.folder.integers(pads), len(dims)
-    _dtype, result = data.dtype or ir.DataType.UNDEFINED, data
+    result = data
     for axis, dim in enumerate(dims):
         if known is not None and not known[axis] and not known[axis + rank]:
             continue
@@ -197,7 +197,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses strings and complex numbers, which have no zero to choose.
     """
     data, k, upper = view.required("input"), view.input("k"), view.integer("upper") != 0
-    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtype = dtype_of(data)
     dims = dims_of(data)
     if dims is not None and len(dims) < 2:
         raise MalformedNode("bad-rank", f"Trilu takes matrices, `{data.name}` has rank {len(dims)}")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import size
+from onnx_kvtool.emit.forms import dtype_of, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -50,7 +50,7 @@ def again(
     facts = op_facts(node.op_type, em.opset)
     assert facts is not None
     kept = {n: a.value for n, a in node.attributes.items() if n in facts.attributes}
-    dtypes = [output.dtype or _D.UNDEFINED for output in node.outputs]
+    dtypes = [dtype_of(output) for output in node.outputs]
     given = node.inputs if inputs is None else inputs
     outputs = em.multi(
         node.op_type, *given, attributes={**kept, **(attributes or {})}, dtypes=dtypes

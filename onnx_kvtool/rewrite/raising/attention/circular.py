@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
-from onnx_kvtool.emit.forms import with_hidden_keys
+from onnx_kvtool.emit.forms import dtype_of, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -353,7 +353,7 @@ class _Reading:
                 "then_branch": em.nested(lambda: [self._as_it_lies(reader, em)], hint="as_it_lies"),
                 "else_branch": em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
             }
-            node.outputs[0].dtype or ir.DataType.UNDEFINED
+            dtype_of(node.outputs[0])
             result = em.op("If", tells, attributes=bodies, hint="window")
         _take_place(node, result, em)
         what = "one token" if self._is_full() else "one token behind a full window"
