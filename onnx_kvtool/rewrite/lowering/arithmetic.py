@@ -81,8 +81,8 @@ _UINT64 = ir.DataType.UINT64
 def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     """Shift in 64 bits and cast back, which keeps the low bits.
 
-    left: BitShift of uint64, which holds the bits of every signed number
-    (Cast: fixed point to fixed point keeps the low bits)
+    left: Mul by 2 ** y, the highest of which is the lowest number of the type (Cast: fixed point to
+    fixed point keeps the low bits); of 64 bits, BitShift of uint64, which holds the bits of each
     right: floor(x / 2 ** y) = (x - Mod(x, 2 ** y)) / 2 ** y, since Mod has the divisor's sign; in
     two steps, because 2 ** 63 is no int64
 
@@ -99,17 +99,21 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     inside = em.op("Less", y, limit)
     outside = em.op("Or", negative, em.op("Not", inside))
     if left:
-        return cast(em, _left(em, x, y, outside), dtype)
+        return cast(em, _left(em, x, y, outside, dtype), dtype)
     amount = em.op("Where", outside, limit, y, hint="amount")
     return cast(em, _right(em, x, amount, width), dtype)
 
 
-def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value) -> ir.Value:
+def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.DataType) -> ir.Value:
     zero = em.constant(0, "zero")
-    amount = cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
-    bits = cast(em, x, _UINT64)
-    shifted = em.op("BitShift", bits, amount, direction="LEFT")
-    return em.op("Where", outside, zero, cast(em, shifted, _INT64))
+    amount = em.op("Where", outside, zero, y, hint="amount")
+    if dtype.bitwidth < 64:
+        powers = (1 << np.arange(dtype.bitwidth)).astype(dtype.numpy()).astype(np.int64)
+        shifted = em.op("Mul", x, em.op("Gather", em.constant(powers, "powers"), amount))
+    else:
+        bits, places = cast(em, x, _UINT64), cast(em, amount, _UINT64)
+        shifted = cast(em, em.op("BitShift", bits, places, direction="LEFT"), _INT64)
+    return em.op("Where", outside, zero, shifted)
 
 
 def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:

@@ -28,7 +28,7 @@ def test_shifts_of_signed_integers(direction: str, dtype: type) -> None:
     inputs = {"X": x[:, None], "Y": y}
     model = one_node("BitShift", inputs, [dtype], opset=28, direction=direction)
     model.ir_version = 13
-    for target in (11, 21):
+    for target in (9, 11, 21):
         check(model, inputs, target, [expected])
 
 
@@ -48,7 +48,7 @@ def test_shifts_of_unsigned_integers(direction: str, dtype: type) -> None:
     ("dtype", "opset", "target"),
     [
         *((dtype, 11, 10) for dtype in (np.uint8, np.uint16)),
-        *((dtype, 28, 18) for dtype in (np.int8, np.int16, np.int32)),
+        *((dtype, 28, to) for dtype in (np.int8, np.int16, np.int32) for to in (9, 18)),
     ],
 )
 def test_numbers_that_int32_holds_are_shifted_by_such(dtype, opset, target, direction) -> None:
