@@ -40,8 +40,19 @@ def _dims(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[s
         if not (number.isascii() and number.isdigit() and int(number) > 0):
             raise WrongValue(value, "`NAME=INT` with an integer of at least 1", ctx, param)
         if dims.setdefault(name, int(number)) != int(number):
-            raise WrongUsage(f"`--dim` gives `{name}` both {dims[name]} and {number}", ctx)
+            raise WrongUsage(
+                f"`{param.opts[0]}` gives `{name}` both {dims[name]} and {number}", ctx
+            )
     return dims or None
+
+
+def _phases(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[str, int] | None:
+    """Gather `NAME=N` pairs with commas between them; a name becomes part of that of a file."""
+    given = _dims(ctx, param, tuple(pair for value in values for pair in value.split(",")))
+    for name in given or ():
+        if not name.isidentifier():
+            raise WrongValue(name, "a name of letters and digits", ctx, param)
+    return given
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -114,6 +125,7 @@ _KINDS: Mapping[str, _Kind] = {
     "operators": _Kind("OP[,OP...]", callback=_listed("operators"), offers="replaceable"),
     "optional codes": _Kind("CODES", callback=_optional_codes, offers="codes"),
     "out": _Kind("OUT", lambda: click.Path(allow_dash=True, readable=False)),
+    "phases": _Kind("NAME=N[,NAME=N...]", callback=_phases),
     "pairs": _Kind(callback=_pairs),
     "parts": _Kind("WHAT[,WHAT...]", callback=_parts, offers="parts"),
     "report": _Kind("FILE", lambda: ReportFile(allow_dash=True)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from onnx_kvtool.cli.command import command
@@ -42,6 +44,26 @@ def _refuse_nonsense(request: RewriteRequest) -> None:
             output == "-" and request.external_data is not None,
             "`--external-data` places files beside the output, and standard output has no place",
             "write the model to a file with `-o OUT`",
+        ),
+        (
+            request.phases and not request.static,
+            "`--phases` makes static models",
+            "add `--static`",
+        ),
+        (
+            request.phases and (request.output in (None, "-") or request.in_place or model == "-"),
+            "`--phases` writes several models, from a file into a directory",
+            "name both: `MODEL -o DIR`",
+        ),
+        (
+            request.phases and os.path.isfile(request.output or ""),
+            f"`{request.output}` is a file, and `--phases` writes into a directory",
+            "name a directory, or one that is to be created",
+        ),
+        (
+            request.phases and request.external_data is not None,
+            "`--phases` writes a data file of its own, and `--external-data` places those of MODEL",
+            "leave one of them out",
         ),
     ):
         if wrong:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -14,13 +15,14 @@ from onnx_kvtool.commands.arguments import speaking_python
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import collector_paused
+from onnx_kvtool.model_io.atomic import check_writable
 from onnx_kvtool.model_io.external_data import place_external_data
 from onnx_kvtool.model_io.model import serialize, write
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
-from onnx_kvtool.model_io.stored import stored
+from onnx_kvtool.model_io.stored import stored, stored_once
 from onnx_kvtool.targets.releases import releases
 
-__all__ = ["Written", "default_output", "save", "write_result"]
+__all__ = ["Written", "default_output", "save", "write_result", "write_together"]
 
 
 class Written(Protocol):
@@ -112,6 +114,43 @@ def write_result(
     """
     with stored(model, output) as store:
         _write_whole(model, output, report, external_data, is_named, store)
+
+
+def write_together(
+    models: Mapping[str, ir.Model], data_path: str, report: Written, directory: str
+) -> None:
+    """Write models and one file with the weights of all, and say so in the report.
+
+    Args:
+        models: Each by its path in the directory.
+        data_path: Path of the file with the weights.
+        report: Gets the directory, and a note on the data file.
+        directory: Where they stand; it is created if it is not there.
+
+    Raises:
+        UsageError: If another file would be replaced.
+        KvtoolError: If one cannot be written; nothing that was not there before is left behind.
+    """
+    new = [path for path in models if not os.path.exists(path)]
+    with contextlib.ExitStack() as undo:
+        if not os.path.isdir(directory):
+            check_writable(directory)
+            os.mkdir(directory)
+            undo.callback(os.rmdir, directory)
+        for path in new:
+            undo.callback(Path(path).unlink, missing_ok=True)
+        with stored_once(models.values(), data_path) as store:
+            content = {path: serialize(model) for path, model in models.items()}
+            others = [p for p in models if p not in new and not _holds(p, content[p])]
+            others += [data_path] if new and os.path.exists(data_path) else []
+            if others:
+                text = f"`{others[0]}` exists and contains something else"
+                raise UsageError(text, help="name another directory with `-o DIR`")
+            report.notes += store()
+            for path, data in content.items():
+                write(models[path], path, data=data)
+        undo.pop_all()
+    report.output = directory
 
 
 def _write_whole(

@@ -151,6 +151,14 @@ class RewriteRequest(_Proven, _Sized):
         default=False,
         place=1,
     )
+    phases: Mapping[str, int] | None = flag(
+        "With --static and `-o DIR`: write a model for each number of new tokens, such as"
+        " `prefill=128,decode=1`, and one data file for all of them. Sequences are 1 unless --dim"
+        " says more.",
+        "How",
+        kind="phases",
+        place=1,
+    )
     verify: bool | None = option(
         "Run both models and compare them, or not. --verify makes this mandatory and runs the full"
         " models if they fit in memory.  [default: compare within the budget]",

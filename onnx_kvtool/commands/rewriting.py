@@ -13,9 +13,16 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims
 from onnx_kvtool.commands.options import path_in
-from onnx_kvtool.commands.output import Written, default_output, write_result
+from onnx_kvtool.commands.output import (
+    Written,
+    default_output,
+    write_result,
+    write_together,
+)
 from onnx_kvtool.commands.requests import RewriteRequest
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.model import clone, read
 from onnx_kvtool.model_io.model_source import open_model
@@ -27,7 +34,8 @@ from onnx_kvtool.model_io.places import (
     is_directory,
 )
 from onnx_kvtool.model_io.sorting import sort_nodes
-from onnx_kvtool.rewrite.report import Verification
+from onnx_kvtool.model_io.stored import free_path
+from onnx_kvtool.rewrite.report import Phase, Verification
 from onnx_kvtool.shapes.infer import forget_contradictions
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ class Report(Written, Protocol):
     """What is said of every rewrite."""
 
     verification: Verification
+    phases: tuple[Phase, ...]
 
 
 _Request = TypeVar("_Request", bound=RewriteRequest)
@@ -91,6 +100,8 @@ def in_files(
     """
     path = path_in(request.model)
     check_result(path, request.output, in_place=request.in_place, dry_run=request.dry_run)
+    if request.phases:
+        return _in_phases(request, rewrite, suffix, progress)
     progress("reading the model")
     model = read(path)
     notes = sort_nodes(model)
@@ -108,6 +119,83 @@ def in_files(
             is_named=request.in_place or not _is_chosen(request),
         )
     return report
+
+
+def _in_phases(
+    request: _Request,
+    rewrite: Rewrite[_Request, _Report],
+    suffix: Callable[[_Report], str | None],
+    progress: Progress,
+) -> _Report:
+    """Make a static model of each phase, as `in_files` makes one of all."""
+    path, directory = path_in(request.model), request.output or ""
+    made: dict[str, ir.Model] = {}
+    phases: list[Phase] = []
+    first: _Report | None = None
+    for name, tokens in (request.phases or {}).items():
+        progress(f"reading the model for `{name}`")
+        model = read(path)
+        notes = sort_nodes(model)
+        sizes = _phase_sizes(model, request.sizes, tokens)
+        report = rewrite(model, request.replace(dims=sizes), None, progress)
+        report.notes[:0] = notes
+        if suffix(report) is None:
+            report.notes.insert(0, f"this is said of `{name}`, with {counted(tokens, 'new token')}")
+            return report
+        output = os.path.join(directory, os.path.basename(default_output(path, name)))
+        made[output] = model
+        phases.append(Phase(name, tokens, None if request.dry_run else output, report.verification))
+        first = first or report
+    assert first is not None
+    first.phases = tuple(phases)
+    first.verification = next(
+        (p.verification for p in phases if p.verification.status != "equal"),
+        phases[-1].verification,
+    )
+    if not request.dry_run:
+        progress("writing the results")
+        stem = default_output(path, "").removesuffix("..onnx")
+        data_path = free_path(made.values(), os.path.join(directory, os.path.basename(stem)))
+        write_together(made, data_path, first, directory)
+    return first
+
+
+def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[str, int]:
+    """Return sizes for what counts new tokens; for sequences, of which there is one; for masks.
+
+    Raises:
+        UsageError: If nothing counts new tokens, or their number was given.
+    """
+    from onnx_kvtool.verification.inputs.plan import plan
+    from onnx_kvtool.verification.inputs.symbols import fixed_capacities, kinds_of
+
+    means = plan(model)
+    kinds = kinds_of(means)
+    lengths = [name for name, kind in kinds.items() if kind == "length"]
+    of_ids = {str(dim) for spec in means.with_role("token_ids") for dim in spec.shape}
+    lengths = [name for name in lengths if name in of_ids] or lengths
+    if not lengths:
+        raise UsageError(
+            "`--phases` needs a dimension that counts new tokens, and no input has one",
+            help="take the model as it was before its sizes were fixed",
+        )
+    if given := [name for name in lengths if name in dims]:
+        raise UsageError(
+            f"`--phases` and `--dim` both say how many new tokens there are: `{given[0]}`",
+            help="leave one of them out",
+        )
+    sizes: dict[str, int] = {name: 1 for name, kind in kinds.items() if kind == "batch"}
+    rows = min(fixed_capacities(means), default=0)
+    rest = {"past": rows - tokens, "total": rows} if rows else {}
+    masks = {name: rest[kind] for name, kind in kinds.items() if kind in rest}
+    if masks.keys() - dims.keys() and not means.with_role("past_length", "write_indices"):
+        raise UsageError(
+            f"new rows go where the size `{next(iter(masks))}` says, which `--static` fixes",
+            help="raise the model with growing caches by `kvtool raise --static --phases`, and"
+            " lower each of its phases",
+        )
+    sizes |= masks
+    return {**sizes, **dict.fromkeys(lengths, tokens), **dims}
 
 
 def _output_path(request: RewriteRequest, suffix: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,9 +16,18 @@ from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.model_io.external_data import array, external_files
+from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.places import is_same
 
-__all__ = ["ConvertedTensor", "digest", "file_digest", "file_pieces", "stored"]
+__all__ = [
+    "ConvertedTensor",
+    "digest",
+    "file_digest",
+    "file_pieces",
+    "free_path",
+    "stored",
+    "stored_once",
+]
 
 
 # Digests of files and of what comes in pieces.
@@ -122,9 +131,10 @@ _ALIGNMENT = 4096
 """Bytes; readers map files into memory by pages."""
 
 
-@contextlib.contextmanager
-def stored(model: ir.Model, output: str) -> Iterator[Callable[[], list[str]]]:
-    """Let the converted weights of external ones stand in a file beside `output` in the block.
+def stored(
+    model: ir.Model, output: str
+) -> contextlib.AbstractContextManager[Callable[[], list[str]]]:
+    """Let the converted weights of external ones stand in a file beside `output` in a block.
 
     The model refers to `<output>.data` there, and holds the converted weights again afterwards. A
     file of that name with weights that the model reads is not touched; another name is taken then.
@@ -134,8 +144,9 @@ def stored(model: ir.Model, output: str) -> Iterator[Callable[[], list[str]]]:
         model: The model that is written.
         output: Path of its file, or `-`.
 
-    Yields:
-        Writes the file, and returns what was written, for people.
+    Returns:
+        What gives the block a function that writes the file, and returns what was written, for
+        people.
 
     Raises:
         UnreadableModel: If the values of the source cannot be read.
@@ -143,32 +154,73 @@ def stored(model: ir.Model, output: str) -> Iterator[Callable[[], list[str]]]:
             fails, unless a file of that name was there before.
     """
     found = [
-        (value, value.const_value)
-        for _, graph in graphs(model)
-        for value in graph.initializers.values()
-        if isinstance(value.const_value, ConvertedTensor)
-        and isinstance(value.const_value.source, ir.ExternalTensor)
+        (value, tensor)
+        for value, tensor in _weights(model)
+        if isinstance(tensor, ConvertedTensor) and isinstance(tensor.source, ir.ExternalTensor)
     ]
     if not found or output == "-":
-        yield list
-        return
-    path = _free_path(model, [t.source for _, t in found], output)
+        return contextlib.nullcontext(list)
+    sources = [tensor.source for _, tensor in found]
+    return _stored([*found], free_path([model], output, sources), "the weights in their new type")
+
+
+def stored_once(
+    models: Iterable[ir.Model], path: str
+) -> contextlib.AbstractContextManager[Callable[[], list[str]]]:
+    """Let all larger weights of models stand in the file `path`, each content once, in a block.
+
+    Returns:
+        As `stored`, which see for errors.
+    """
+    found = [
+        (value, tensor)
+        for model in models
+        for value, tensor in _weights(model)
+        if tensor is not None
+        and not isinstance(tensor, SparseInitializer)
+        and tensor.dtype != ir.DataType.STRING
+        and tensor_bytes(tensor) >= _LEAST
+    ]
+    return _stored(found, path, "the weights of all models")
+
+
+_LEAST = 1024
+"""Bytes from which on a weight stands in a file that models share."""
+
+
+def _weights(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol | None]]:
+    for _, graph in graphs(model):
+        yield from ((value, value.const_value) for value in graph.initializers.values())
+
+
+@contextlib.contextmanager
+def _stored(
+    found: list[tuple[ir.Value, ir.TensorProtocol]], path: str, what: str
+) -> Iterator[Callable[[], list[str]]]:
     is_new = not os.path.exists(path)
-    offset, placed = 0, []
+    placed: dict[Hashable, tuple[int, ir.TensorProtocol]] = {}
+    offset, references = 0, []
     for value, tensor in found:
-        offset = -(-offset // _ALIGNMENT) * _ALIGNMENT
-        placed.append((value, tensor, offset))
-        offset += tensor_bytes(tensor)
+        key = _content(tensor)
+        if key not in placed:
+            placed[key] = -(-offset // _ALIGNMENT) * _ALIGNMENT, tensor
+            offset = placed[key][0] + tensor_bytes(tensor)
+        references.append((value, tensor, placed[key][0]))
 
     def write() -> list[str]:
+        if not placed:
+            return []
         with replacing(path) as file:
-            for _, tensor, start in placed:
+            for start, tensor in placed.values():
                 file.write(bytes(start - file.tell()))
-                tensor.tofile(file)
-        return [f"wrote the weights in their new type to `{path}`"]
+                if isinstance(tensor, ConvertedTensor):
+                    tensor.tofile(file)
+                else:
+                    file.write(tensor.tobytes())
+        return [f"wrote {what} to `{path}`"]
 
     try:
-        for value, tensor, start in placed:
+        for value, tensor, start in references:
             value.const_value = _reference(tensor, path, start)
         yield write
     except BaseException:
@@ -177,11 +229,20 @@ def stored(model: ir.Model, output: str) -> Iterator[Callable[[], list[str]]]:
                 os.unlink(path)
         raise
     finally:
-        for value, tensor, _ in placed:
+        for value, tensor, _ in references:
             value.const_value = tensor
 
 
-def _reference(tensor: ConvertedTensor, path: str, offset: int) -> ir.ExternalTensor:
+def _content(tensor: ir.TensorProtocol) -> Hashable:
+    """Return what two tensors have in common that have the same bytes; external ones by place."""
+    if isinstance(tensor, ConvertedTensor):
+        return tensor.dtype, _content(tensor.source)
+    if isinstance(tensor, ir.ExternalTensor):
+        return os.fspath(tensor.path), tensor.offset or 0, tensor_bytes(tensor)
+    return digest([tensor.tobytes()])
+
+
+def _reference(tensor: ir.TensorProtocol, path: str, offset: int) -> ir.ExternalTensor:
     return ir.ExternalTensor(
         os.path.basename(path),
         offset,
@@ -195,9 +256,11 @@ def _reference(tensor: ConvertedTensor, path: str, offset: int) -> ir.ExternalTe
     )
 
 
-def _free_path(model: ir.Model, sources: list[ir.TensorProtocol], output: str) -> str:
-    """Return a path beside `output` at which there is no data file that the model reads."""
-    read = {os.fspath(file.path) for file in external_files(model)}
+def free_path(
+    models: Iterable[ir.Model], output: str, sources: Iterable[ir.TensorProtocol] = ()
+) -> str:
+    """Return a path `<output>.data` at which there is no data file that the models read."""
+    read = {os.fspath(file.path) for model in models for file in external_files(model)}
     read |= {os.fspath(s.path) for s in sources if isinstance(s, ir.ExternalTensor)}
     target = Path(output)
     number = 0

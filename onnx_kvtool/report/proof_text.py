@@ -206,12 +206,17 @@ def ending(report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool) 
         dry_run: Whether to say that nothing was written.
     """
     verification = report.verification
+    for phase in report.phases:
+        text = f"{counted(phase.tokens, 'new token')}: {_verdict(phase.verification)}"
+        yield Line(phase.name, text, VERDICT_STYLES[phase.verification.status])
     if verified and not verification.is_unproven:
         style = VERDICT_STYLES[verification.status]
         yield Line("verification", _verdict(verification), style)
         if verification.covered is not None and verification.status == "equal":
             yield from covered(verification.covered, "rewritten place")
-    if report.output is not None:
+    for path in (phase.output for phase in report.phases if phase.output):
+        yield Line("written", path)
+    if report.output is not None and not report.phases:
         yield Line("written", "standard output" if report.output == "-" else report.output)
     elif dry_run:
         yield Line("dry run", "nothing was written")

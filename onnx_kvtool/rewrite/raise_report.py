@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.operators import Mode
-from onnx_kvtool.rewrite.report import NOT_RUN, Verification
+from onnx_kvtool.rewrite.report import NOT_RUN, Phase, Verification
 from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = [
@@ -242,7 +242,9 @@ class RaiseReport(Shown):
             to the target opset, and what is wrong with the model as a whole.
         removed: Number of nodes that nobody reads any more and that were removed.
         notes: Remarks for people.
-        verification: How the result compared with the source.
+        verification: How the result compared with the source; of `phases` all of them together.
+        phases: The models that were made, where `--phases` asked for several; all else is said of
+            the first of them.
 
     Examples:
         >>> _, report = kv.raise_("exported.onnx", verify=False)
@@ -267,6 +269,7 @@ class RaiseReport(Shown):
     verification: Verification = field(
         default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
+    phases: tuple[Phase, ...] = ()
 
     JSON = (
         "model",
@@ -283,6 +286,7 @@ class RaiseReport(Shown):
         Key("removed", "removed_nodes"),
         "notes",
         "verification",
+        Key("phases", is_optional=True),
     )
 
     @classmethod

@@ -19,6 +19,7 @@ __all__ = [
     "LowerReport",
     "Lowered",
     "Outcome",
+    "Phase",
     "Refusal",
     "Refused",
     "Verification",
@@ -120,6 +121,23 @@ class Verification(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Phase(Record):
+    """One of several static models that were made of one, for a number of new tokens.
+
+    Attributes:
+        name: What it is called, `prefill` say.
+        tokens: New tokens of a step.
+        output: Path that was written; None when nothing was written.
+        verification: How it compared with the source by itself.
+    """
+
+    name: str
+    tokens: int
+    output: str | None
+    verification: Verification
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal(Record):
     """A refusal as JSON has it.
 
@@ -180,9 +198,11 @@ class LowerReport(Shown):
         lowered: Every node that was rewritten, in the order of the source model.
         refused: Every reason why the model cannot be lowered; empty when it was.
         notes: Remarks for people, such as domains that were left alone.
-        verification: How the result compared with the source.
+        verification: How the result compared with the source; of `phases` all of them together.
         target: Release of a runtime that the result is for (`onnxruntime 1.17.3`); None when an
             opset was asked for.
+        phases: The models that were made, where `--phases` asked for several; all else is said of
+            the first of them.
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", opset=18, verify=False)
@@ -204,6 +224,7 @@ class LowerReport(Shown):
         default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
     target: str | None = None
+    phases: tuple[Phase, ...] = ()
 
     JSON = (
         "model",
@@ -216,6 +237,7 @@ class LowerReport(Shown):
         Key("refused", form=REFUSALS),
         "notes",
         "verification",
+        Key("phases", is_optional=True),
     )
 
     @property

@@ -147,6 +147,7 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
         ("eval", "--attr")
     }
     names |= {("raise", "--capacity"), ("inspect", "--capacity")}
+    names |= {("lower", "--phases"), ("raise", "--phases")}
     names |= {(name, "--provider") for name in ("bench", "eval", "verify")}  # ask onnxruntime
     assert unaided == names | budgets
 

@@ -35,6 +35,7 @@ DEFAULTS = {
     "strict": False,
     "dims": None,
     "static": False,
+    "phases": None,
     "output_format": "text",
 }
 
