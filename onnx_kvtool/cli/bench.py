@@ -10,7 +10,7 @@ from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import write_json, write_report
 from onnx_kvtool.commands.requests import BenchRequest
-from onnx_kvtool.model_io.places import check_source
+from onnx_kvtool.model_io.places import check_source, members
 
 __all__ = ["bench"]
 
@@ -28,6 +28,7 @@ Examples:
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --context 24 --threads 1
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --batch 8 --format json
   kvtool bench decoder.onnx other.onnx --prompt 8 --tokens 4 --profile
+  kvtool bench decoder.onnx pair/ --prompt 16      a pair of --phases
 
 \b
 See also:
@@ -41,17 +42,18 @@ See also:
 def bench(context: click.Context, request: BenchRequest) -> None:
     """Measure the time and memory of decoders in onnxruntime, in turns.
 
-    MODEL is a path. kvtool compares all models with the first one. Each model runs in its own
-    process, as a good host would run it. A fixed cache is written in place where the model allows
-    it, a growing cache is passed on without a copy, and GroupQueryAttention gets one buffer for
-    past and present.
+    MODEL is a path, or a directory that `kvtool raise --phases` wrote. kvtool compares all models
+    with the first one. Each model runs in its own process, as a good host would run it. A fixed
+    cache is written in place where the model allows it, a growing cache is passed on without a
+    copy, and GroupQueryAttention gets one buffer for past and present.
 
     The report shows the time to the first token, the time of a step, tokens per second, peak
     memory, and whether all models chose the same tokens. Prompts are random. Weights may be random
     if their shapes are right.
     """
     for model in cast("tuple[str, ...]", request.models):
-        check_source(model)
+        if isinstance(members(model), str):
+            check_source(model)
 
     from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.bench import run

@@ -20,6 +20,7 @@ from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
+from onnx_kvtool.model_io.places import members
 from onnx_kvtool.runtime.sessions import check_provider, running_on
 
 __all__ = ["bench", "run"]
@@ -77,8 +78,9 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
     if not models:
         raise UsageError("there is no model to run")
     for model in models:
-        if isinstance(model, str):
-            read(model)
+        paths = members(model) if isinstance(model, str) else []
+        for path in [paths] if isinstance(paths, str) else paths:
+            read(path)
     names = list(map(path_in, _sources(request)))
     runs = [BenchRun(name, batch=workload.batch) for name in names]
     with ExitStack() as open_:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches import Cache, find_caches
+from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession
@@ -21,6 +23,7 @@ from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of
 
@@ -39,9 +42,14 @@ class Decoder:
     grows is handed on as onnxruntime made it. GroupQueryAttention gets one buffer of `capacity`
     rows for past and present. All sequences of a batch have as many tokens, without padding.
 
+    A model that takes a fixed number of tokens at a time gets longer prompts in parts. What is left
+    is filled up with tokens of which the mask says that there are none, where all caches are
+    written at a start and keep all rows; what they put into caches is overwritten.
+
     Args:
         model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one.
+            path of one; or several that hand on the same caches and take other numbers of tokens,
+            as `kvtool raise --phases` makes them.
         capacity: Rows of caches whose number of rows is not fixed by the model; None for the
             prompt and 256 more.
         threads: Threads that a node may use; None for one for each core.
@@ -73,7 +81,7 @@ class Decoder:
 
     def __init__(
         self,
-        model: ModelSource,
+        model: ModelSource | Sequence[ModelSource],
         *,
         capacity: int | None = None,
         threads: int | None = None,
@@ -84,21 +92,25 @@ class Decoder:
         for name, number in (("capacity", capacity), ("threads", threads)):
             if number is not None and number < 1:
                 raise UsageError(f"`{name}` is {number}, expected at least 1")
-        work = open_model(model)
-        path, self._name = origin(work).path, origin(work).name
-        self._plan = plan(work)
-        caches = {cache.past: cache for cache in find_caches(work, prove=False)}
-        self._capacity, self._dims = capacity, {**self._known_dims(work, caches), **(dims or {})}
-        directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
+        sources = model if isinstance(model, Sequence) and not isinstance(model, str) else [model]
+        if not sources:
+            raise UsageError("there is no model to run")
+        works = [open_model(source) for source in sources]
+        self._name = ", ".join(origin(work).name for work in works)
+        plans = [plan(work) for work in works]
+        _check_alike(plans)
+        self._capacity, self._dims = capacity, {**_known_dims(works[0], plans[0]), **(dims or {})}
         with running_on(provider):
-            holds = [Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
-            self._session = BoundSession(serialize(work), directory, threads)
-            self._caches = KeptCaches(self._session, holds)
+            parts = [_Part(work, means, threads) for work, means in zip(works, plans, strict=True)]
+            self._parts = sorted(parts, key=lambda part: part.tokens or math.inf)
+            for holds in zip(*(part.holds for part in self._parts), strict=True):
+                holds[0].is_shared = all(hold.is_shared for hold in holds)
+            self._caches = KeptCaches(self.session, self._parts[0].holds)
+        self._plan = self._parts[0].plan
         self.form: Form = self._caches.form
-        self._logits = self._logits_name(work)
         self._embed = embed
-        self._crossed = _crossed(self._plan, self._session.outputs)
-        self._feeder: Feeder | None = None
+        self._crossed = _crossed(self._plan, self.session.outputs)
+        self._feeders: list[Feeder] = []
         self.length = 0
 
     def __repr__(self) -> str:
@@ -107,8 +119,13 @@ class Decoder:
 
     @property
     def session(self) -> BoundSession:
-        """What runs the model."""
-        return self._session
+        """What runs the model; of several, that which takes the fewest tokens."""
+        return self._parts[0].session
+
+    @property
+    def sessions(self) -> list[BoundSession]:
+        """What runs each of the models, beginning with `session`."""
+        return [part.session for part in self._parts]
 
     @property
     def in_place(self) -> bool:
@@ -149,8 +166,13 @@ class Decoder:
         batch, length = tokens.shape[:2]
         self.length = 0
         room = self._capacity if self._capacity is not None else length + _ROOM
-        self._feeder = Feeder(self._plan, batch, room, self._dims, inputs)
-        self._caches.empty(self._feeder.layout(0, length).shapes, room)
+        self._feeders = [
+            Feeder(part.plan, batch, room, self._dims, inputs, prompt=length)
+            for part in self._parts
+        ]
+        part, number = self._next(length, math.inf)
+        feeder = self._feeders[self._parts.index(part)]
+        self._caches.empty(feeder.layout(0, number).shapes, room)
         return self.step(tokens)
 
     def step(self, ids: npt.ArrayLike) -> Array:
@@ -165,24 +187,61 @@ class Decoder:
         """
         tokens = np.asarray(ids)
         tokens = _tokens(tokens[:, None] if tokens.ndim == 1 else tokens)
-        if self._feeder is None:
+        if not self._feeders:
             raise _no_prompt()
         self._caches.check_room(self.length, tokens.shape[1])
-        states = self._embedded(tokens, self._feeder)
+        states = self._embedded(tokens, self._feeders[0])
+        made: list[Array] = []
+        while states.shape[1]:
+            part, count = self._next(states.shape[1], self._caches.room - self.length)
+            made.append(self._run(part, states[:, :count]))
+            states = states[:, count:]
+        is_of_each = all(logits.ndim > 2 for logits in made) and len(made) > 1
+        return np.concatenate(made, axis=1) if is_of_each else made[-1]
+
+    def _next(self, left: int, room: float) -> tuple[_Part, int]:
+        """Return what takes the next tokens, and how many of them.
+
+        Args:
+            left: Tokens that there are.
+            room: Rows that there are for them, and for those that fill them up.
+        """
+        whole = [part for part in self._parts if part.takes(left, room)]
+        if whole:
+            return min(whole, key=lambda part: part.tokens or left), left
+        fewer = [part for part in self._parts if part.tokens and part.tokens < left]
+        if not fewer:
+            sizes = enumerated([str(part.tokens) for part in self._parts])
+            raise UsageError(
+                f"there are {left} new tokens, and the model takes {sizes} at a time",
+                help="add a model for one token: `kv.Decoder((prefill, decode))`",
+            )
+        part = max(fewer, key=lambda part: part.tokens or 0)
+        return part, part.tokens or left
+
+    def _run(self, part: _Part, states: Array) -> Array:
+        """Take in tokens by one model, which are filled up to the number that it takes."""
+        count = states.shape[1]
+        more = max((part.tokens or count) - count, 0)
+        filled = np.pad(states, [(0, 0), (0, more), *[(0, 0)] * (states.ndim - 2)])
+        feeder = self._feeders[self._parts.index(part)]
         try:
-            arrays = self._feeder.feeds(states, self.length)
+            arrays = feeder.feeds(filled, self.length, count)
         except MemoryError as error:
             raise UsageError(
-                f"the inputs of {tokens.shape[1]} tokens behind {self.length} others do not fit"
+                f"the inputs of {count} tokens behind {self.length} others do not fit"
                 " into the memory",
                 help="take a shorter prompt or fewer steps",
             ) from error
-        made = self._session.run(arrays, self._caches.pasts, self._caches.targets)
+        made = part.session.run(arrays, self._caches.pasts, self._caches.targets)
         self._caches.take(made)
         if not self.length:
-            self._feeder.keep({past: made[end].read() for past, end in self._crossed.items()})
-        self.length += tokens.shape[1]
-        return made[self._logits].read()
+            crossed = {past: made[end].read() for past, end in self._crossed.items()}
+            for feeder in self._feeders:
+                feeder.keep(crossed)
+        self.length += count
+        logits = made[part.logits].read()
+        return logits[:, :count] if more else logits
 
     def generate(
         self,
@@ -256,7 +315,7 @@ class Decoder:
         Raises:
             UsageError: If there was no prompt, or there is no room.
         """
-        if self._feeder is None:
+        if not self._feeders:
             raise _no_prompt()
         if length < self.length:
             raise UsageError(f"`length` is {length}, expected at least {self.length}")
@@ -281,32 +340,99 @@ class Decoder:
         if "capacity" in kinds or self._caches.are_counted:
             self._capacity = needed
 
-    def _known_dims(self, model: ir.Model, caches: Mapping[str | None, Cache]) -> dict[str, int]:
-        """Return the sizes that operators give to names in the shapes of caches.
 
-        Names of sequences and of rows are the caller's; any other is a number of heads or of their
-        elements, which the weights fix.
-        """
-        known = {
-            dim: size
-            for spec in self._plan.with_role("past_cache")
-            if (cache := caches.get(spec.name)) is not None and cache.shape is not None
-            for dim, size in zip(spec.shape, cache.shape, strict=True)
-            if isinstance(dim, str) and isinstance(size, int)
-        }
-        kinds = kinds_of(self._plan)
-        if not {name for name, kind in kinds.items() if kind == "size"} <= known.keys():
-            for equality in infer_model(model).report.equalities:
-                if kinds.get(equality.name) == "size" and equality.equals.isdecimal():
-                    known.setdefault(equality.name, int(equality.equals))
-        return known
+class _Part:
+    """One of the models of a decoder.
 
-    def _logits_name(self, model: ir.Model) -> str:
-        presents = {pair.present for pair in self._plan.pairs}
-        rest = [value.name or "" for value in model.graph.outputs if value.name not in presents]
+    Args:
+        work: The model.
+        plan: What its inputs mean.
+        threads: As of `Decoder`.
+
+    Attributes:
+        plan: As above.
+        holds: How its caches are held.
+        session: What runs it.
+        logits: Name of the output that is no cache.
+        tokens: New tokens that it takes; None for any number.
+    """
+
+    def __init__(self, work: ir.Model, plan: InputPlan, threads: int | None) -> None:
+        self.plan = plan
+        path = origin(work).path
+        directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
+        self.tokens = _fixed_tokens(plan)
+        is_filled = self.tokens is not None
+        caches = {cache.past: cache for cache in find_caches(work, prove=is_filled)}
+        self.holds = [Hold(pair, caches.get(pair.past)) for pair in plan.pairs]
+        presents = {pair.present for pair in plan.pairs}
+        rest = [value for value in work.graph.outputs if value.name not in presents]
         if not rest:
             raise KvtoolError("the model has no output but its caches")
-        return next((name for name in rest if "logits" in name.lower()), rest[0])
+        logits = next((v for v in rest if "logits" in (v.name or "").lower()), rest[0])
+        self.logits = logits.name or ""
+        rows = dims_of(logits) or ()
+        self._pads = (
+            len(rows) > 2 and rows[1] == self.tokens and all(hold.keeps_rows for hold in self.holds)
+        )
+        self.session = BoundSession(serialize(work), directory, threads)
+
+    def takes(self, left: int, room: float) -> bool:
+        """Return whether so many tokens go in at once, filled up where rows are left for that."""
+        if self.tokens is None or self.tokens == left:
+            return True
+        return self._pads and left < self.tokens <= room
+
+
+def _fixed_tokens(plan: InputPlan) -> int | None:
+    """Return how many new tokens a model takes, or hidden states of such."""
+    shapes = [spec.shape[-1:] for spec in plan.with_role("token_ids")]
+    name = Feeder(plan, 1, None, {}).embeddings
+    shapes += [spec.shape[1:2] for spec in plan.inputs if spec.name == name]
+    return next((size for (size,) in shapes if isinstance(size, int)), None)
+
+
+def _check_alike(plans: Sequence[InputPlan]) -> None:
+    """Refuse models that cannot hand on their caches to each other."""
+    caches = [
+        [
+            (pair.past, pair.present, spec.dtype.name, spec.shape)
+            for pair in means.pairs
+            for spec in means.inputs
+            if spec.name == pair.past
+        ]
+        for means in plans
+    ]
+    for other in caches[1:]:
+        if other != caches[0]:
+            first = next((a, b) for a, b in zip_longest(caches[0], other) if a != b)
+            raise UsageError(
+                f"the models have different caches, and cannot hand them on: {first[0]} and"
+                f" {first[1]}",
+                help="make them of one model by `kvtool raise --phases`",
+            )
+
+
+def _known_dims(model: ir.Model, plan: InputPlan) -> dict[str, int]:
+    """Return the sizes that operators give to names in the shapes of caches.
+
+    Names of sequences and of rows are the caller's; any other is a number of heads or of their
+    elements, which the weights fix.
+    """
+    caches = {cache.past: cache for cache in find_caches(model, prove=False)}
+    known = {
+        dim: size
+        for spec in plan.with_role("past_cache")
+        if (cache := caches.get(spec.name)) is not None and cache.shape is not None
+        for dim, size in zip(spec.shape, cache.shape, strict=True)
+        if isinstance(dim, str) and isinstance(size, int)
+    }
+    kinds = kinds_of(plan)
+    if not {name for name, kind in kinds.items() if kind == "size"} <= known.keys():
+        for equality in infer_model(model).report.equalities:
+            if kinds.get(equality.name) == "size" and equality.equals.isdecimal():
+                known.setdefault(equality.name, int(equality.equals))
+    return known
 
 
 def _no_prompt() -> UsageError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -39,6 +40,7 @@ class Feeder:
         given: Inputs by name that the caller gives: for every step, but for positions, which are
             those of the prompt.
         seed: For inputs whose meaning is not known, and for hidden states.
+        prompt: Tokens of the prompt, in how many parts it may come; None for those of the step.
 
     Attributes:
         embeddings: Name of the input for hidden states of tokens; None of a model that takes
@@ -56,7 +58,9 @@ class Feeder:
         dims: Mapping[str, int],
         given: Mapping[str, npt.ArrayLike] | None = None,
         seed: int = 0,
+        prompt: int | None = None,
     ) -> None:
+        self._prompt = prompt
         self._plan = plan
         self._batch = batch
         kinds = kinds_of(plan)
@@ -127,12 +131,13 @@ class Feeder:
                 sizes.update({str(dim): size for dim, size in pairs if dim not in taken})
         return Layout(self._plan, sizes, length)
 
-    def feeds(self, tokens: Array, before: int) -> Arrays:
+    def feeds(self, tokens: Array, before: int, count: int | None = None) -> Arrays:
         """Return the inputs of a step but for its caches.
 
         Args:
             tokens: (B, S), the new tokens of each sequence; (B, S, E), hidden states of them.
             before: Tokens that went before.
+            count: How many of them are tokens, before those that fill them up; None for all.
 
         Raises:
             UsageError: If the model wants what a host of text cannot give.
@@ -143,19 +148,22 @@ class Feeder:
         starts = np.full(max(sizes, default=batch), before)
         counters = Counters(self._plan, layout, starts, starts, lambda: starts + length, before)
         return {
-            spec.name: self._value(spec, counters, tokens)
+            spec.name: self._value(spec, counters, tokens, count)
             for spec in self._plan.inputs
             if spec.role != "past_cache"
         }
 
-    def _value(self, spec: InputSpec, counters: Counters, tokens: Array) -> Array:
+    def _value(
+        self, spec: InputSpec, counters: Counters, tokens: Array, count: int | None
+    ) -> Array:
         shape = counters.layout.shapes[spec.name]
         if (given := self._given.get(spec.name)) is not None:
-            if spec.role == "position_ids" and counters.before:
-                return _following(given, shape, counters.before)
-            if spec.role == "position_ids" and given.shape != shape:
-                raise UsageError(f"`{spec.name}` is of shape {given.shape}, expected {shape}")
-            return given
+            if spec.role != "position_ids":
+                return given
+            expected = *shape[:-1], self._prompt or shape[-1]
+            if given.shape != expected:
+                raise UsageError(f"`{spec.name}` is of shape {given.shape}, expected {expected}")
+            return _positions(given, shape, counters.before or 0)
         if spec.name == self.embeddings and tokens.ndim == 3:
             return np.ascontiguousarray(tokens, spec.dtype.numpy())
         values: npt.NDArray[np.generic] | None = counters.value(spec)
@@ -167,7 +175,9 @@ class Feeder:
                 )
             values = tokens.reshape(shape)
         elif spec.role == "attention_mask":
-            values = _mask(shape, int(counters.starts[0]), tokens.shape[1])
+            is_told = count is not None and self._plan.with_role("past_length", "write_indices")
+            used = count if count is not None and is_told else tokens.shape[1]
+            values = _mask(shape, int(counters.starts[0]), tokens.shape[1], used)
         elif values is None:
             if spec.name.lower().endswith("mask"):
                 raise UsageError(
@@ -180,8 +190,8 @@ class Feeder:
         return np.ascontiguousarray(values, spec.dtype.numpy())
 
 
-def _following(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
-    """Return the positions of a step: those after the largest of each sequence of the prompt.
+def _positions(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
+    """Return the positions of a step: of the prompt, and those after its largest.
 
     Args:
         prompt: (..., B, S) or (S,): the positions of the prompt, of all parts.
@@ -190,17 +200,25 @@ def _following(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
     """
     parts = tuple(axis for axis in range(prompt.ndim) if axis != prompt.ndim - 2)
     next_ones = prompt.max(axis=parts, keepdims=True) + 1
-    new = next_ones + (before - prompt.shape[-1]) + np.arange(shape[-1])
+    places, length = before + np.arange(shape[-1]), prompt.shape[-1]
+    known = prompt[..., np.minimum(places, length - 1)]
+    new = np.where(places < length, known, next_ones + (places - length))
     return np.ascontiguousarray(np.broadcast_to(new, shape), prompt.dtype)
 
 
-def _mask(shape: tuple[int, ...], before: int, length: int) -> npt.NDArray[np.int64]:
+def _mask(shape: tuple[int, ...], before: int, length: int, used: int) -> npt.NDArray[np.int64]:
     """Return ones for the rows in use, and for each query, where these have an axis, up to its own.
 
     The last axis counts rows: those in use, or those of a fixed cache.
+
+    Args:
+        shape: Of the mask.
+        before: Tokens before the step.
+        length: New rows.
+        used: Of these, those that hold tokens, where a model is told otherwise where they go.
     """
     rows = np.arange(shape[-1]) if shape else np.zeros((), np.int64)
-    seen = rows < before + length
+    seen = rows < before + used
     if len(shape) > 2 and shape[-2] == length:
         seen = rows <= before + np.arange(length)[:, None]
     return np.broadcast_to(seen, shape).astype(np.int64)
@@ -221,9 +239,12 @@ class Hold:
         is_counted: Whether GroupQueryAttention keeps it, which writes into what it reads.
         is_shared: Whether past and present are one buffer.
         wraps: Whether rows past its end go to its begin.
+        keeps_rows: Whether it has a fixed number of rows, which stay where they were written.
     """
 
     def __init__(self, pair: CachePair, cache: Cache | None) -> None:
+        if pair.axis is None and cache is not None:
+            pair = replace(pair, axis=cache.axis, mode=cache.mode)
         self.pair = pair
         self.is_contrib = cache is not None and "::" in (cache.location.op or "")
         self.is_counted = pair.operator == "group_query_attention" and pair.axis is not None
@@ -231,6 +252,7 @@ class Hold:
         fits = fits and accelerator() is None  # which may read a past after it is written
         self.is_shared = fits or self.is_counted
         self.wraps = pair.kind == "fixed" and (pair.mode == "circular" or cache is None)
+        self.keeps_rows = pair.kind == "fixed" and pair.axis is not None and pair.mode == "linear"
 
 
 class KeptCaches:
@@ -301,6 +323,11 @@ class KeptCaches:
                     f" {new} new ones",
                     help="take a shorter prompt or fewer steps",
                 )
+
+    @property
+    def room(self) -> float:
+        """Rows of the smallest cache that has a fixed number of them; infinity without one."""
+        return min(self._rooms.values(), default=math.inf)
 
     @property
     def pasts(self) -> Mapping[str, Buffer]:

@@ -74,7 +74,7 @@ class Profile(Record):
 
 
 def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str) -> Profile:
-    """Return the profile of a session: of all its runs but the first, which is the prompt.
+    """Return the profile of a session: of all its runs but the first.
 
     Args:
         work: Opens the session and runs it.
@@ -92,7 +92,8 @@ def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str
 
 
 def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str) -> Profile:
-    begins = sorted(e["ts"] for e in events if e.get("name") == "model_run")[1:]
+    begins = sorted(e["ts"] for e in events if e.get("name") == "model_run")
+    begins = begins[1:] or begins
     seconds: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     by_part: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
@@ -130,7 +131,7 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
     """Return the part of each node of the main graph by its name; unnamed nodes get names."""
     found: dict[str, Part] = {}
     for index, node in enumerate(model.graph):
-        node.name = node.name or f"kvtool_{index}"
+        node.name = node.name or f"kvtool_{id(model)}_{index}"
     updates = {id(cache.node) for cache in find_caches(model, prove=False)}
     held = {id(value) for value in model.graph.initializers.values()}  # and what follows from them
     behind: set[int] = set()  # values that follow from a cache

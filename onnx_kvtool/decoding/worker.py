@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -23,6 +23,7 @@ from onnx_kvtool.decoding.decoder import Decoder
 from onnx_kvtool.decoding.kept import Form
 from onnx_kvtool.decoding.profile import Profile, parts_of, profiled
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
+from onnx_kvtool.model_io.places import members
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 
@@ -190,18 +191,19 @@ def _load(
     provider: str | None,
     dims: Mapping[str, int],
 ) -> tuple[Decoder, Loaded]:
-    decoder = _opened(_source(model), capacity, threads, provider, dims)
+    decoder = _opened(_sources(model), capacity, threads, provider, dims)
     return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
 
 
-def _source(model: str | bytes) -> ModelSource:
+def _sources(model: str | bytes) -> Sequence[ModelSource]:
     import onnx
 
-    return model if isinstance(model, str) else onnx.load_from_string(model)
+    paths = onnx.load_from_string(model) if isinstance(model, bytes) else members(model)
+    return paths if isinstance(paths, list) else [paths]
 
 
 def _opened(
-    source: ModelSource,
+    source: Sequence[ModelSource],
     capacity: int,
     threads: int | None,
     provider: str | None,
@@ -212,12 +214,14 @@ def _opened(
 
 def _profile(loading: tuple[Any, ...], ids: Tokens, context: int, steps: int, name: str) -> Profile:
     model, *rest = loading
-    work = open_model(_source(model))
-    parts = parts_of(work)
+    works = [open_model(source) for source in _sources(model)]
+    parts = {name: part for work in works for name, part in parts_of(work).items()}
 
     def run() -> BoundSession:
-        decoder = _opened(work, *rest)
+        decoder = _opened(works, *rest)
         _round(decoder, None, ids, context, steps)
+        for other in decoder.sessions[1:]:
+            other.end_profiling()
         return decoder.session
 
     return profiled(run, parts, name)

@@ -29,6 +29,7 @@ __all__ = [
     "is_directory",
     "is_inside",
     "is_same",
+    "members",
     "place_files",
     "reading",
     "spoken_name",
@@ -88,6 +89,23 @@ def check_source(
         if stat.S_ISREG(mode):  # to open a pipe could take its content
             with open(source, "rb"):
                 pass
+
+
+def members(source: str) -> str | list[str]:
+    """Return the models in a directory that `--phases` wrote; any other path as it is.
+
+    Raises:
+        UnreadableModel: If it is a directory without a model.
+    """
+    if not os.path.isdir(source):
+        return source
+    found = sorted(str(path) for path in Path(source).glob("*.onnx"))
+    if not found:
+        raise UnreadableModel(
+            f"`{source}` is a directory without a model",
+            help="name a model, or a directory that `kvtool raise --phases` wrote",
+        )
+    return found
 
 
 @contextlib.contextmanager

@@ -1,0 +1,209 @@
+"""Static models for a prompt and for a token, driven as one decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from click.testing import CliRunner
+
+import onnx_kvtool as kv
+from onnx_kvtool.cli.app import app
+from onnx_kvtool.decoding.bound import BoundSession
+from onnx_kvtool.runtime.sessions import Array
+
+ROWS, PREFILL = 19, 7  # the tail of a full prompt has no room for seven
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAIRS = {
+    "llama": "growing/llama__optimum",
+    "native": "models/native/llama_static",
+    "bloom": "growing/bloom__optimum",
+    "gemma3": "growing/gemma3__optimum_op18",
+    "qwen2": "growing/qwen2__dynamo_op18",
+    "float16": "growing/qwen2_eager_fp16__ts_op17",
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in ("llama", "native") else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in PAIRS
+    ],
+)
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """Return the model, and the directory of its pair."""
+    source = ROOT / f"fixtures/{PAIRS[request.param]}.onnx"
+    directory = tmp_path_factory.mktemp("pair") / request.param
+    how = ["lower", "--opset", "18"]
+    if request.param != "native":
+        how = ["raise", "--capacity", str(ROWS)]
+    how += ["--static", "--phases", f"prefill={PREFILL},decode=1", "--no-verify"]
+    result = CliRunner().invoke(app, [*how, str(source), "-o", str(directory)])
+    assert result.exit_code == 0, result.stderr
+    return source, directory
+
+
+def models_in(directory: Path) -> tuple[Path, ...]:
+    return tuple(sorted(directory.glob("*.onnx")))
+
+
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Array]]:
+    """Return the arrays of every run of a decoder from now on."""
+    seen: list[Mapping[str, Array]] = []
+    run = BoundSession.run
+
+    def noted(self, arrays, buffers, into):
+        seen.append(arrays)
+        return run(self, arrays, buffers, into)
+
+    monkeypatch.setattr(BoundSession, "run", noted)
+    return seen
+
+
+def test_prompts_of_all_lengths_and_the_steps_behind_them_have_the_logits_of_the_source(
+    pair: tuple[Path, Path],
+) -> None:
+    source, directory = pair
+    one, other = (kv.Decoder(m, threads=1) for m in (source, models_in(directory)))
+    assert (other.form, other.in_place) == ("fixed", True)
+    rows = ROWS if one.form == "growing" else 32
+    ids = np.random.default_rng(0).integers(0, 60, (1, rows))
+    close = 2e-2 if "fp16" in source.name else 2e-5
+    for length in range(1, rows + 1):
+        parts = [
+            ids[:, :length],
+            *(ids[:, n : n + 1] for n in range(length, min(length + 3, rows))),
+        ]
+        for number, part in enumerate(parts):
+            found, expected = (d.step(part) if number else d.prefill(part) for d in (other, one))
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=close, atol=close)
+            assert one.length == other.length == length + number
+        assert other.length <= rows
+    with pytest.raises(kv.UsageError, match=f"has {rows} rows, {rows} of them in use"):
+        other.step([1])
+
+
+@pytest.fixture
+def llama(root: Path) -> tuple[Path, list[object]]:
+    model = root / "fixtures/growing/llama__optimum.onnx"
+    dims = ({"batch_size": 1, "sequence_length": count} for count in (PREFILL, 1))
+    made = [kv.raise_(model, capacity=ROWS, static=True, dims=d, verify=False)[0] for d in dims]
+    return model, made
+
+
+LENGTHS = {
+    1: [(1, 1)],
+    2: [(7, 2)],
+    7: [(7, 7)],
+    8: [(7, 7), (1, 8)],
+    12: [(7, 7), (7, 12)],
+    14: [(7, 7), (7, 14)],
+    17: [(7, 7), (7, 14), (1, 15), (1, 16), (1, 17)],  # there is no room for 14 + 7
+    19: [(7, 7), (7, 14), *((1, n) for n in range(15, 20))],
+}
+"""Prompts; of each run the ids that it takes, and the ones of its mask."""
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_prompt_is_cut_and_its_rest_filled_up_where_there_is_room(
+    llama, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    decoder = kv.Decoder(llama[1], threads=1)
+    seen = runs(monkeypatch)
+    decoder.prefill(np.arange(length))
+    found = [(a["input_ids"].shape[1], int(a["attention_mask"].sum())) for a in seen]
+    assert found == LENGTHS[length]
+    ones = [mask.tolist() for mask in (a["attention_mask"][0] for a in seen)]
+    assert all(mask == sorted(mask, reverse=True) for mask in ones)
+    fed = [token for a in seen for token in a["input_ids"][0]]
+    assert [token for token in fed if token][: length - 1] == list(range(1, length))
+
+
+def test_several_tokens_in_a_step_and_tokens_that_are_generated(llama) -> None:
+    source, made = llama
+    one, other = kv.Decoder(source, threads=1), kv.Decoder((made[1], made[0]), threads=1)
+    prompt = np.array([[5, 3, 7, 11, 2]])
+    expected = one.generate(prompt, steps=14)
+    assert other.generate(prompt, steps=14).tolist() == expected.tolist()
+    other.prefill(prompt)
+    logits = other.step(expected[:, :9])
+    assert logits[0].argmax(axis=-1).tolist() == expected[0, 1:10].tolist()
+
+
+def test_positions_that_are_given_go_with_the_parts_of_a_prompt(llama) -> None:
+    source, made = llama
+    ids = np.arange(12)[None]
+    positions = {"position_ids": (np.arange(12) // 2)[None]}
+    decoders = [kv.Decoder(m, threads=1) for m in (source, made)]
+    found = [[d.prefill(ids, positions)[0, -1], d.step([3])[0, -1]] for d in decoders]
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+    with pytest.raises(kv.UsageError, match=r"of shape \(1, 12\), expected \(1, 11\)"):
+        decoders[1].prefill(ids[:, :11], positions)
+
+
+def test_models_that_cannot_hand_on_their_caches_are_no_pair(llama) -> None:
+    other, _ = kv.raise_(
+        llama[0], capacity=ROWS + 1, static=True, verify=False,
+        dims={"batch_size": 1, "sequence_length": 1},
+    )  # fmt: skip
+    with pytest.raises(kv.UsageError, match="the models have different caches"):
+        kv.Decoder((llama[1][0], other))
+    with pytest.raises(kv.UsageError, match="there is no model"):
+        kv.Decoder(())
+
+
+def test_a_rest_without_room_needs_a_model_for_one_token(llama) -> None:
+    decoder = kv.Decoder([llama[1][0]], threads=1)
+    assert decoder.prefill(np.arange(10)).shape[1] == 10
+    with pytest.raises(kv.UsageError, match="5 new tokens, and the model takes `7` at a time"):
+        decoder.prefill(np.arange(19))
+
+
+def test_rows_that_go_round_are_not_filled_up(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What filled up a prompt would take the place of the oldest rows."""
+    circular = [onnx.ModelProto() for _ in llama[1]]
+    for proto, model in zip(circular, llama[1], strict=True):
+        proto.CopyFrom(_circular(model))
+    decoder = kv.Decoder(circular, threads=1)
+    seen = runs(monkeypatch)
+    decoder.prefill(np.arange(10))
+    assert [a["input_ids"].shape[1] for a in seen] == [7, 1, 1, 1]
+
+
+def _circular(model: object) -> onnx.ModelProto:
+    assert isinstance(model, ir.Model)
+    proto = ir.to_proto(model)
+    for node in proto.graph.node:
+        if node.op_type == "TensorScatter":
+            kept = [a for a in node.attribute if a.name != "mode"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, onnx.helper.make_attribute("mode", "circular")])
+    return proto
+
+
+@pytest.mark.long
+def test_the_bench_drives_a_directory(pair: tuple[Path, Path]) -> None:
+    source, directory = pair
+    report = kv.bench(
+        [source, directory], prompt=9, tokens=4, rounds=1, threads=1, profile=True, batch=1
+    )
+    assert [run.failure for run in report.runs] == [None, None]
+    assert report.same_tokens
+    assert [run.form for run in report.runs][1] == "fixed"
+    assert [sum(part.seconds for part in p.parts) > 0 for p in report.profile] == [True, True]
+
+
+def test_a_directory_without_a_model_is_refused(kvtool, tmp_path: Path) -> None:
+    result = kvtool("bench", tmp_path)
+    assert result.exit_code == 3
+    assert "is a directory without a model" in result.stderr
