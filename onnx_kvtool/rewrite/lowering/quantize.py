@@ -174,13 +174,13 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     if zero is not None:
         offset = layout.spread(cast(em, zero, _D.FLOAT))
         quotient = em.op("Add", quotient, offset)
+    # onnxruntime has no Reshape of the types of 4 bits, nor of the floats of 8.
     if stored in _FLOAT8:
-        result = em.op("Cast", quotient, to=stored.value, saturate=view.integer("saturate"))
-    else:
-        limits = (int(stored.min), int(stored.max))
-        low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)
-        result = cast(em, em.op("Clip", quotient, low, high), stored)
-    return layout.restored(result)
+        result = layout.restored(quotient)
+        return em.op("Cast", result, to=stored.value, saturate=view.integer("saturate"))
+    limits = (int(stored.min), int(stored.max))
+    low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)
+    return cast(em, layout.restored(em.op("Clip", quotient, low, high)), stored)
 
 
 def lower_dequantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
