@@ -6,7 +6,6 @@ import functools
 import gzip
 import http.server
 import io
-import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io import remote, skeleton
-from tests.model_io.web_server import Server, serving
+from tests.model_io.web_server import Server, answering, serving
 
 pytestmark = pytest.mark.long
 
@@ -70,10 +69,8 @@ def plain(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "m.onnx").write_bytes(model(external="w.data"))
     (tmp_path / "w.data").write_bytes(np.arange(35, dtype=np.float32).tobytes())
     handler = functools.partial(Silent, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+    with answering(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as running:
         yield f"http://127.0.0.1:{running.server_address[1]}/m.onnx"
-        running.shutdown()
 
 
 COMMANDS: dict[str, Callable[[str], object]] = {

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["Server", "serving"]
+__all__ = ["Server", "answering", "serving"]
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+_Any = TypeVar("_Any", bound=ThreadingHTTPServer)
 
 _PIECE = 1 << 16
 
@@ -48,15 +51,21 @@ class Server(ThreadingHTTPServer):
         return f"http://{user}127.0.0.1:{self.server_address[1]}{path}"
 
 
-@contextlib.contextmanager
-def serving() -> Iterator[Server]:
+def serving() -> contextlib.AbstractContextManager[Server]:
     """Give the block a server that answers."""
-    with Server() as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+    return answering(Server())
+
+
+@contextlib.contextmanager
+def answering(server: _Any) -> Iterator[_Any]:
+    """Let a server answer while the block runs."""
+    with server:
+        # Its end waits for the next look at whether it ends, which by itself is each half second.
+        threading.Thread(target=server.serve_forever, args=[0.005], daemon=True).start()
         try:
-            yield running
+            yield server
         finally:
-            running.shutdown()
+            server.shutdown()
 
 
 class _Handler(BaseHTTPRequestHandler):
