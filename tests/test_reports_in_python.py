@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
 import sys
 import types
 from pathlib import Path
@@ -150,12 +150,12 @@ INNER = {
 def test_every_error_that_can_be_raised_is_exported() -> None:
     found = {"KvtoolError"}
     package = Path(kv.__file__).parent
-    trees = [ast.parse(path.read_text("utf-8")) for path in package.rglob("*.py")]
     derived = [
-        (node.name, {base.id for base in node.bases if isinstance(base, ast.Name)})
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
+        (name, {*re.findall(r"\w+", bases)})
+        for path in package.rglob("*.py")
+        for name, bases in re.findall(
+            r"^class (\w+)\((.*?)\):", path.read_text("utf-8"), re.M | re.S
+        )
     ]
     while new := {name for name, bases in derived if bases & found} - found:
         found |= new

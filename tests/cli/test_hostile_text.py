@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tests.grids import part
+from tests.grids import part, rest
 
 HOSTILE = (
     "\n::error title=planted::x\r::add-mask::x\u2028::stop-commands::x\n##[error]planted"
@@ -170,15 +170,20 @@ def run_all(kvtool, commands: list[list[str]], message: onnx.ModelProto) -> None
         assert_harmless(result.stderr, command[:1])
 
 
+EITHER = pytest.mark.parametrize(
+    "is_chosen", [*rest(in_names), lambda *_: True], ids=["names", "every string"]
+)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("is_chosen", [in_names, lambda *_: True], ids=["names", "every string"])
+@EITHER
 def test_no_string_of_a_model_acts(is_chosen, kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_all(kvtool, COMMANDS, planted(is_chosen))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("is_chosen", [in_names, lambda *_: True], ids=["names", "every string"])
+@EITHER
 def test_a_name_may_end_in_more_digits_than_python_reads(
     is_chosen, kvtool, tmp_path: Path, monkeypatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_growing_model_and_its_fixed_form(root: Path, tmp_path: Path, kvtool) 
     first, second = (run["step_seconds"]["median"] for run in answer["runs"])
     assert (ratio["model"], ratio["step"]) == (paths[1], pytest.approx(second / first))
     assert answer["same_tokens"] is True
+    assert "profile" not in answer
     assert answer["workload"] == {
         "prompt": 3, "tokens": 4, "context": 9, "batch": 1, "threads": 1, "rounds": 2, "seed": 0,
     }  # fmt: skip

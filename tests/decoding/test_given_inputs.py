@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_kvtool as kv
+from tests.grids import part
 from tests.growing_models import Conversation
 from tests.test_growing_models import host_of, others_of
 
@@ -100,6 +101,7 @@ def test_positions_of_three_parts_count_the_tokens_of_text(llama, of_three_parts
     assert np.array_equal(kv.Decoder(of_three_parts).generate(PROMPTS, STEPS), expected)
 
 
+@part(2)
 @pytest.mark.parametrize("form", ["growing", "fixed"])
 @pytest.mark.parametrize("name", ["t5_decoder_merged__optimum", "bart__dynamo_op18"])
 def test_what_an_encoder_has_found_is_given_to_each_step(root: Path, name: str, form: str) -> None:

@@ -267,9 +267,10 @@ def test_relative_positions_and_cross_attention() -> None:
     ("dims", "shape"),
     [
         ({}, "(batch_size, 4, encoder_sequence_length, 8)"),
-        (
+        pytest.param(
             {"batch_size": 2, "decoder_sequence_length": 1, "encoder_sequence_length": 3},
             "(2, 4, 3, 8)",
+            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=["no size is given", "all sizes are given"],
