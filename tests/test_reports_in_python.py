@@ -151,7 +151,7 @@ def test_every_error_that_can_be_raised_is_exported() -> None:
     found = {"KvtoolError"}
     package = Path(kv.__file__).parent
     derived = [
-        (name, {*re.findall(r"\w+", bases)})
+        (name, {*re.split(r"[\s,]+", bases)})
         for path in package.rglob("*.py")
         for name, bases in re.findall(
             r"^class (\w+)\((.*?)\):", path.read_text("utf-8"), re.M | re.S

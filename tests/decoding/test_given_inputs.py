@@ -14,6 +14,8 @@ from tests.grids import part
 from tests.growing_models import Conversation
 from tests.test_growing_models import host_of, others_of
 
+pytestmark = pytest.mark.long
+
 PROMPTS = np.array([[5, 3, 7, 11], [1, 2, 4, 9]])
 STEPS = 5
 

@@ -170,6 +170,7 @@ for _ in range(4):  # what is new stands elsewhere each time
 """
 
 
+@pytest.mark.long
 def test_each_process_writes_the_same_bytes() -> None:
     """A set of comparisons has another order in each process, and the nodes may not follow it."""
     run = [sys.executable, "-c", _PRINT]
