@@ -264,6 +264,7 @@ def test_the_files_that_the_pages_for_developers_name_are_there() -> None:
     assert sorted(n for n in named if n not in ends and not (ROOT / n).exists()) == []
 
 
+@pytest.mark.long
 def test_the_names_that_the_pages_for_developers_say_are_there() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in CODE)
     files = [*CODE, *ROOT.glob("*.py"), *(ROOT / "fixtures").rglob("*.onnx")]

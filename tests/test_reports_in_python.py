@@ -54,6 +54,7 @@ def test_every_result_has_a_repr_of_one_short_line(results: dict[str, Any]) -> N
     assert "opsets=<2>" in repr(results["DiffReport"])
 
 
+@pytest.mark.long
 def test_to_dict_is_to_json(results: dict[str, Any]) -> None:
     for name, result in results.items():
         if name.endswith("Report") or name in ("Lowered", "Raised", "Verification"):

@@ -10,6 +10,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2] / "fixtures"
 GROWING = ROOT / "growing" / "llama__optimum.onnx"
 NATIVE = ROOT / "models" / "native" / "llama_static.onnx"

@@ -16,6 +16,8 @@ from onnx_kvtool.cli.app import app
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.runtime.sessions import Array
 
+pytestmark = pytest.mark.long
+
 ROWS, PREFILL = 19, 7  # the tail of a full prompt has no room for seven
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -219,6 +219,7 @@ def test_a_path_through_a_directory_is_kept_usable(tmp_path: Path) -> None:
     assert (away / "sub" / ".." / "w.bin").read_bytes() == DATA
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tail", [0, 5], ids=["a hole at the end", "data at the end"])
 def test_holes_stay_holes(tmp_path: Path, tail: int) -> None:
     home, away = tmp_path / "home", _away(tmp_path)

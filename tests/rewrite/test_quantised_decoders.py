@@ -42,6 +42,7 @@ def _check(name: str, opset: int, directory: Path) -> ir.Model:
     return result
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("opset", [11, 18])

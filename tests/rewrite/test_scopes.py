@@ -256,6 +256,7 @@ def test_functions_that_the_target_can_keep_are_kept() -> None:
     assert any("`local::Twice`, which nothing calls, is removed" in n for n in report.notes)
 
 
+@pytest.mark.long
 def test_calls_are_inlined_however_deep_they_lie() -> None:
     """More deeply than Python's stack, which has a thousand levels."""
     text = (

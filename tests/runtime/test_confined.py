@@ -89,6 +89,7 @@ ENDED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ENDED)
 def test_work_that(what, monkeypatch):
     work, limit, message = ENDED[what]

@@ -62,6 +62,7 @@ def test_another_name_is_refused_with_those_that_are_there(text: str, kvtool, ro
         assert kvtool(*command, "--provider", text).exit_code == 2
 
 
+@pytest.mark.long
 def test_reports_name_the_provider(kvtool, root: Path) -> None:
     path, cpu = root / MODEL, "(CPUExecutionProvider)"
     assert cpu in str(kv.verify(path, path, cases=1, steps=0, provider="CPU").runtime)

@@ -35,6 +35,7 @@ def test_what_tinygrad_spoils_is_written_in_another_form_or_refused(
         assert not {limit.operator for limit in limits if limit.name == name} & set(found)
 
 
+@pytest.mark.long
 @each(("name", "words", "opset", "text", "expected"), CASES)
 def test_what_is_written_for_tinygrad_computes_what_the_source_says(
     name: str, words: str, opset: int, text: str, expected: list[str] | None

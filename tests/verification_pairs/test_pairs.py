@@ -47,11 +47,13 @@ def test_the_tables_are_as_large_as_was_asked_for() -> None:
     assert len(FALSE_ALARMS) <= 1
 
 
+@pytest.mark.long
 @each("models", [models for pairs in DIFFERENT.values() for models in pairs])
 def test_the_inputs_of_a_pair_tell_its_models_apart(models: Pair) -> None:
     assert witness(models, SEED) is None
 
 
+@pytest.mark.long
 @each("models", [models for pairs in EQUAL.values() for models in pairs])
 def test_equal_models_agree(models: Pair) -> None:
     assert agreement(models, SEED) is None

@@ -545,6 +545,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @coded(CASES)
 def test_a_rule_of_caches(code: str, case: Case) -> None:
     check_case(code, case)

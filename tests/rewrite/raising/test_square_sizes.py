@@ -84,6 +84,7 @@ def _outcome(layer: Layer) -> str:
     return "raised" if not report.attention else "fused"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("valid", [16, *rest(None)], ids=["16 layers", "all layers"])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_becomes_of_a_layer_is_equal(form: Form, valid: int | None) -> None:
