@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnx
@@ -20,7 +21,7 @@ from onnx_kvtool.commands.output import (
     write_together,
 )
 from onnx_kvtool.commands.requests import RewriteRequest
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.weightless import weightless
@@ -148,16 +149,50 @@ def _in_phases(
         first = first or report
     assert first is not None
     first.phases = tuple(phases)
-    first.verification = next(
-        (p.verification for p in phases if p.verification.status != "equal"),
-        phases[-1].verification,
-    )
+    first.verification = _together(request, [*made.values()], phases, progress)
+    if first.verification.fails:
+        return first
     if not request.dry_run:
         progress("writing the results")
         stem = default_output(path, "").removesuffix("..onnx")
         data_path = free_path(made.values(), os.path.join(directory, os.path.basename(stem)))
         write_together(made, data_path, first, directory)
     return first
+
+
+def _together(
+    request: RewriteRequest,
+    models: Sequence[ir.Model],
+    phases: Sequence[Phase],
+    progress: Progress,
+) -> Verification:
+    """Prove that models that are each equal to the source are so together.
+
+    Raises:
+        Unverified: If they cannot be run, and have to be.
+    """
+    unproven = [phase.verification for phase in phases if phase.verification.status != "equal"]
+    if unproven:
+        return unproven[0]
+    from onnx_kvtool.commands.handing import handed_on
+
+    covered = [phase.verification.covered for phase in phases]
+    tolerances = [one for found in covered if found for one in found.tolerance.items()]
+    logits = [one for name, one in tolerances if "logits" in name.lower()]
+    found = handed_on(
+        read(path_in(request.model)),
+        models,
+        max(logits, key=lambda one: one.atol, default=None),
+        dims=request.sizes,
+        budget=Budget.parse(request.verify_budget),
+        progress=progress,
+    )
+    if request.verify and found.status == "skipped":
+        help = "leave `--verify` out to write them unverified"
+        raise Unverified(found.detail or "", help=help)
+    if request.strict and found.status == "skipped":
+        return replace(found, insufficient=found.detail)
+    return found
 
 
 def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import onnxruntime as ort
 
-from onnx_kvtool.runtime.onnxruntime import array_of, load, running
+from onnx_kvtool.runtime.onnxruntime import array_of, load, load_exactly, running
 from onnx_kvtool.runtime.sessions import EXTENDED, Array
 
 __all__ = ["BoundSession", "Buffer"]
@@ -56,6 +56,10 @@ class BoundSession:
     profile_to: ClassVar[str | None] = None
     """Where the sessions that are opened next write their profiles; None for nowhere."""
 
+    is_exact: ClassVar[bool] = False
+    """Whether the sessions that are opened next compute products with weights of a few bits in
+    float32."""
+
     def __init__(self, model: bytes, directory: str, threads: int | None = None) -> None:
         options = ort.SessionOptions()
         if self.profile_to is not None:
@@ -63,7 +67,7 @@ class BoundSession:
             options.profile_file_prefix = self.profile_to
         if threads is not None:
             options.intra_op_num_threads = threads
-        self._session = load(model, directory, options)
+        self._session = (load_exactly if self.is_exact else load)(model, directory, options)
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         self.outputs = [value.name for value in self._session.get_outputs()]
 

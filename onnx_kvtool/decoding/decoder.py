@@ -6,7 +6,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +125,16 @@ class Decoder:
     def sessions(self) -> list[BoundSession]:
         """What runs each of the models, beginning with `session`."""
         return [part.session for part in self._parts]
+
+    @property
+    def parts(self) -> list[int]:
+        """How many new tokens each of the models takes at a time; empty for any number."""
+        return [part.tokens for part in self._parts if part.tokens is not None]
+
+    @property
+    def room(self) -> float:
+        """Tokens that there are rows for; infinity where nothing limits them."""
+        return self._caches.room
 
     @property
     def in_place(self) -> bool:
@@ -364,7 +373,8 @@ class _Part:
         self.tokens = _fixed_tokens(plan)
         is_filled = self.tokens is not None
         caches = {cache.past: cache for cache in find_caches(work, prove=is_filled)}
-        self.holds = [Hold(pair, caches.get(pair.past)) for pair in plan.pairs]
+        pairs = sorted(plan.pairs, key=lambda pair: pair.past)
+        self.holds = [Hold(pair, caches.get(pair.past)) for pair in pairs]
         presents = {pair.present for pair in plan.pairs}
         rest = [value for value in work.graph.outputs if value.name not in presents]
         if not rest:
@@ -394,23 +404,23 @@ def _fixed_tokens(plan: InputPlan) -> int | None:
 
 def _check_alike(plans: Sequence[InputPlan]) -> None:
     """Refuse models that cannot hand on their caches to each other."""
-    caches = [
-        [
-            (pair.past, pair.present, spec.dtype.name, spec.shape)
+    first, *others = (
+        {
+            pair.past: (pair.past, pair.present, spec.dtype.name, spec.shape)
             for pair in means.pairs
             for spec in means.inputs
             if spec.name == pair.past
-        ]
+        }
         for means in plans
-    ]
-    for other in caches[1:]:
-        if other != caches[0]:
-            first = next((a, b) for a, b in zip_longest(caches[0], other) if a != b)
-            raise UsageError(
-                f"the models have different caches, and cannot hand them on: {first[0]} and"
-                f" {first[1]}",
-                help="make them of one model by `kvtool raise --phases`",
-            )
+    )
+    for other in others:
+        for name in dict.fromkeys((*first, *other)):
+            if first.get(name) != other.get(name):
+                raise UsageError(
+                    f"the models have different caches, and cannot hand them on: {first.get(name)}"
+                    f" and {other.get(name)}",
+                    help="make them of one model by `kvtool raise --phases`",
+                )
 
 
 def _known_dims(model: ir.Model, plan: InputPlan) -> dict[str, int]:

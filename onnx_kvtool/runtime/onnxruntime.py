@@ -32,6 +32,7 @@ __all__ = [
     "Session",
     "array_of",
     "load",
+    "load_exactly",
     "lowered_accuracy",
     "may_round",
     "named",
@@ -120,6 +121,13 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
             help="its libraries or its device are missing, or an option is wrong",
         )
     return session
+
+
+def load_exactly(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
+    """Load a model as `load` does, whose products with weights of a few bits are of float32."""
+    options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
+    with _exact_experts(model):
+        return load(_accurate(model)[0], directory, options)
 
 
 def named() -> str:
@@ -234,10 +242,7 @@ class Session:
             options.add_session_config_entry(_NO_PREPACKING, "1")
         options.add_session_config_entry(_INT8_STAYS, "1")
         options.add_session_config_entry(_SPINNING, "0")
-        if exact:
-            options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
-        with _exact_experts(model) if exact else contextlib.nullcontext():
-            self._session = load(_accurate(model)[0] if exact else model, directory, options)
+        self._session = (load_exactly if exact else load)(model, directory, options)
         self._inputs = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = {value.name: value.type for value in self._session.get_outputs()}
         types = {*self._inputs.values(), *self._outputs.values()}

@@ -66,7 +66,9 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
         steps: Decode steps after the first run of each; None for those of the cases.
     """
     room = pair.room
-    usual = _usual(room, _sides(pair), pair.window, is_counted=pair.plan.is_counted)
+    lengths = (name for name, kind in kinds_of(pair.plan).items() if kind == "length")
+    fixed = next((pair.dims[name] for name in lengths if name in pair.dims), None)
+    usual = _usual(room, _sides(pair), pair.window, fixed, is_counted=pair.plan.is_counted)
     cases = list(usual if count is None else usual[:count])
     while count is not None and len(cases) < count:
         cases.append(_varied(usual[len(cases) % len(usual)], len(cases), room))
@@ -103,7 +105,12 @@ def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
 
 
 def _usual(
-    capacity: int, sides: tuple[Padding, ...], window: int | None, *, is_counted: bool
+    capacity: int,
+    sides: tuple[Padding, ...],
+    window: int | None,
+    fixed: int | None,
+    *,
+    is_counted: bool,
 ) -> tuple[Case, ...]:
     last = sides[:1] or ("none",)
     cases = [
@@ -129,9 +136,9 @@ def _usual(
         cases.append(_case("tokens over the end of a window", 2, 1, past, capacity, chunks=chunks))
         case = _case("a chunk over the end of a window", 1, _CHUNK, past, capacity, chunks=(1,))
         cases.append(case)
-    length = min(chunk, capacity)
-    past = max(capacity - length - 2, 0)
-    steps = (1,) * (capacity - length - past)
+    length = min(fixed or chunk, capacity)
+    steps = (fixed or 1,) * min(2, (capacity - length) // (fixed or 1))
+    past = capacity - length - sum(steps)
     cases.append(Case("tokens up to the last row", 2, length, past, "end", last[0], steps))
     return tuple(cases)
 
