@@ -42,6 +42,7 @@ NOT_RUN = {
     ),
     ("docs/guides/ci.md", "kvtool check models --format rdjson"): "needs reviewdog",
     ("docs/guides/ci.md", "pip install"): "leaves open where the repository of kvtool lies",
+    ("docs/guides/npu.md", "import numpy"): "needs openvino; tests/compat/test_npu.py runs it",
     **{
         (
             "docs/guides/hugging-face.md",

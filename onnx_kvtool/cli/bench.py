@@ -28,7 +28,6 @@ Examples:
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --context 24 --threads 1
   kvtool bench decoder.onnx --prompt 8 --tokens 4 --batch 8 --format json
   kvtool bench decoder.onnx other.onnx --prompt 8 --tokens 4 --profile
-  kvtool bench decoder.onnx pair/ --prompt 16      a pair of --phases
 
 \b
 See also:
