@@ -97,7 +97,7 @@ class InspectReport(Shown):
         ops: How many nodes each operator has, `Op` or `domain::Op`, the most frequent first.
         caches: The caches, in the order of the nodes that update them.
         nodes: Every node, when they were asked for.
-        notes: What could not be found out, and why.
+        notes: What could not be found out, and why; attention that no operator stands for.
         neighbourhoods: The graph around each cache, in the order of `caches`; none in a report that
             was read from JSON, whose page draws no graph.
         whatif: What the caches would cost otherwise; None when nobody asked.

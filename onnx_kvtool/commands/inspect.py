@@ -129,6 +129,10 @@ def _inspect(
         bound = tuple(cache.bind(dims) for cache in caches)
         if question.dim is not None:
             _check_capacity_dim(bound, question.dim)
+        if "Softmax" in ops:
+            from onnx_kvtool.analysis.attention.fusing import sinks_noted
+
+            notes += sinks_noted(model)
         return InspectReport(
             model=facts,
             inputs=inputs,

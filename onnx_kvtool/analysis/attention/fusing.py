@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,13 +26,16 @@ from onnx_kvtool.analysis.attention.scores import (
 )
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.expressions import Expr, text
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
-__all__ = ["Fusion", "MayBeEmpty", "has_sinks", "is_candidate", "prove"]
+__all__ = ["Fusion", "MayBeEmpty", "is_candidate", "prove", "sinks_noted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def is_candidate(node: ir.Node) -> bool:
     return scores is not None and weighted_by(node.outputs[0]) is not None and may_be_scores(scores)
 
 
-def has_sinks(node: ir.Node) -> bool:
+def _has_sinks(node: ir.Node) -> bool:
     """Return whether a Softmax has a column more than there are keys, cut off before the product.
 
     Such columns take shares from the keys, and no operator of ONNX has them.
@@ -128,6 +131,23 @@ def has_sinks(node: ir.Node) -> bool:
     ]
     cuts = (reader for reader in readers if reader.op_type == "Slice")
     return any(weighted_by(cut.outputs[0]) is not None for cut in cuts)
+
+
+def sinks_noted(
+    model: ir.Model, place: Callable[[str, ir.Node, int], Location] = Location.of
+) -> list[str]:
+    """Return a sentence on the attention that has sinks; none for a model without it.
+
+    Args:
+        model: The model.
+        place: Says of a graph's path, a node of it and its index where it stands.
+    """
+    found = [place(path, node, index) for path, index, node in nodes(model) if _has_sinks(node)]
+    if not found:
+        return []
+    others = f" and {counted(len(found) - 1, 'other')} alike" if len(found) > 1 else ""
+    reason = "a column more than there are keys, which no operator of ONNX has"
+    return [f"{found[0]}{others}: attention with sinks, {reason}: it stays in many nodes"]
 
 
 def _made_by(value: ir.Value | None) -> ir.Node | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.fusing import sinks_noted
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
 from onnx_kvtool.analysis.caches.in_place import reads_before
@@ -235,10 +236,11 @@ def growing_cache(rule: Rule, context: Context) -> Iterator[Finding]:
     """Read the cache table, which knows what grows."""
     caches = growing(context.caches)
     if caches:
+        raising = "run `kvtool raise --capacity N`: it gives them N rows, written in place"
         yield rule.found(
             caches[0].location,
             growth_in_words(caches),
-            help="run `kvtool raise --capacity N`: it gives them N rows, written in place",
+            help="; ".join([raising, *sinks_noted(context.model)]),
         )
     windows = rolling(context.caches)
     if windows:

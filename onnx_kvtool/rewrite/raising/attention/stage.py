@@ -8,11 +8,10 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.coordinates import QUERY
-from onnx_kvtool.analysis.attention.fusing import Fusion, has_sinks, is_candidate
+from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, sinks_noted
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.guards import objections
@@ -118,7 +117,7 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     """
     functions = len(model.functions)
     if settings.attention != "keep":
-        _note_sinks(model, outcome)
+        outcome.notes += sinks_noted(model, outcome.place)
         outcome.refused += open_functions(model, settings, outcome)
     is_changed = _raise(model, settings, outcome, growing=False)
     is_changed |= len(model.functions) < functions  # whose nodes are of their own opset still
@@ -128,17 +127,6 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     if settings.attention == "full" and not outcome.blocked:
         is_changed |= _widen(model, settings, outcome)
     return is_changed
-
-
-def _note_sinks(model: ir.Model, outcome: RaiseOutcome) -> None:
-    """Say which attention has sinks; it is no candidate, since no operator could stand for it."""
-    found = [outcome.place(path, n, index) for path, index, n in nodes(model) if has_sinks(n)]
-    if found:
-        others = f" and {counted(len(found) - 1, 'other')} alike" if len(found) > 1 else ""
-        outcome.notes.append(
-            f"{found[0]}{others}: attention with sinks, a column more than there are keys, which"
-            " no operator of ONNX has: it stays in many nodes"
-        )
 
 
 def keep_mask_shapes(model: ir.Model) -> None:
