@@ -17,7 +17,13 @@ GROWING = ROOT / "growing" / "llama__optimum.onnx"
 NATIVE = ROOT / "models" / "native" / "llama_static.onnx"
 RAISE = ("raise", GROWING, "--capacity", "19", "--static")
 
+BART = ROOT / "growing" / "bart__dynamo_op18.onnx"
+
 MODELS = {
+    "behind four rows of an encoder": (
+        *("raise", BART, "--capacity", "19", "--static"),
+        *("--phases", "prefill=5,decode=1", "--dim", "s0=4"),
+    ),
     "raised from growing caches": (*RAISE, "--phases", "prefill=5,decode=1"),
     "raised, in the other order": (*RAISE, "--phases", "decode=1,prefill=5"),
     "raised, two sequences": (*RAISE, "--phases", "prefill=5,decode=1", "--dim", "batch_size=2"),

@@ -130,7 +130,11 @@ def sizes_for(
         reading: How dimensions are read that can be read in several ways.
     """
     kinds = kinds_of(plan)
-    bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in kinds}
+    # Of several lengths that of tokens counts: another may be that of what an encoder has found.
+    lengths = {name for name, kind in kinds.items() if kind == "length"}
+    own = lengths.intersection(dim for s in plan.with_role("token_ids") for dim in s.shape)
+    known = dims.keys() & (kinds.keys() - (lengths - own if own else set()))
+    bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in known}
     length = bound.get("length", min([case.length, *fixed_capacities(plan)]))
     values: dict[Kind, int] = {
         "batch": bound.get("batch", case.batch),
