@@ -95,9 +95,9 @@ def test_prompts_of_all_lengths_and_the_steps_behind_them_have_the_logits_of_the
         other.step([1])
 
 
-@pytest.fixture
-def llama(root: Path) -> tuple[Path, list[object]]:
-    model = root / "fixtures/growing/llama__optimum.onnx"
+@pytest.fixture(scope="module")
+def llama() -> tuple[Path, list[object]]:
+    model = ROOT / "fixtures/growing/llama__optimum.onnx"
     dims = ({"batch_size": 1, "sequence_length": count} for count in (PREFILL, 1))
     made = [kv.raise_(model, capacity=ROWS, static=True, dims=d, verify=False)[0] for d in dims]
     return model, made
