@@ -139,6 +139,19 @@ def test_large_models_hand_on_caches_as_copies_and_faults_are_found_there(tmp_pa
     assert judged(models, budget, path).status == "different"
 
 
+def test_tokens_that_a_model_for_several_cannot_take_are_left_out() -> None:
+    found = judged(halves()[:1])
+    assert (found.status, found.cases) == ("equal", 7)
+    assert found.steps < judged(halves()).steps
+
+
+def test_models_without_tokens_hand_on_nothing(tmp_path: Path) -> None:
+    path = ROOT.parent / "models" / "native" / "mobius_block_bias_int64_2d.onnx"
+    found = judged([read(str(path))], path=path)
+    assert found.status == "skipped"
+    assert found.detail is not None and "no input is known to take tokens" in found.detail
+
+
 def test_without_memory_it_says_what_would_do() -> None:
     found = judged(halves(), replace(BUDGET, memory=1 << 10))
     assert found.status == "skipped"
