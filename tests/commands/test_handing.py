@@ -26,13 +26,13 @@ LLAMA = ROOT / "llama__optimum.onnx"
 BUDGET = Budget()
 
 
-def halves(path: Path = LLAMA, rows: int = 19) -> list[ir.Model]:
-    return [ir.from_proto(proto) for proto in _halves(path, rows)]
+def halves(path: Path = LLAMA, rows: int = 19, tokens: int = 7) -> list[ir.Model]:
+    return [ir.from_proto(proto) for proto in _halves(path, rows, tokens)]
 
 
 @cache
-def _halves(path: Path, rows: int) -> list[onnx.ModelProto]:
-    dims = ({"batch_size": 1, "sequence_length": count} for count in (7, 1))
+def _halves(path: Path, rows: int, tokens: int) -> list[onnx.ModelProto]:
+    dims = ({"batch_size": 1, "sequence_length": count} for count in (tokens, 1))
     made = (kv.raise_(path, capacity=rows, static=True, dims=d, verify=False)[0] for d in dims)
     return [ir.to_proto(model) for model in made]
 
@@ -128,10 +128,11 @@ def test_models_of_different_caches_are_no_decoder() -> None:
 @pytest.mark.long
 def test_large_models_hand_on_caches_as_copies_and_faults_are_found_there(tmp_path: Path) -> None:
     path = tmp_path / "wide.onnx"
-    model = growing_decoder(Size(4, 256, 8, 4, 32), "optimum")  # over hidden states
+    model = growing_decoder(Size(4, 256, 8, 4, 256), "optimum")  # over hidden states
     onnx.save(model, path)
     budget = replace(BUDGET, memory=4 << 20)
-    models = halves(path)
+    # So many new tokens are as large as what copies have less of.
+    models = halves(path, 200, 96)
     found = judged(models, budget, path)
     assert found.status == "equal", found.detail
     assert {one.what for one in found.shrunken} >= {"blocks that are alike", "widths"}

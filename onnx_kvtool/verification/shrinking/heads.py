@@ -49,7 +49,7 @@ def attention(call: Call) -> Found:
     heads, key_heads, size, value_size = found
     key[-2].join(value[-2])
     if mask := call.shape(3):
-        _tie_mask(mask, heads)
+        _tie_mask(mask, heads, query[-2])
     total = key[-2]
     for index, past_size in ((4, size), (5, value_size)):
         if past := call.shape(index):
@@ -188,10 +188,11 @@ def _name(what: str, *sizes: Size) -> None:
             atom.what = what
 
 
-def _tie_mask(mask: Shape, heads: Size) -> None:
+def _tie_mask(mask: Shape, heads: Size, queries: Size) -> None:
     pin(mask[-1:])
-    if len(mask) > 2 and not mask[-3].is_one:
-        mask[-3].join(heads)
+    for size, other in zip(mask[-2:-4:-1], (queries, heads), strict=False):
+        if not size.is_one:
+            size.join(other)
 
 
 def rotary_embedding(call: Call) -> Found:
