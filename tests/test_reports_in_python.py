@@ -142,6 +142,7 @@ INNER = {
     "NoTwin": "verification compares without a twin",
     "Refusal": "the rewrite lists it in its report",
     "Unproven": "the rewrite lists it in its report",
+    "_NotRun": "the proof says that the caches were not handed on, and why",
     "_Unfit": "the reader of the configuration names the key",
 }
 """Errors that never leave the package, and what becomes of them."""
