@@ -93,6 +93,8 @@ def test_ci_runs_on_every_system_with_every_python_of_the_metadata() -> None:
     assert {name.partition("-")[0] for name in tested["system"]} == {"ubuntu", "macos", "windows"}
     lowest = load(GITHUB / "workflows" / "ci.yml")["jobs"]["lowest"]["strategy"]["matrix"]
     assert lowest["python"] == [tested["python"][0], tested["python"][-1]]
+    wheel = load(GITHUB / "workflows" / "ci.yml")["jobs"]["wheel"]["strategy"]["matrix"]
+    assert wheel == {**tested, "resolution": ["lowest-direct", "highest"]}
 
 
 @each("job", dict(jobs()))
@@ -137,7 +139,8 @@ def test_what_is_run_is_there() -> None:
         for step in job["steps"]
         for word in re.findall(r"(?<![\w/])(?:\.ci|tests)/[\w/.]+", step.get("run", ""))
     }
-    assert {".ci/lowest", ".ci/run", ".ci/release_notes.py", "tests/test_wheel.py"} <= scripts
+    named = {".ci/lowest", ".ci/run", ".ci/release_notes.py", ".ci/wheel", "tests/test_wheel.py"}
+    assert named <= scripts
     assert [name for name in scripts if not (ROOT / name).exists()] == []
 
 
