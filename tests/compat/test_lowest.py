@@ -40,13 +40,12 @@ def test_the_command_line_runs_with_the_lowest_versions(root: Path) -> None:
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
 
 
-@pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def wheel(root: Path, tmp_path: Path) -> Path:
     """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     subprocess.run(build, cwd=root, check=True, capture_output=True, timeout=120)
-    (built,) = folder.iterdir()
+    (built,) = tmp_path.iterdir()
     return built
 
 
