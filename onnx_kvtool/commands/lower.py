@@ -22,12 +22,12 @@ from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag
 from onnx_kvtool.rewrite.engine.expand import has_body
-from onnx_kvtool.rewrite.engine.release import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.fixing.fix import rewrite_fixed
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification
+from onnx_kvtool.targets.limits import highest_opset
 from onnx_kvtool.targets.target import Target, find_target
 
 __all__ = ["check_request", "lower", "run"]

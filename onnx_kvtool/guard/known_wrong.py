@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 import onnx
 
@@ -11,7 +12,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.ops.contrib import DOMAIN
-from onnx_kvtool.targets.target import find_target
 
 __all__ = ["FAULT", "known_wrong"]
 
@@ -23,7 +23,7 @@ FAULT = Fault(
     " wrongly",
 )
 
-_NONPAD_LIMITS = frozenset({"attention-nonpad-ignored", "attention-causal-nonpad"})
+_NONPAD_LIMITS = ("attention-nonpad-ignored", "attention-causal-nonpad")
 """What `targets/runtimes.toml` says of releases that mask Attention by valid lengths wrongly."""
 
 _SPARSE = "use_sparse_mixer"
@@ -35,7 +35,9 @@ _NONPAD_KV_SEQLEN = 6
 """Position of `nonpad_kv_seqlen` among the inputs of Attention-24."""
 
 
-def known_wrong(version: str, model: bytes) -> str | None:
+def known_wrong(
+    version: str, model: bytes, reasons: Callable[[str], Mapping[str, str]]
+) -> str | None:
     """Return why onnxruntime `version` must not be trusted with `model`; None when it may.
 
     Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
@@ -48,6 +50,7 @@ def known_wrong(version: str, model: bytes) -> str | None:
         version: Version of onnxruntime.
         model: The serialised model; not looked at for releases that are right. One that is no
             model at all is left to the runtime to complain about.
+        reasons: Returns the limits of a release by name, each with what the release does.
     """
     if _SPARSE.encode() in model and _mixes_sparsely(model):
         return f"it forgets `{_SPARSE}` of experts on a CPU"
@@ -61,9 +64,9 @@ def known_wrong(version: str, model: bytes) -> str | None:
     except DecodeError:
         return None
     if any(_has_nonpad_kv_seqlen(node) for node in every_node(proto)):
-        for limit in find_target(f"onnxruntime@{numbers[0]}").release.limits:
-            if limit.name in _NONPAD_LIMITS:
-                return f"it {limit.reason}"
+        known = reasons(f"onnxruntime@{numbers[0]}")
+        if wrong := next((known[name] for name in _NONPAD_LIMITS if name in known), None):
+            return f"it {wrong}"
     scatters = any(_is(node, "TensorScatter") for node in every_node(proto))
     if release >= (1, 25) and scatters and _has_strings(proto):
         return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"

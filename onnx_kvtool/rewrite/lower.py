@@ -21,7 +21,6 @@ from onnx_kvtool.rewrite.contrib.release import standardise_for
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import cannot_stay, inline_functions
-from onnx_kvtool.rewrite.engine.release import ReleaseLimits
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, RewriteRule, by_cause
 from onnx_kvtool.rewrite.engine.stamp import (
     forget_unused,
@@ -40,6 +39,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.shapes.inference import inferred
+from onnx_kvtool.targets.limits import ReleaseLimits
 from onnx_kvtool.targets.release import Release
 
 __all__ = ["legalise"]

@@ -26,6 +26,7 @@ from onnx_kvtool.runtime.errors import (
     RuntimeUnavailable,
 )
 from onnx_kvtool.runtime.sessions import CPU, EXTENDED, Array, Arrays, pack, provider, unpack
+from onnx_kvtool.targets.target import limit_reasons
 
 __all__ = [
     "VERSION",
@@ -97,7 +98,7 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
         RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
         OutOfMemory: If it gets no memory.
     """
-    if (reason := known_wrong(VERSION, model)) is not None:
+    if (reason := known_wrong(VERSION, model, limit_reasons)) is not None:
         raise RuntimeUnavailable(f"{named()} computes this model wrongly: {reason}")
     options.log_severity_level = _FATAL
     if directory:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import closest, unknown_name
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
 
-__all__ = ["Target", "find_target", "named_releases"]
+__all__ = ["Target", "find_target", "limit_reasons", "named_releases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +50,11 @@ def find_target(text: str) -> Target:
         return _target(known[-1], known, str(known[-1]))
     meant, asked = _meant(known, version)
     return _target(meant, known, asked)
+
+
+def limit_reasons(text: str) -> dict[str, str]:
+    """Return the limits of a release by name, each with what the release does."""
+    return {limit.name: limit.reason for limit in find_target(text).release.limits}
 
 
 def named_releases(text: str | None) -> tuple[Release, ...]:

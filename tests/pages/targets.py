@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from onnx_kvtool.rewrite.engine.expand import has_body
-from onnx_kvtool.rewrite.engine.release import REMEDIES
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.releases import releases
+from onnx_kvtool.targets.remedies import REMEDIES
 from tests.pages.markdown import element_type, head, joined, table
 
 __all__ = ["pages", "span"]

@@ -15,6 +15,7 @@ from onnx_kvtool.guard.known_wrong import known_wrong
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RuntimeName, open_session
+from onnx_kvtool.targets.target import limit_reasons
 from onnx_kvtool.verification.comparison.compare import compare
 from tests.grids import each
 from tests.runtime.recorded import NAMES, native, needs_24, recorded_run, serialized
@@ -455,7 +456,7 @@ LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
     ],
 )
 def test_releases_that_are_wrong_are_known(version: str, text: str, is_wrong: bool) -> None:
-    assert (known_wrong(version, serialized(text)) is not None) is is_wrong
+    assert (known_wrong(version, serialized(text), limit_reasons) is not None) is is_wrong
 
 
 def test_a_release_that_is_wrong_is_no_oracle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -825,7 +825,7 @@ def source(opset: int, text: str) -> list[str]:
     return [node.op_type for node in ir.from_proto(model).graph.all_nodes()]
 
 
-_SEPARATE = ("behind", "negative-indices", "no-value")
+_SEPARATE = ("after-operator", "negative-indices", "no-value")
 """Conditions of which the operator stays, in another form."""
 
 

@@ -275,9 +275,9 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
 
     A limit applies if a fact is unknown. Other rules report nodes that their schemas do not allow.
     """
-    from onnx_kvtool.analysis.conditions.sizes import Asked
-    from onnx_kvtool.analysis.conditions.table import CONDITIONS
     from onnx_kvtool.ops.view import MalformedNode
+    from onnx_kvtool.targets.conditions.sizes import Asked
+    from onnx_kvtool.targets.conditions.table import CONDITIONS
 
     by_operator: dict[str, list[Limit]] = {}
     for limit in target.release.limits:
@@ -303,7 +303,7 @@ def unknown_operators(context: Context, target: Target) -> Iterator[tuple[Locati
 
     Calls of the model's own functions do not count.
     """
-    from onnx_kvtool.analysis.conditions.operators import unknown_operator
+    from onnx_kvtool.targets.conditions.operators import unknown_operator
 
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from onnx_kvtool.analysis.conditions.operators import foreign_types
-from onnx_kvtool.analysis.conditions.table import OF_SHAPES, has_other_form
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted
@@ -27,6 +25,9 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.targets.conditions.operators import foreign_types
+from onnx_kvtool.targets.conditions.table import OF_SHAPES
+from onnx_kvtool.targets.limits import has_other_form
 from onnx_kvtool.targets.target import Target
 
 __all__ = [

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions.operators import unknown_operator
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes
@@ -15,6 +14,7 @@ from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.rewrite.contrib.standardise import standardise
 from onnx_kvtool.rewrite.report import Lowered, Outcome
+from onnx_kvtool.targets.conditions.operators import unknown_operator
 from onnx_kvtool.targets.release import Release
 
 __all__ = ["standardise_for"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions.table import OF_TYPES
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import step_path, subgraphs
@@ -26,10 +25,12 @@ from onnx_kvtool.rewrite.engine.inline import (
     relabel,
     replace_node,
 )
-from onnx_kvtool.rewrite.engine.release import REMEDIES, Stage
 from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule, Rewritten, cause_of
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
+from onnx_kvtool.targets.conditions.table import OF_TYPES
+from onnx_kvtool.targets.limits import Stage
+from onnx_kvtool.targets.remedies import REMEDIES
 
 __all__ = ["Engine"]
 

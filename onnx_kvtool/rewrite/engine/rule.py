@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.analysis.constants import ConstantFolder
     from onnx_kvtool.emit.emitter import Emitter, Replacement
-    from onnx_kvtool.rewrite.engine.release import ReleaseLimits
+    from onnx_kvtool.targets.limits import ReleaseLimits
 
 __all__ = [
     "Cause",

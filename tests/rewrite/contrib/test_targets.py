@@ -11,9 +11,9 @@ from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.rewrite.engine.release import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
+from onnx_kvtool.targets.limits import highest_opset
 from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import onnx.defs
-
-from onnx_kvtool.analysis.conditions.forms import (
+from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.targets.conditions.forms import (
     ATTENTION_CONDITIONS,
     FORM_CONDITIONS,
-    open_scan,
-    unlike_branches,
-    unlike_ranks,
+    different_branches,
+    different_ranks,
+    early_scan,
 )
-from onnx_kvtool.analysis.conditions.operators import other_code_types
-from onnx_kvtool.analysis.conditions.sizes import (
+from onnx_kvtool.targets.conditions.operators import other_code_types
+from onnx_kvtool.targets.conditions.sizes import (
     Asked,
-    beyond,
-    given_out,
-    merged_names,
-    merged_names_open,
-    mixed_sizes,
+    bound_may_exceed_size,
+    different_sizes,
+    int64_output,
     negative_indices,
     negative_indices_open,
     no_value,
-    off_zero,
+    nonzero_zero_point,
+    reshape_not_evident,
+    several_unknown_sizes,
     shape_of_values,
-    undivided,
-    unlike,
+    size_and_elements,
+    unknown_flatten,
 )
-from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.schema import NEWEST, is_standard
-from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.release import Limit
 
 if TYPE_CHECKING:
-    from onnx_kvtool.targets.release import Limit
+    pass
 
 __all__ = [
     "CONDITIONS",
@@ -45,10 +42,7 @@ __all__ = [
     "OF_SHAPES",
     "OF_SOURCE",
     "OF_TYPES",
-    "REMEDIED",
-    "REPLACED",
     "Condition",
-    "has_other_form",
 ]
 
 
@@ -60,15 +54,15 @@ __all__ = [
 OF_SHAPES = frozenset(
     {
         "dynamic-input",
-        "undivided",
-        "unlike",
-        "unlike-branches",
-        "mixed-sizes",
-        "given-out",
-        "beyond",
+        "reshape-not-evident",
+        "different-sizes",
+        "different-branches",
+        "size-and-elements",
+        "int64-output",
+        "bound-may-exceed-size",
         "vector-batches",
         "vector",
-        "open-axis",
+        "unknown-axis-size",
     }
 )
 """Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""
@@ -102,17 +96,17 @@ def _absent_bound(asked: Asked) -> bool:
     return view.input("min") is None or view.input("max") is None
 
 
-def _absent(asked: Asked) -> bool:
+def _absent_input(asked: Asked) -> bool:
     """Whether an input is left out, and the element type is not spared."""
     return asked.operand is None and asked.dtype not in asked.limit.types
 
 
-def _unsaid(asked: Asked) -> bool:
+def _default_attribute(asked: Asked) -> bool:
     """Whether an attribute is left to its default."""
     return asked.limit.attribute not in asked.node.attributes
 
 
-def _present(asked: Asked) -> bool:
+def _present_input(asked: Asked) -> bool:
     """Whether an optional input is given."""
     return asked.operand is not None
 
@@ -127,7 +121,7 @@ def _several_inputs(asked: Asked) -> bool:
     return len(asked.node.inputs) > 2 and asked.dtype not in asked.limit.types
 
 
-def _behind(asked: Asked) -> bool:
+def _after_operator(asked: Asked) -> bool:
     """Whether it reads what one operator gives, and gives another type than those spared."""
     producer = None if asked.node.inputs[0] is None else asked.node.inputs[0].producer()
     if producer is None or producer.op_type != asked.limit.behind or not is_standard(producer):
@@ -150,7 +144,7 @@ def _no_elements(asked: Asked) -> bool:
     return tensor is None or tensor.size == 0
 
 
-def _infinite(asked: Asked) -> bool:
+def _may_be_infinite(asked: Asked) -> bool:
     """Whether the input may hold infinities, and its element type is not spared."""
     data = asked.node.inputs[0]
     producer = None if data is None else data.producer()
@@ -170,7 +164,7 @@ def _reduction(asked: Asked) -> bool:
     return asked.has("reduction") and view.attribute("reduction") != "none"
 
 
-def _extremes(asked: Asked) -> bool:
+def _min_max_reduction(asked: Asked) -> bool:
     """Whether it keeps the larger or smaller number, of another element type than those spared."""
     view = asked.view
     if not asked.has("reduction"):
@@ -228,36 +222,36 @@ _CONDITIONS: tuple[Condition, ...] = (
     _other_element_type,
     other_code_types,
     _absent_bound,
-    _absent,
-    _present,
-    _unsaid,
+    _absent_input,
+    _present_input,
+    _default_attribute,
     _vector_batches,
     _several_inputs,
-    _behind,
+    _after_operator,
     _computed,
     _no_elements,
-    _infinite,
+    _may_be_infinite,
     _further_outputs,
     _reduction,
-    _extremes,
+    _min_max_reduction,
     _dynamic_axes,
     _not_constant,
     _dynamic_input,
     shape_of_values,
-    undivided,
-    merged_names,
-    merged_names_open,
-    unlike,
-    unlike_branches,
-    unlike_ranks,
-    open_scan,
-    off_zero,
-    mixed_sizes,
-    given_out,
+    reshape_not_evident,
+    several_unknown_sizes,
+    unknown_flatten,
+    different_sizes,
+    different_branches,
+    different_ranks,
+    early_scan,
+    nonzero_zero_point,
+    size_and_elements,
+    int64_output,
     negative_indices,
     negative_indices_open,
     no_value,
-    beyond,
+    bound_may_exceed_size,
     _attribute,
     _constant_batches,
     *ATTENTION_CONDITIONS,
@@ -268,39 +262,3 @@ CONDITIONS: Mapping[str, Condition] = Table(
     "condition", [(one.__name__.strip("_").replace("_", "-"), one) for one in _CONDITIONS]
 )
 """By the name in the data file, which is that of the function."""
-
-
-# Limits that are no reason to refuse a model, because their nodes have another form.
-
-
-REMEDIED = frozenset(
-    {
-        *("backward", "behind", "constant-indices", "in-place", "merged-names", "narrow-range"),
-        *("negative-axes", "negative-indices", "no-elements", "no-value", "other-code-types"),
-        *("overflowing", "same-padding", "scalar"),
-    }
-)
-"""Conditions with a remedy of their own."""
-
-REPLACED = frozenset(
-    {
-        *("Attention", "Col2Im", "DeformConv", "GridSample", "LayerNormalization"),
-        *("MelWeightMatrix", "QuantizeLinear", "RMSNormalization", "ReduceMax", "ReduceMin"),
-        *("RotaryEmbedding", "STFT", "Size", "Split", "TensorScatter"),
-    }
-)
-"""Operators that a rule replaces by others, whether or not the opset has them."""
-
-
-_ALWAYS_REFUSED = ("not-constant", "shape-of-values")
-
-
-def has_other_form(limit: Limit) -> bool:
-    """Return whether nodes under this limit are usually rewritten, not refused."""
-    if limit.when in OF_SHAPES or limit.when in _ALWAYS_REFUSED:
-        return False  # it is the finished model that the first are asked of
-    if limit.when in REMEDIED or limit.when in OF_TYPES or limit.lower_opset:
-        return True
-    schema: Any = onnx.defs.get_schema(limit.operator, NEWEST, "")
-    has_body = schema.has_function or schema.has_context_dependent_function
-    return limit.operator in REPLACED or has_body

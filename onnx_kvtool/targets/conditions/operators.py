@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions.sizes import Asked
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.ops.contrib import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.targets.conditions.sizes import Asked
 from onnx_kvtool.targets.release import Release
 
 if TYPE_CHECKING:

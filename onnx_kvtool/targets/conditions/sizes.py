@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
 
 __all__ = [
+    "LONG_WAY",
     "Asked",
-    "beyond",
+    "bound_may_exceed_size",
     "differ",
-    "given_out",
-    "merged_names",
-    "merged_names_open",
-    "mixed_sizes",
+    "different_sizes",
+    "int64_output",
     "negative_indices",
     "negative_indices_open",
     "no_value",
-    "off_zero",
+    "nonzero_zero_point",
+    "reshape_not_evident",
+    "several_unknown_sizes",
     "shape_of_values",
-    "undivided",
-    "unlike",
+    "size_and_elements",
+    "unknown_flatten",
 ]
 
 
@@ -89,7 +90,7 @@ class Asked:
 # not known.
 
 
-_LONG_WAY = 100
+LONG_WAY = 100
 """Nodes from a shape back to what it is computed from."""
 
 
@@ -112,7 +113,7 @@ def _is_constant(value: ir.Value) -> bool:
 def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ()) -> bool:
     """Return whether a value follows from more than shapes and constants, or from `others`."""
     before, steps = [value], 0
-    while before and steps < _LONG_WAY:
+    while before and steps < LONG_WAY:
         found = before.pop()
         if found is None or _is_constant(found):
             continue
@@ -125,7 +126,7 @@ def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ())
     return bool(before)
 
 
-def mixed_sizes(asked: Asked) -> bool:
+def size_and_elements(asked: Asked) -> bool:
     """Whether one operand is a size without a number, and the other is computed from more."""
     if not any(v is not None and v.dtype in _INTEGERS for v in asked.node.inputs):
         return False
@@ -150,13 +151,13 @@ _COUNTS = frozenset({"Range", "CumSum", "NonZero", "ConstantOfShape", "Expand", 
 """What makes more elements out of sizes."""
 
 
-def given_out(asked: Asked) -> bool:
+def int64_output(asked: Asked) -> bool:
     """Whether int64 that it gives is a result of the model, as it is or after arithmetic.
 
     What a Scan takes is given out as well: its body declares the type.
     """
     before, seen = [asked.node.outputs[0]], {asked.node.outputs[0]}
-    while before and len(seen) < _LONG_WAY:
+    while before and len(seen) < LONG_WAY:
         value = before.pop()
         if value.dtype is not None and value.dtype.name != "INT64":
             continue
@@ -179,7 +180,7 @@ def _carries(node: ir.Node) -> bool:
 
 def negative_indices(asked: Asked) -> bool:
     """Whether the indices, which are the second input, may count from the end."""
-    return not _is_from_the_front(asked.node.inputs[1], asked.folder, _LONG_WAY)
+    return not _is_from_the_front(asked.node.inputs[1], asked.folder, LONG_WAY)
 
 
 def negative_indices_open(asked: Asked) -> bool:
@@ -246,7 +247,7 @@ def no_value(asked: Asked) -> bool:
     return "value" not in asked.node.attributes
 
 
-def off_zero(asked: Asked) -> bool:
+def nonzero_zero_point(asked: Asked) -> bool:
     """Whether the operand of the limit, a zero point, is another number than 0, or no constant."""
     value = asked.operand
     if value is None:
@@ -268,7 +269,7 @@ _TO_THE_END = (1 << 31) - 1
 Pair = tuple[Dim, Dim]
 
 
-def undivided(asked: Asked) -> bool:
+def reshape_not_evident(asked: Asked) -> bool:
     """Whether it takes more than names to see that a Reshape keeps the number of elements.
 
     That is so where -1 stands for what is left of a sum, or of sizes that have no common divisor
@@ -334,13 +335,13 @@ def _is_sum(text: str) -> bool:
     return not any(mark in text for mark in "/(%*")
 
 
-def merged_names(asked: Asked) -> bool:
+def several_unknown_sizes(asked: Asked) -> bool:
     """Whether Flatten reads more than one dimension that is no number."""
     dims = asked.dims
     return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
 
 
-def merged_names_open(asked: Asked) -> bool:
+def unknown_flatten(asked: Asked) -> bool:
     """Whether it makes two dimensions without a number, of which none is that of the operand."""
     dims = asked.dims
     if dims is None:
@@ -351,7 +352,7 @@ def merged_names_open(asked: Asked) -> bool:
     return axis != 1 and not any(all(isinstance(dim, int) for dim in side) for side in sides)
 
 
-def unlike(asked: Asked) -> bool:
+def different_sizes(asked: Asked) -> bool:
     """Whether sizes that have to be one are neither the same number nor the same name."""
     try:
         NodeView(asked.node, asked.opset)
@@ -444,7 +445,7 @@ _PAIRS = {
 """What yields the sizes of an operator that have to be one."""
 
 
-def beyond(asked: Asked) -> bool:
+def bound_may_exceed_size(asked: Asked) -> bool:
     """Whether a number bounds a Slice of a dimension that may be shorter."""
     view, dims = asked.view, asked.dims
     if dims is None or asked.has("starts"):

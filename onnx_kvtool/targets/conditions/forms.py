@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnx_kvtool.analysis.conditions.sizes import Asked, differ
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
+from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTENTION_CONDITIONS",
     "FORM_CONDITIONS",
-    "open_scan",
-    "unlike_branches",
-    "unlike_ranks",
+    "different_branches",
+    "different_ranks",
+    "early_scan",
+    "numbers",
 ]
 
 
@@ -81,10 +82,10 @@ def _same_padding(asked: Asked) -> bool:
     if not view.string("auto_pad").startswith("SAME"):
         return False
     dilations = view.attribute("dilations") if asked.has("dilations") else None
-    if any(step != 1 for step in _numbers(dilations)):
+    if any(step != 1 for step in numbers(dilations)):
         return True
-    strides = _numbers(view.attribute("strides"))
-    kernel: Sequence[Dim] = _numbers(view.attribute("kernel_shape"))
+    strides = numbers(view.attribute("strides"))
+    kernel: Sequence[Dim] = numbers(view.attribute("kernel_shape"))
     if not kernel:
         kernel = (dims_of(asked.node.inputs[1]) or ())[2:] if len(asked.node.inputs) > 1 else ()
     if all(step == 1 for step in strides):
@@ -94,11 +95,12 @@ def _same_padding(asked: Asked) -> bool:
     )
 
 
-def _numbers(given: object) -> tuple[int, ...]:
+def numbers(given: object) -> tuple[int, ...]:
+    """Return an attribute of integers; () where it is absent."""
     return tuple(int(one) for one in given) if isinstance(given, list | tuple) else ()
 
 
-def _uneven(asked: Asked) -> bool:
+def _uneven_split(asked: Asked) -> bool:
     """Whether Split counts its outputs, and they may be of unequal sizes."""
     view = asked.view
     if not asked.has("num_outputs") or view.input("split") is not None:
@@ -112,7 +114,7 @@ def _negative_axes(asked: Asked) -> bool:
     """Whether several axes are named, and one of them from the end."""
     view = asked.view
     if asked.has("axes"):
-        axes = _numbers(view.attribute("axes"))
+        axes = numbers(view.attribute("axes"))
     else:
         given = view.input("axes")
         known = asked.folder.integers(given)
@@ -134,13 +136,13 @@ def _narrow_range(asked: Asked) -> bool:
     )
 
 
-def _to_bytes(asked: Asked) -> bool:
+def _uint8_output(asked: Asked) -> bool:
     """Whether the result is of uint8, or of an unknown type."""
     given = asked.node.outputs[0].dtype
     return given is None or given.name == "UINT8"
 
 
-def _diagonal(asked: Asked) -> bool:
+def _other_diagonal(asked: Asked) -> bool:
     return asked.view.integer("k") != 0
 
 
@@ -151,7 +153,7 @@ def _inner_axis(asked: Asked) -> bool:
     return axis != -1 and (dims is None or axis % max(len(dims), 1) != len(dims) - 1)
 
 
-def _of_integers(asked: Asked) -> bool:
+def _integer_input(asked: Asked) -> bool:
     """Whether the first input is of integers, or of an unknown type."""
     dtype = None if asked.node.inputs[0] is None else asked.node.inputs[0].dtype
     return dtype is None or dtype.is_integer()
@@ -170,7 +172,7 @@ def _promoted(asked: Asked) -> bool:
     )
 
 
-def _no_picture(asked: Asked) -> bool:
+def _not_4d(asked: Asked) -> bool:
     """Whether the first input has not, or may not have, four dimensions."""
     dims = asked.dims
     return dims is None or len(dims) != 4
@@ -198,7 +200,7 @@ def _backward(asked: Asked) -> bool:
     return False
 
 
-def _no_size(asked: Asked) -> bool:
+def _empty_reshape(asked: Asked) -> bool:
     """Whether a Reshape is known to give an array without elements by a size of 0."""
     view = asked.view
     if not asked.has("allowzero") or not view.integer("allowzero"):
@@ -234,7 +236,7 @@ def _vector(asked: Asked) -> bool:
     return any(len(dims_of(value) or ()) == 1 for value in asked.node.inputs[:2])
 
 
-def _open_axis(asked: Asked) -> bool:
+def _unknown_axis_size(asked: Asked) -> bool:
     """Whether the size of the axis, or of those that it stands for, is no number."""
     dims, axis = asked.dims, asked.view.integer("axis")
     if not dims:
@@ -249,32 +251,28 @@ FORM_CONDITIONS = (
     _no_scalar,
     _computed_diagonal,
     _vector,
-    _open_axis,
+    _unknown_axis_size,
     _in_place,
     _constant_indices,
     _same_padding,
-    _uneven,
+    _uneven_split,
     _negative_axes,
     _narrow_range,
-    _to_bytes,
-    _diagonal,
+    _uint8_output,
+    _other_diagonal,
     _inner_axis,
-    _of_integers,
+    _integer_input,
     _promoted,
-    _no_picture,
+    _not_4d,
     _scalar,
     _backward,
-    _no_size,
+    _empty_reshape,
     _overflowing,
 )
 """Part of `CONDITIONS`."""
 
 
 # Conditions of `targets/runtimes.toml` that ask for forms of Attention, and of cache updates.
-
-
-_LONG_WAY = 100
-"""Nodes from a shape back to what it is computed from."""
 
 
 def _nonpad(asked: Asked) -> bool:
@@ -339,7 +337,7 @@ def _computed_heads(asked: Asked) -> bool:
         return False
     before: list[ir.Value | None] = [view.query, view.key, view.value]
     steps = 0
-    while before and steps < _LONG_WAY:
+    while before and steps < LONG_WAY:
         value = before.pop()
         producer = None if value is None else value.producer()
         if producer is None:
@@ -359,7 +357,7 @@ def _uncounted_heads(asked: Asked) -> bool:
     return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
 
 
-def _no_plain_4d(asked: Asked) -> bool:
+def _not_plain_4d(asked: Asked) -> bool:
     view = Attention(asked.node, asked.opset)
     if view.past_key is not None or view.past_value is not None or view.softcap != 0:
         return True
@@ -409,7 +407,7 @@ ATTENTION_CONDITIONS = (
     _window,
     _computed_heads,
     _uncounted_heads,
-    _no_plain_4d,
+    _not_plain_4d,
     _no_kv_cache_update,
 )
 """Part of `CONDITIONS`."""
@@ -418,7 +416,7 @@ ATTENTION_CONDITIONS = (
 # Conditions of `targets/runtimes.toml` on Loop and If.
 
 
-def unlike_branches(asked: Asked) -> bool:
+def different_branches(asked: Asked) -> bool:
     """Whether the branches of an If give shapes that are not called the same."""
     branches = [graph.outputs for _, graph in subgraphs(asked.node)]
     if len(branches) != 2:
@@ -434,7 +432,7 @@ def unlike_branches(asked: Asked) -> bool:
     return False
 
 
-def unlike_ranks(asked: Asked) -> bool:
+def different_ranks(asked: Asked) -> bool:
     """Whether the branches of an If give values of different ranks."""
     branches = [graph.outputs for _, graph in subgraphs(asked.node)]
     shapes = ([dims_of(value) for value in outputs] for outputs in branches)
@@ -442,7 +440,7 @@ def unlike_ranks(asked: Asked) -> bool:
     return any(None not in pair and len({len(dims or ()) for dims in pair}) > 1 for pair in pairs)
 
 
-def open_scan(asked: Asked) -> bool:
+def early_scan(asked: Asked) -> bool:
     """Whether a Loop that may end early, or whose turns are no constant, gives what it scans."""
     carried = len(asked.node.inputs) - 2
     if not any(

@@ -1,0 +1,253 @@
+"""What one release of a runtime cannot be given, although its opset allows it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import onnx.defs
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import ConstantFolder
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.walk import graph_path, nodes
+from onnx_kvtool.core.words import counted
+from onnx_kvtool.ops.contrib import BLOCKED
+from onnx_kvtool.ops.legality import Problem
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
+from onnx_kvtool.targets.conditions.sizes import Asked
+from onnx_kvtool.targets.conditions.table import (
+    CONDITIONS,
+    OF_CONSTANTS,
+    OF_SHAPES,
+    OF_SOURCE,
+    OF_TYPES,
+)
+from onnx_kvtool.targets.release import Limit, Release
+from onnx_kvtool.targets.remedies import REMEDIES
+
+__all__ = ["REPLACED", "ReleaseLimits", "Stage", "has_other_form", "highest_opset"]
+
+
+Stage = Literal["source", "emitted", "finished"]
+
+
+def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
+    """Return the highest opset at which a release has kernels for the operators of a model.
+
+    An operator whose new version lacks a kernel keeps the older version. One that is rewritten
+    instead, as the data file says, is no reason to go lower.
+
+    Args:
+        model: The model.
+        release: The release.
+        opset: The highest opset that it loads, or that was wanted.
+
+    Returns:
+        The opset, and for people why it is lower than `opset`.
+    """
+    present = {node.op_type for _, _, node in nodes(model) if node.domain in DEFAULT_DOMAINS}
+    if any((node.domain, node.op_type) in BLOCKED for _, _, node in nodes(model)):
+        present.add("DequantizeLinear")
+    lacking = [limit for limit in release.limits if limit.lower_opset and limit.operator in present]
+    lowest = min((limit.since - 1 for limit in lacking), default=opset)
+    source = min(opset, model.opset_imports.get("", opset))
+    reasons = [
+        f"opset {lowest}: {release} {limit.reason}"
+        for limit in lacking
+        if limit.since == lowest + 1 and lowest < source
+    ]
+    return min(opset, lowest), reasons
+
+
+class ReleaseLimits:
+    """The limits of a release, asked of one node after the other.
+
+    Args:
+        release: The release.
+        opset: Version of the default domain of the model that it is given.
+
+    Attributes:
+        operators: Operators that a limit may apply to.
+        asks_for_shapes: Whether the finished model is judged by shapes that have to be inferred.
+    """
+
+    def __init__(self, release: Release, opset: int) -> None:
+        self.release = release
+        self._by_operator: dict[str, list[Limit]] = {}
+        for limit in release.limits:
+            if limit.concerns(opset):
+                self._by_operator.setdefault(limit.operator, []).append(limit)
+        self.operators = frozenset(self._by_operator)
+        self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
+
+    def problem(
+        self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
+    ) -> Problem | None:
+        """Return why the release must not be given a node of the default domain; None if it may.
+
+        Args:
+            node: The node; types and shapes that are unknown count against it.
+            opset: The opset that it was written for.
+            folder: Knows the values of small integer constants.
+            stage: Whether it is a node of the source, one that was emitted, whose shapes are not
+                known yet, or one of the finished model.
+
+        Raises:
+            MalformedNode: If the node is not what its schema allows.
+        """
+        limit = self.applicable(node, opset, folder, stage)
+        if limit is None:
+            return None
+        return Problem("target-limit", f"{self.release} {limit.reason}", help=limit.help)
+
+    def applicable(
+        self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
+    ) -> Limit | None:
+        """Return the limit for which the release must not be given a node, as `problem` does."""
+        for limit in self._by_operator.get(node.op_type, ()):
+            if limit.when in (OF_SOURCE if stage != "source" else ()):
+                continue
+            if limit.when in OF_SHAPES and stage != "finished":
+                continue
+            if CONDITIONS[limit.when](Asked(node, opset, limit, folder)):
+                return limit
+        return None
+
+    def concerns(self, node: ir.Node, opset: int) -> bool:
+        """Return whether a limit may apply to a node of a function, whose types are unknown."""
+        return any(
+            limit.when not in OF_CONSTANTS
+            or CONDITIONS[limit.when](Asked(node, opset, limit, ConstantFolder()))
+            for limit in self._by_operator.get(node.op_type, ())
+        )
+
+    def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
+        """Remove attributes that the release rejects even at their default, in place.
+
+        Args:
+            model: The model.
+            opset: Version of the default domain of its nodes without a tag.
+
+        Returns:
+            What was removed, for people.
+        """
+        removed: Counter[str] = Counter()
+        for _, _, node in nodes(model):
+            if node.domain != "":
+                continue
+            for name in tuple(node.attributes):
+                if (node.op_type, name) not in self.release.explicit:
+                    continue
+                facts = op_facts(node.op_type, node.version or opset)
+                declared = facts.attributes.get(name) if facts else None
+                given = node.attributes[name]
+                if declared and not given.is_ref() and given.value == declared.default:
+                    del node.attributes[name]
+                    removed[f"`{name}` of `{node.op_type}`"] += 1
+        return [
+            f"{what}, at its default, removed from {counted(number, 'node')}: "
+            f"{self.release} refuses it"
+            for what, number in removed.items()
+        ]
+
+    def name_dimensions(self, model: ir.Model) -> list[str]:
+        """Name what an input leaves open, in place, where the release takes it for no size at all.
+
+        Returns:
+            What was named, for people.
+        """
+        if not self.release.named:
+            return []
+        taken = {dim for value in model.graph.inputs for dim in dims_of(value) or ()}
+        names = (name for n in itertools.count() if (name := f"dim_{n}") not in taken)
+        named = 0
+        for value in model.graph.inputs:
+            dims = dims_of(value)
+            if dims is not None and None in dims:
+                value.shape = ir.Shape([next(names) if dim is None else dim for dim in dims])
+                named += dims.count(None)
+        text = f"{counted(named, 'dimension')} of inputs named: {self.release} refuses one without"
+        return [text] if named else []
+
+    def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return what the release must not be given of a finished model, at `opset`."""
+        return [*self._unranked(model), *self._limited_nodes(model, opset)]
+
+    def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
+        """Yield an error for each input of unknown rank, where all dimensions have to be named."""
+        for value in model.graph.inputs if self.release.named else ():
+            if isinstance(value.type, ir.TensorType) and value.shape is None:
+                text = f"{self.release} takes no input of unknown rank"
+                place = Location(graph_path(model.graph.name), value=value.name)
+                yield Diagnostic("target-limit", "error", place, text)
+
+    def _limited_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return a diagnostic for each node of a finished model under a limit."""
+        folder = ConstantFolder()
+        found = (
+            (path, index, node, self.problem(node, opset, folder, "finished"))
+            for path, index, node in nodes(model)
+            if node.domain == "" and node.op_type in self.operators
+        )
+        limited = [
+            Diagnostic(
+                problem.code, "error", Location.of(path, node, index), problem.text, problem.help
+            )
+            for path, index, node, problem in found
+            if problem is not None
+        ]
+        return limited + [
+            Diagnostic("target-limit", "error", place, f"{self.release} {why}")
+            for place, why in foreign_types(model, self.release)
+        ]
+
+    def unknown_operators(self, model: ir.Model) -> list[Diagnostic]:
+        """Return every node of an operator that ONNX does not define and the release cannot load.
+
+        Calls of the model's own functions are none.
+        """
+        local = {key[:2] for key in model.functions}
+        source = model.opset_imports.get("", 0)
+        help = "leave `--contrib keep` out, or export the model without it"
+        return [
+            Diagnostic(
+                "target-limit",
+                "error",
+                Location.of(path, node, index),
+                f"{self.release} {why}",
+                help,
+            )
+            for path, index, node in nodes(model)
+            if (why := unknown_operator(node, node.version or source, self.release, local))
+            is not None
+        ]
+
+
+REPLACED = frozenset(
+    {
+        *("Attention", "Col2Im", "DeformConv", "GridSample", "LayerNormalization"),
+        *("MelWeightMatrix", "QuantizeLinear", "RMSNormalization", "ReduceMax", "ReduceMin"),
+        *("RotaryEmbedding", "STFT", "Size", "Split", "TensorScatter"),
+    }
+)
+"""Operators that a rule replaces by others, whether or not the opset has them."""
+
+
+_ALWAYS_REFUSED = ("not-constant", "shape-of-values")
+
+
+def has_other_form(limit: Limit) -> bool:
+    """Return whether nodes under this limit are usually rewritten, not refused."""
+    if limit.when in OF_SHAPES or limit.when in _ALWAYS_REFUSED:
+        return False  # it is the finished model that the first are asked of
+    if limit.when in REMEDIES or limit.when in OF_TYPES or limit.lower_opset:
+        return True
+    schema: Any = onnx.defs.get_schema(limit.operator, NEWEST, "")
+    has_body = schema.has_function or schema.has_context_dependent_function
+    return limit.operator in REPLACED or has_body
