@@ -15,23 +15,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "Swish",
-    "bias_dropout",
-    "bias_gelu",
-    "bias_softmax",
-    "bias_split_gelu",
-    "fast_gelu",
-    "gated_add",
-    "gated_rms_norm",
-    "gelu",
-    "gemm_fast_gelu",
-    "quick_gelu",
-    "scaled_silu",
-    "swiglu",
-]
-
-
 # The Gelus, Dropout and Softmax of `com.microsoft`.
 
 

@@ -15,20 +15,6 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "apart",
-    "block_product",
-    "gather_block_quantized",
-    "is_stored",
-    "known_type",
-    "mat_mul_n_bits",
-    "packed_values",
-    "packed_zero_points",
-    "reshaped",
-    "stored_as",
-]
-
-
 # Elements of 2, 4 or 8 bits that lie in bytes, as tensors of quantized values.
 
 

@@ -16,13 +16,6 @@ from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "branchwise_rms_norm",
-    "engram_gate",
-    "hyper_connection_post_mix",
-    "hyper_connection_pre_mix",
-]
-
 _D = ir.DataType
 
 

@@ -13,8 +13,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["causal_conv_with_state", "varlen_causal_conv_with_state"]
-
 _D = ir.DataType
 _END = 2**31 - 1
 

@@ -22,18 +22,6 @@ from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "Experts",
-    "Slots",
-    "demand_dims",
-    "demanded",
-    "mixture_of_experts",
-    "number",
-    "quantized_mixture_of_experts",
-    "width_of",
-]
-
-
 # The weights of experts, quantized or not: of all experts, or of the chosen ones.
 
 

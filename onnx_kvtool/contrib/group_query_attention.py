@@ -25,9 +25,6 @@ from onnx_kvtool.emit.forms import dtype_of, positions, scales_queries
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 
-__all__ = ["group_query_attention", "heads_of", "rotated", "sparse_attention"]
-
-
 # GroupQueryAttention of `com.microsoft`: TensorScatter and Attention-24.
 
 

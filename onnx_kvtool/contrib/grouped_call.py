@@ -14,9 +14,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["Cache", "Call", "cache_of"]
-
-
 # Where the rows of a call of GroupQueryAttention go, and which keys they see.
 
 

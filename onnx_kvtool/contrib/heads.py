@@ -14,21 +14,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, scaled_queries, size, unsquee
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "Attended",
-    "Tokens",
-    "added",
-    "apart",
-    "attend",
-    "attend_beside_sink",
-    "dim_of",
-    "known_size",
-    "number",
-    "over_queries",
-    "parts",
-]
-
-
 # Heads of attention apart and together, and Attention-24 over them.
 
 

@@ -24,9 +24,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["UPDATE_RULES", "Arranged", "gate", "gated_delta_net", "linear_attention"]
-
-
 # LinearAttention of `com.microsoft`, which attends by a state that each token updates.
 
 

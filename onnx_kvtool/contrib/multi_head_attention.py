@@ -23,14 +23,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "attention",
-    "decoder_masked_multi_head_attention",
-    "multi_head_attention",
-    "q_attention",
-]
-
-
 # MultiHeadAttention of `com.microsoft`, and its form for one token, as Attention-24.
 
 

@@ -11,16 +11,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsq
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "embed_layer_normalization",
-    "layer_normalization",
-    "q_embed_layer_normalization",
-    "root_mean_square",
-    "simplified_layer_normalization",
-    "skip_layer_normalization",
-    "skip_simplified_layer_normalization",
-]
-
 _D = ir.DataType
 
 

@@ -13,9 +13,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["c_dist", "complex_mul", "complex_mul_conj", "inverse", "rfft", "unfold_tensor"]
-
-
 # Operators that exporters write where ONNX has several for them.
 
 

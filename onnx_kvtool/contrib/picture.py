@@ -15,16 +15,6 @@ from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "bias_add",
-    "conv_transpose_with_dynamic_pads",
-    "crop_and_resize",
-    "group_norm",
-    "nhwc_max_pool",
-    "skip_group_norm",
-]
-
-
 # What onnxruntime's optimiser writes into the networks of diffusion models, and NhwcMaxPool.
 
 

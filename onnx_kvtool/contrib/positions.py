@@ -13,15 +13,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsq
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "gated_relative_position_bias",
-    "gemma_rotary_embedding",
-    "m_rotary_embedding",
-    "relative_position_bias",
-    "rotary_embedding",
-]
-
-
 # RotaryEmbedding of `com.microsoft`, from which that of ONNX came, and its relatives.
 
 

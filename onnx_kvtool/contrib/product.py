@@ -13,14 +13,6 @@ from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "fused_conv",
-    "fused_gemm",
-    "fused_mat_mul",
-    "fused_mat_mul_activation",
-    "nhwc_conv",
-]
-
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (),
     "Sigmoid": (),

@@ -16,30 +16,6 @@ from onnx_kvtool.ops.contrib import quant_type_values
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "coded_product",
-    "dequantize_linear",
-    "dynamic_quantize_mat_mul",
-    "mat_mul_bnb4",
-    "mat_mul_integer_to_float",
-    "mat_mul_n_bits_mlp",
-    "mat_mul_n_bits_qkv",
-    "q_gemm",
-    "q_linear_add",
-    "q_linear_average_pool",
-    "q_linear_concat",
-    "q_linear_conv",
-    "q_linear_global_average_pool",
-    "q_linear_leaky_relu",
-    "q_linear_mul",
-    "q_linear_sigmoid",
-    "q_linear_softmax",
-    "q_linear_where",
-    "quantize_linear",
-    "quantized",
-]
-
-
 # Operators on 8-bit quantized values: DequantizeLinear, the operator of ONNX, QuantizeLinear.
 
 

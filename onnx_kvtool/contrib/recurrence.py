@@ -15,21 +15,6 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, wher
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "Heads",
-    "Recurred",
-    "Rows",
-    "Sequences",
-    "delta_decay",
-    "delta_rate",
-    "linear_attention_gate",
-    "recur",
-    "repeated",
-    "sequences_of",
-    "zero_state",
-]
-
-
 # A state that each token decays, corrects and is read from: one step, or a Scan of many.
 #
 # With the state S of a head, (D, E), and for each token a key, a value and queries:

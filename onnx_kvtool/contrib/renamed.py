@@ -11,12 +11,6 @@ from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "grid_sample",
-    "range_",
-    "trilu",
-]
-
 _MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 """What GridSample-20 calls the modes."""
 

@@ -11,16 +11,6 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "Builder",
-    "ContribRule",
-    "is_read",
-    "known_rank",
-    "only",
-    "refuse_input",
-    "refuse_value",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ContribRule:

@@ -40,8 +40,6 @@ from onnx_kvtool.contrib.rule import ContribRule
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
-__all__ = ["CONTRIB_RULES"]
-
 # What writes an operator today. Operators that nothing writes stand in `without`.
 _SESSION = "onnxruntime 1.32: its optimiser"
 _TRANSFORMERS = "onnxruntime 1.32: `onnxruntime.transformers`"

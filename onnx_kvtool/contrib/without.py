@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
-__all__ = ["WITHOUT_A_RULE"]
-
 _FUSED = "is a fusion for GPUs, which onnxruntime makes of operators that have rules"
 _GPU = "runs on GPUs alone, and nothing that runs on a CPU is exported with it"
 _TRAINING = "is written for training"

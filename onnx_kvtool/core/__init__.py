@@ -5,7 +5,5 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["load_shown"]
-
 load_shown: Callable[[], Any] | None = None
 """Loads what shows reports. The package sets it, since nothing here imports from above."""

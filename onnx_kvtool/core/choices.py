@@ -8,35 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, get_args
 
-__all__ = [
-    "DEFAULT_OPSET",
-    "LOWERED_OPSETS",
-    "NATIVE_OPSET",
-    "AttentionChoice",
-    "AttentionForm",
-    "AttentionMask",
-    "BenchFormat",
-    "Bounds",
-    "CheckFormat",
-    "ContribChoice",
-    "DiffFormat",
-    "DiffPart",
-    "DiffWeights",
-    "ElementType",
-    "ExternalData",
-    "IndexDtype",
-    "InspectFormat",
-    "MergedFormat",
-    "PrintedWeights",
-    "ReportFormat",
-    "RuleFormat",
-    "RuntimeChoice",
-    "RuntimeName",
-    "Severity",
-    "Via",
-    "words",
-]
-
 DEFAULT_OPSET: Final = 18
 """Opset to which a model is lowered when neither an opset, a target nor operators are given."""
 

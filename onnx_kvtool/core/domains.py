@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["DEFAULT_DOMAINS", "canonical_domain", "default_version", "is_onnxruntimes"]
-
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 """Both spellings of the default domain."""
 

@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "KvtoolError",
-    "MalformedModel",
-    "Shortage",
-    "UnreadableModel",
-    "Unverified",
-    "UnwritableOutput",
-    "UsageError",
-]
-
 
 class KvtoolError(Exception):
     """Base of every error that a caller may want to catch.

@@ -14,9 +14,6 @@ from typing import Any, Protocol
 from onnx_kvtool.core.errors import KvtoolError, Shortage, UsageError
 from onnx_kvtool.core.words import binary_bytes, bytes_of
 
-__all__ = ["Budget", "Progress", "as_shortage", "check_verified", "collector_paused", "silent"]
-
-
 # What verification may take.
 
 

@@ -14,22 +14,6 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin,
 
 from onnx_kvtool.core.errors import UsageError
 
-__all__ = [
-    "DIALECT",
-    "Form",
-    "Key",
-    "Misfit",
-    "Record",
-    "defaults",
-    "filled",
-    "keys_of",
-    "plain",
-    "read",
-    "schema",
-    "type_of",
-]
-
-
 # Records: dataclasses that go to JSON and come back, with a schema; one description for all
 # three.
 #

@@ -11,19 +11,6 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.words import counted, enumerated
 
-__all__ = [
-    "Covered",
-    "Gap",
-    "NamedTolerance",
-    "Place",
-    "Remedy",
-    "Shown",
-    "Shrunken",
-    "Unnoticed",
-    "missing",
-]
-
-
 # What every report is to Python: the text that its command prints, and a page in a notebook.
 
 

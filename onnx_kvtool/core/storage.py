@@ -9,20 +9,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 
-__all__ = [
-    "ELEMENT_TYPES",
-    "MAX_MESSAGE_BYTES",
-    "element_count",
-    "is_misdeclared",
-    "new_mark",
-    "number_of",
-    "put_back",
-    "stored_bytes",
-    "stored_tensor",
-    "tensor_bytes",
-]
-
-
 # How many bytes the elements of a tensor take, in memory and on disk.
 
 

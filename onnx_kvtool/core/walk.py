@@ -8,22 +8,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 
-__all__ = [
-    "contents",
-    "function_path",
-    "graph_path",
-    "graphs",
-    "is_output_of",
-    "nodes",
-    "remove_node",
-    "step_path",
-    "subgraphs",
-    "supersede",
-    "tensors",
-    "upwards",
-    "values",
-]
-
 _GRAPH = ir.AttributeType.GRAPH
 _GRAPHS = ir.AttributeType.GRAPHS
 _TENSOR = ir.AttributeType.TENSOR

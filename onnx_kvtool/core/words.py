@@ -8,21 +8,6 @@ from collections.abc import Iterable
 
 from onnx_kvtool.core.errors import UsageError
 
-__all__ = [
-    "binary_bytes",
-    "bytes_of",
-    "closest",
-    "closest_path",
-    "counted",
-    "did_you_mean",
-    "enumerated",
-    "escape",
-    "escape_lines",
-    "missing_file_help",
-    "unknown_name",
-]
-
-
 # Numbers and names for people: bytes, how many of something there are, and which.
 
 

@@ -16,16 +16,6 @@ from onnx_kvtool.ops.result_types import output_types
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "AttributeValue",
-    "Emitter",
-    "Names",
-    "Refusal",
-    "Replacement",
-    "ScopedValues",
-    "release",
-]
-
 
 # Fresh names for new nodes and values.
 

@@ -10,26 +10,6 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "cast",
-    "covers",
-    "dim_key",
-    "dtype_of",
-    "one_number",
-    "one_shape",
-    "positions",
-    "reduce",
-    "scaled_queries",
-    "scales_queries",
-    "scanned",
-    "size",
-    "squeeze",
-    "unsqueeze",
-    "where",
-    "with_hidden_keys",
-]
-
-
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
 
 

@@ -14,8 +14,6 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import Dim
 
-__all__ = ["Axis", "Numbers", "blended", "combined", "cubic_taps", "linear_taps", "pixel_rows"]
-
 _BOOL = ir.DataType.BOOL
 
 

@@ -10,9 +10,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.model_io.forms import bodies, every_holder
 
-__all__ = ["FAULT", "infer_with_distinct_names"]
-
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

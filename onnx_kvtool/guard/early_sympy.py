@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["put_off"]
 
 _LATE = ("sympy", "onnx_ir._symbolic_shapes")
 """What is imported late: sympy, and the one module that asks it for something when it is loaded."""

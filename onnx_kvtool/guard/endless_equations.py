@@ -13,8 +13,6 @@ from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.model_io.forms import every_node
 
-__all__ = ["FAULT", "infer_past_endless_equations", "is_endless"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

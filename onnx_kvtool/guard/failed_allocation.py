@@ -13,8 +13,6 @@ import onnx.shape_inference
 
 from onnx_kvtool.guard.fault import Fault
 
-__all__ = ["FAULT", "bounded_memory", "infer_in_subprocess"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

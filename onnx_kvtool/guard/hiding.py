@@ -9,8 +9,6 @@ import onnx
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.model_io.forms import every_node
 
-__all__ = ["infer_hiding"]
-
 _HIDDEN = "kvtool.hidden"
 """Domain of a node of which inference knows nothing."""
 

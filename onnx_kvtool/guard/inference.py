@@ -20,8 +20,6 @@ from onnx_kvtool.guard.rounded_sizes import infer_past_rounded_sizes
 from onnx_kvtool.guard.small_constants import op_types
 from onnx_kvtool.guard.untyped_inputs import infer_past_untyped_inputs
 
-__all__ = ["infer_with_data"]
-
 _SPARE = 256 << 20
 _SPARE_PER_BYTE = 32
 """Bytes that an inference may take, whatever the model and for each byte of it; a graph of 97,000

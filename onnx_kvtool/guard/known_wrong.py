@@ -13,8 +13,6 @@ from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.ops.contrib import DOMAIN
 
-__all__ = ["FAULT", "known_wrong"]
-
 FAULT = Fault(
     library="onnxruntime",
     seen="1.25 to 1.28",

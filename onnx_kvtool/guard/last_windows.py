@@ -11,8 +11,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.model_io.forms import every_node
 
-__all__ = ["FAULT", "infer_past_last_windows"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

@@ -8,8 +8,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.protobuf import DecodeError
 
-__all__ = ["FAULT", "with_all_inputs"]
-
 FAULT = Fault(
     library="onnxruntime",
     seen="1.24 to 1.32",

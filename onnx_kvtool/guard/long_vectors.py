@@ -23,8 +23,6 @@ from onnx_kvtool.guard.small_constants import (
 from onnx_kvtool.model_io.forms import bodies, every_node
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
-__all__ = ["FAULT", "HANDED_ON", "LONGEST", "makes_long_vector", "may_run_out"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

@@ -19,8 +19,6 @@ from onnx_kvtool.guard.small_constants import (
 )
 from onnx_kvtool.model_io.forms import every_holder, every_node
 
-__all__ = ["FAULT", "infer_past_matrix_values"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

@@ -6,8 +6,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.guard.fault import Fault
 
-__all__ = ["FAULT", "takes_names_for_zero"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

@@ -22,8 +22,6 @@ from onnx_kvtool.guard.small_constants import (
 )
 from onnx_kvtool.model_io.forms import bodies, every_node
 
-__all__ = ["FAULT", "infer_past_negative_sizes", "slices_negative_size"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

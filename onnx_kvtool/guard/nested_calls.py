@@ -9,8 +9,6 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.guard.fault import Fault
 
-__all__ = ["FAULT", "MOST_NODES", "MOST_RUN", "expanded_nodes"]
-
 FAULT = Fault(
     library="onnxruntime",
     seen="1.31.1",

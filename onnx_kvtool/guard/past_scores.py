@@ -10,8 +10,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.model_io.forms import every_holder
 
-__all__ = ["FAULT", "infer_past_scores"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

@@ -14,8 +14,6 @@ from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import SMALL_BYTES
 
-__all__ = ["FAULT", "infer_past_rounded_sizes", "scaled"]
-
 FAULT = Fault(
     library="onnx",
     seen="1.23.2",

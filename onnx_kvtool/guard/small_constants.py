@@ -14,19 +14,6 @@ from onnx_kvtool.model_io.forms import every_holder, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 
-__all__ = [
-    "FLOATS",
-    "HOLDERS",
-    "INTEGERS",
-    "SMALL_BYTES",
-    "Sizes",
-    "Sizing",
-    "is_told",
-    "op_types",
-    "sizing",
-    "small_constants",
-]
-
 _A = onnx.AttributeProto
 HOLDERS = having(Trait.HAS_BODY)
 """Operators with bodies that onnx's inference looks into."""

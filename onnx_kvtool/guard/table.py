@@ -23,8 +23,6 @@ from onnx_kvtool.guard import (
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.model_io import message
 
-__all__ = ["FAULTS"]
-
 _WRITER = Fault(
     library="onnx-ir",
     seen="1.1.0",

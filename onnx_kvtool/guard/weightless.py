@@ -18,8 +18,6 @@ from onnx_kvtool.guard.small_constants import SMALL_BYTES
 from onnx_kvtool.model_io.forms import SparseInitializer, TypeWriter, VerbatimType
 from onnx_kvtool.model_io.message import MessageWriter
 
-__all__ = ["weightless"]
-
 _A = onnx.AttributeProto
 _T = ir.AttributeType
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.

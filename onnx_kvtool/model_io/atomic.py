@@ -16,21 +16,6 @@ from typing import BinaryIO
 
 from onnx_kvtool.core.errors import UnwritableOutput
 
-__all__ = [
-    "Stamp",
-    "check_writable",
-    "is_pipe",
-    "patient",
-    "remove_stale",
-    "replacing",
-    "stamp",
-    "temporary_file",
-    "watch",
-    "write_bytes",
-    "written",
-]
-
-
 # Temporary files, and those that killed processes have left.
 
 

@@ -15,20 +15,6 @@ from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.protobuf import Message, UnknownFieldSet
 
-__all__ = [
-    "Judgement",
-    "Scope",
-    "has_form",
-    "is_nameless_opaque",
-    "is_plain_tensor",
-    "is_utf8",
-    "judge_tensor",
-    "misplaced_value",
-    "require_text",
-    "unknown_type",
-]
-
-
 # What the judging of a model message yields.
 
 

@@ -25,9 +25,6 @@ from onnx_kvtool.model_io.claims import (
 )
 from onnx_kvtool.model_io.protobuf import UnknownFieldSet
 
-__all__ = ["Call", "GraphJudge", "judge"]
-
-
 # Judging graphs on their messages: names, order, tensors and types, in one walk.
 
 

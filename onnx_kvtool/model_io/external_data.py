@@ -21,18 +21,6 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.places import is_inside, place_files
 from onnx_kvtool.model_io.remote import is_remote, local_directory
 
-__all__ = [
-    "ExternalFile",
-    "Problem",
-    "ReferenceJudge",
-    "array",
-    "check_external_data",
-    "external_files",
-    "judge_external_data",
-    "place_external_data",
-]
-
-
 # Whether a reference to external data stays where it may, and whether the bytes are there.
 
 

@@ -12,18 +12,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = [
-    "SparseInitializer",
-    "TypeWriter",
-    "VerbatimType",
-    "bodies",
-    "every_holder",
-    "every_node",
-    "named_bodies",
-    "write_type",
-]
-
-
 # The bodies of the nodes of a protobuf message, whatever node holds them.
 #
 # Graphs stand in attributes of If, Loop, Scan and SequenceMap, and in those of operators of other

@@ -15,9 +15,6 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.claims import Judgement
 from onnx_kvtool.model_io.forms import SparseInitializer, TypeWriter, VerbatimType, write_type
 
-__all__ = ["Hidden", "MessageWriter", "drop_external_extras", "external_extras", "hide", "restore"]
-
-
 # Carrying around onnx_ir what it cannot hold.
 #
 # Before a message is turned into an `onnx_ir.Model`, what onnx_ir would drop or refuse is taken

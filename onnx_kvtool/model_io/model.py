@@ -35,19 +35,6 @@ from onnx_kvtool.model_io.remote import RemoteFile, is_remote, prefix, shown
 from onnx_kvtool.model_io.skeleton import skeleton
 from onnx_kvtool.model_io.source import parse, read_bytes
 
-__all__ = [
-    "clone",
-    "deserialize",
-    "from_message",
-    "load",
-    "path_text",
-    "read",
-    "reason",
-    "serialize",
-    "write",
-]
-
-
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
 _EXTERNAL = "store the weights as external data, beside the model"
 

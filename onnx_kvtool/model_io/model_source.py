@@ -17,9 +17,6 @@ from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.model import from_message, path_text, read, reason
 from onnx_kvtool.model_io.origin import origin, set_origin
 
-__all__ = ["ModelSource", "open_model", "path_of"]
-
-
 ModelSource = ir.Model | onnx.ModelProto | str | os.PathLike[str]
 """What stands for a model: an `onnx_ir.Model` or a message, neither of which is ever changed, or
 the path of a file."""

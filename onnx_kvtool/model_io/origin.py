@@ -11,9 +11,6 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.model_io.atomic import Stamp
 
-__all__ = ["Origin", "note_made", "origin", "set_origin", "settle"]
-
-
 _KEY = "onnx_kvtool.origin"
 
 

@@ -18,24 +18,6 @@ from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.model_io.atomic import check_writable, replacing, watch
 from onnx_kvtool.model_io.remote import is_remote, shown
 
-__all__ = [
-    "NOTHING",
-    "REPLACING",
-    "check_output",
-    "check_result",
-    "check_source",
-    "check_stores_no_data",
-    "in_directory",
-    "is_directory",
-    "is_inside",
-    "is_same",
-    "members",
-    "place_files",
-    "reading",
-    "spoken_name",
-]
-
-
 # Invalid paths, refused before any work and before the libraries that it needs.
 #
 # What is refused here would be refused later, in the same words: who mistyped a name hears of it

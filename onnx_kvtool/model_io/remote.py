@@ -20,18 +20,6 @@ from urllib.parse import quote
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 
-__all__ = [
-    "RemoteFile",
-    "beside",
-    "find",
-    "is_remote",
-    "local_directory",
-    "prefix",
-    "requests",
-    "shown",
-]
-
-
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LEAST, _MOST = 1 << 16, 1 << 24  # bytes of one request
 _WHOLE = 1 << 27  # bytes of an answer that is kept as a whole

@@ -10,9 +10,6 @@ from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, new_mark
 from onnx_kvtool.model_io.remote import RemoteFile
 from onnx_kvtool.model_io.wire import BYTES, FIXED32, FIXED64, VARINT, varint
 
-__all__ = ["Skeleton", "skeleton"]
-
-
 # Numbers of fields in onnx.proto.
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = (
     7,

@@ -12,9 +12,6 @@ from onnx_kvtool.core.walk import function_path, graph_path, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.origin import origin, settle
 
-__all__ = ["natural", "sort_nodes", "unsortable"]
-
-
 _DIGITS = re.compile(r"(\d+)")
 _UNSORTED = "unsorted-nodes"
 

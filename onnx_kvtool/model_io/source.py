@@ -16,9 +16,6 @@ from onnx_kvtool.model_io.places import check_source, reading, spoken_name
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.model_io.wire import explain, recognise
 
-__all__ = ["parse", "read_bytes"]
-
-
 _EXTERNAL = "store the weights as external data, beside the model"
 _CHUNK_BYTES = 1 << 24
 

@@ -19,17 +19,6 @@ from onnx_kvtool.model_io.external_data import array, external_files
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.places import is_same
 
-__all__ = [
-    "ConvertedTensor",
-    "digest",
-    "file_digest",
-    "file_pieces",
-    "free_path",
-    "stored",
-    "stored_once",
-]
-
-
 # Digests of files and of what comes in pieces.
 
 

@@ -10,21 +10,6 @@ from typing import NamedTuple
 
 from onnx_kvtool.core.words import counted
 
-__all__ = [
-    "BYTES",
-    "FIXED32",
-    "FIXED64",
-    "VARINT",
-    "Flaw",
-    "Outline",
-    "explain",
-    "fields",
-    "outline",
-    "recognise",
-    "varint",
-]
-
-
 # Other kinds of files that people hand over as a model, known by their first bytes.
 
 

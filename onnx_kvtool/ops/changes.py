@@ -16,32 +16,6 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.ops.schema import OpFacts
 
-__all__ = [
-    "CHANGES",
-    "CONSTANTS",
-    "FIRST_IR",
-    "FRONT",
-    "FUNCTIONS",
-    "OVERLOADS",
-    "PADS",
-    "VALUE_LIMITS",
-    "Change",
-    "ValueLimit",
-    "axes_from_front",
-    "branches_agree",
-    "changed_meaning",
-    "first_change",
-    "indices_from_front",
-    "is_float32",
-    "is_inference",
-    "is_none_of",
-    "last_window_inside",
-    "mask_is_whole",
-    "one_scale",
-    "pads_are_given",
-    "truncates",
-]
-
 
 # Which IR version brought what a model can hold.
 

@@ -28,23 +28,6 @@ from onnx_kvtool.ops.view import MalformedNode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "BLOCKED",
-    "CONTRIB_ATTENTIONS",
-    "DATA",
-    "DOMAIN",
-    "CacheSlot",
-    "ContribAttention",
-    "ContribFacts",
-    "OperatorName",
-    "contrib_facts",
-    "default_of",
-    "facts_of",
-    "is_contrib",
-    "published",
-    "quant_type_values",
-]
-
 
 # The dequantized values of the 4-bit types of bitsandbytes, for onnxruntime's MatMulBnb4.
 

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.ops.schema import OpFacts
 
-__all__ = [
-    "Fit",
-    "Problem",
-    "changed_by_upgrade",
-    "examine",
-    "fit",
-    "further_outputs",
-    "windows_begin_inside",
-]
-
 
 # What changed between opsets for a node that comes to a later one.
 #

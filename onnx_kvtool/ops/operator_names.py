@@ -6,8 +6,6 @@ lists against them.
 
 from __future__ import annotations
 
-__all__ = ["OPERATORS", "REPLACEABLE"]
-
 OPERATORS = tuple(
     """
     Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh Attention

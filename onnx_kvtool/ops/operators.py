@@ -14,19 +14,6 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "Attention",
-    "Labels",
-    "Misfit",
-    "Mode",
-    "ScatterElements",
-    "ScatterND",
-    "TensorScatter",
-    "parse",
-    "scale_misfit",
-    "terms",
-]
-
 
 # Attention at opsets 23, 24 and 25.
 

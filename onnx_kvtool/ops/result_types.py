@@ -10,8 +10,6 @@ import onnx_ir as ir
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import given_type, traits
 
-__all__ = ["output_types"]
-
 _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
 
 

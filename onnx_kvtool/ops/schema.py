@@ -13,27 +13,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 
-__all__ = [
-    "DOMAINS",
-    "NEWEST",
-    "STRINGS",
-    "AttributeFacts",
-    "Formal",
-    "OpFacts",
-    "clashing_types",
-    "is_standard",
-    "newest_of",
-    "op_facts",
-    "op_history",
-    "operators",
-    "same_version",
-    "signature",
-    "tensor_type",
-    "type_name",
-    "unlisted",
-]
-
-
 # The facts of one version of one operator, read once from `onnx.defs`.
 
 

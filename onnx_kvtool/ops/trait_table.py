@@ -15,8 +15,6 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, TypeSource
 
-__all__ = ["TRAITS"]
-
 _T = Trait
 _Line = tuple[tuple[str, str], Traits]
 

@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = [
-    "DTYPE_FORM",
-    "DTYPE_NAMES",
-    "ELEMENT_TYPE_ATTRIBUTES",
-    "EXACT",
-    "FLOAT_TYPES",
-    "OPAQUE",
-    "SIZE_TYPES",
-    "WHOLE_TYPES",
-    "Trait",
-    "Traits",
-    "TypeSource",
-    "contradiction",
-    "dtype_name",
-    "dtype_named",
-    "given_type",
-    "having",
-    "traits",
-    "traits_of",
-]
-
 
 # What an operator is, in the words by which passes choose: elementwise, view, part, mover, ...
 #

@@ -12,16 +12,6 @@ from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "MalformedNode",
-    "NodeView",
-    "counted_axes",
-    "counted_axis",
-    "given_input",
-    "given_integer",
-    "given_integers",
-]
-
 
 class MalformedNode(KvtoolError):
     """A node that its own schema does not allow, so that its meaning is undefined.

@@ -28,8 +28,6 @@ from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import OutOfMemory
 from onnx_kvtool.runtime.memory import bound_data, private_memory
 
-__all__ = ["Exceeded", "Limits", "confined", "is_confining"]
-
 _Result = TypeVar("_Result")
 
 _LOOK = 0.02

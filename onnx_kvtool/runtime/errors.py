@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from onnx_kvtool.core.errors import KvtoolError, Shortage
 
-__all__ = [
-    "CannotDraw",
-    "KernelError",
-    "ModelRejected",
-    "NoTwin",
-    "OutOfMemory",
-    "RunFailed",
-    "RuntimeUnavailable",
-    "TooLarge",
-]
-
 
 class RuntimeUnavailable(KvtoolError):
     """A runtime cannot load a model, or is known to compute it wrongly.

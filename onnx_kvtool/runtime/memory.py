@@ -9,15 +9,6 @@ from functools import lru_cache
 
 from onnx_kvtool.runtime import windows
 
-__all__ = [
-    "available_memory",
-    "bound_data",
-    "give_back",
-    "peak_memory",
-    "private_memory",
-    "used_memory",
-]
-
 
 def give_back() -> None:
     """Give back to the system what was freed and is still held, where the allocator can.

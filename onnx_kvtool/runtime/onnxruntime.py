@@ -28,18 +28,6 @@ from onnx_kvtool.runtime.errors import (
 from onnx_kvtool.runtime.sessions import CPU, EXTENDED, Array, Arrays, pack, provider, unpack
 from onnx_kvtool.targets.target import limit_reasons
 
-__all__ = [
-    "VERSION",
-    "Session",
-    "array_of",
-    "load",
-    "load_exactly",
-    "lowered_accuracy",
-    "may_round",
-    "named",
-    "running",
-]
-
 VERSION: str = ort.__version__
 """Version of the installed onnxruntime."""
 

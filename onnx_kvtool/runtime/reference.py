@@ -13,8 +13,6 @@ from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Arrays
 
-__all__ = ["VERSION", "Session"]
-
 VERSION: str = __version__
 """Version of the reference runtime, which is that of kvtool."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-__all__ = ["available_memory", "peak_memory", "used_memory"]
-
 
 class _Status(ctypes.Structure):
     """MEMORYSTATUSEX; types are of fixed widths, since Windows has longs of 4 bytes."""

@@ -31,9 +31,6 @@ from onnx_kvtool.targets.conditions.table import (
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.remedies import REMEDIES
 
-__all__ = ["REPLACED", "ReleaseLimits", "Stage", "has_other_form", "highest_opset"]
-
-
 Stage = Literal["source", "emitted", "finished"]
 
 

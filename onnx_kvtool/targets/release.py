@@ -14,7 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     pass
 
-__all__ = ["Evidence", "Known", "Limit", "Number", "Release"]
 
 Evidence = Literal["measured", "documented"]
 

@@ -16,8 +16,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["releases"]
-
 
 @cache
 def releases() -> tuple[Release, ...]:

@@ -17,9 +17,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.forms import numbers
 from onnx_kvtool.targets.conditions.operators import codes_of
 
-__all__ = ["REMEDIES"]
-
-
 # Products of signed codes as those of unsigned ones, for releases without a kernel for the first.
 #
 # The remedy of `other-code-types`. What counts is how far a code is from its zero point, and that

@@ -10,8 +10,6 @@ from onnx_kvtool.core.words import closest, unknown_name
 from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
 
-__all__ = ["Target", "find_target", "limit_reasons", "named_releases"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

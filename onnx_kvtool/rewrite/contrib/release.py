@@ -17,8 +17,6 @@ from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.targets.conditions.operators import unknown_operator
 from onnx_kvtool.targets.release import Release
 
-__all__ = ["standardise_for"]
-
 
 def standardise_for(
     model: ir.Model,

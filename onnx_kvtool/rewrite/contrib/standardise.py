@@ -23,8 +23,6 @@ from onnx_kvtool.rewrite.engine.stamp import forget_unused
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.shapes.infer import annotate
 
-__all__ = ["Standardised", "standardise"]
-
 
 @dataclass(slots=True)
 class Standardised:

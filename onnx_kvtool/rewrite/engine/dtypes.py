@@ -15,14 +15,6 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
-__all__ = [
-    "carrier_of",
-    "detour_element_type",
-    "detoured_parameter",
-    "exact_carrier",
-    "takes",
-]
-
 _D = ir.DataType
 
 _CARRIERS: Mapping[ir.DataType, ir.DataType] = {

@@ -32,8 +32,6 @@ from onnx_kvtool.targets.conditions.table import OF_TYPES
 from onnx_kvtool.targets.limits import Stage
 from onnx_kvtool.targets.remedies import REMEDIES
 
-__all__ = ["Engine"]
-
 BodyKey = tuple[int, bytes]
 
 _DYNAMIC = Problem("dynamic-input", "an input that must become an attribute is not constant")

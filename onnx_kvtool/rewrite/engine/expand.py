@@ -23,9 +23,6 @@ from onnx_kvtool.ops.schema import NEWEST, is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.shapes.infer import forget_invented_names
 
-__all__ = ["Body", "body_key", "decide_branches", "has_body", "schema_body", "simplify"]
-
-
 # If nodes whose condition is known, in the place of which their branch stands.
 
 

@@ -16,14 +16,6 @@ from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, STRINGS, is_standard, op_facts, signature, unlisted
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 
-__all__ = [
-    "illegal_in",
-    "judge",
-    "objection",
-    "objections",
-    "require_meaning",
-]
-
 
 def objections(
     model: ir.Model,

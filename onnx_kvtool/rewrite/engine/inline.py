@@ -19,19 +19,6 @@ from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_t
 if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter
 
-__all__ = [
-    "can_relabel",
-    "cannot_stay",
-    "copy_metadata",
-    "inline_functions",
-    "instantiate",
-    "put_in_place",
-    "relabel",
-    "remove_unused",
-    "replace_node",
-    "without_initializers",
-]
-
 
 # Placing a copy of a function body where it is called.
 

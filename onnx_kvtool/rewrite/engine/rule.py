@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.targets.limits import ReleaseLimits
 
-__all__ = [
-    "Cause",
-    "LoweringContext",
-    "Options",
-    "RewriteRule",
-    "Rewritten",
-    "by_cause",
-    "cause_of",
-    "constants_of",
-    "remove_dead",
-    "remove_unread_constants",
-]
-
 
 # What a rule is, and what it is given.
 

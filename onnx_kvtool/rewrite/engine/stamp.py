@@ -11,17 +11,6 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import contents, graphs, tensors
 from onnx_kvtool.ops.changes import CONSTANTS, FIRST_IR
 
-__all__ = [
-    "forget_unused",
-    "ir_version_for",
-    "ir_version_of",
-    "lacking_types",
-    "normalise_domains",
-    "set_versions",
-    "stamp",
-    "strip",
-]
-
 
 def ir_version_of(opset: int) -> int:
     """Return the IR version that was released with an opset of the default domain."""

@@ -18,9 +18,6 @@ from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.symbolic.knowledge import Lost
 
-__all__ = ["dynamic_parts"]
-
-
 _UNKNOWN = "no `--dim` fixes it: declare its shape in the model, or export it without the node"
 _COUNTED = (
     "no `--dim` fixes what a count of tokens says: `kvtool raise --static` of the growing decoder"

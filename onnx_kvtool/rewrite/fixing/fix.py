@@ -25,9 +25,6 @@ from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.writing import fix_dims
 from onnx_kvtool.symbolic.knowledge import Conflict
 
-__all__ = ["Fixed", "Labels", "fix_sizes", "folded_note", "rewrite_fixed"]
-
-
 # Sizes of symbolic dimensions, put in for good: declared, inferred, and folded.
 
 

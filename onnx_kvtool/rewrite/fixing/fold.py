@@ -22,8 +22,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["fold", "remove_unread", "told_by_constants"]
-
 
 # Sizes that are known of a result although its node is told them when the model runs.
 #

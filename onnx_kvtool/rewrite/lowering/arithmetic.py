@@ -20,21 +20,6 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "bounded",
-    "lower_bit_cast_26",
-    "lower_bit_shift_28",
-    "lower_bitwise_18",
-    "lower_clip_12",
-    "lower_cum_prod_26",
-    "lower_equal_19",
-    "lower_max_min_12",
-    "lower_mod_28",
-    "lower_pow_12",
-    "lower_relu_14",
-]
-
-
 # BitCast-26 of integers to others of their width, and of bools, for opsets below 26.
 
 

@@ -27,8 +27,6 @@ from onnx_kvtool.rewrite.engine.inline import replace_node
 from onnx_kvtool.rewrite.lowering.quantize import CARRIERS, as_bytes, dequantized, unpacked
 from onnx_kvtool.rewrite.report import Lowered
 
-__all__ = ["Carried", "carry_types"]
-
 _D = ir.DataType
 
 

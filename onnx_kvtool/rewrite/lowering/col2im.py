@@ -10,8 +10,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_col2im_18"]
-
 _BOOL = ir.DataType.BOOL
 
 

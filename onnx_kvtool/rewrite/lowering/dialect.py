@@ -22,8 +22,6 @@ from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.lowering.slicing import pads_of_all_axes
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["asks_for_sizes", "keep_to_dialect"]
-
 
 def keep_to_dialect(
     model: ir.Model, opset: int, names: Names, own: Collection[ir.Node], *, spares: bool

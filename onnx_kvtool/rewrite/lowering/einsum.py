@@ -12,9 +12,6 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_einsum_12"]
-
-
 _MOST_OPERANDS = 64
 
 

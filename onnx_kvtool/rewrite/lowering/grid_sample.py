@@ -31,8 +31,6 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter
 
-__all__ = ["lower_affine_grid_20", "lower_grid_sample_20", "missing_at_border"]
-
 
 # GridSample-20 and GridSample-16, for older opsets.
 

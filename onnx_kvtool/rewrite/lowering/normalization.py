@@ -15,15 +15,6 @@ from onnx_kvtool.rewrite.lowering.early.again import element_type
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
 
-__all__ = [
-    "lower_batch_normalization_14",
-    "lower_dropout_12",
-    "lower_layer_normalization_17",
-    "lower_mean_variance_normalization_13",
-    "lower_rms_normalization_23",
-]
-
-
 # BatchNormalization-14 in training mode, for opsets below 14.
 
 

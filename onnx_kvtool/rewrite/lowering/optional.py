@@ -13,9 +13,6 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import passed
 from onnx_kvtool.rewrite.report import Lowered
 
-__all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18", "settle_optionals"]
-
-
 # OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional.
 
 

@@ -16,8 +16,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_pool_22"]
-
 _FIRST_WITHOUT = 22
 """The opset whose texts of AveragePool and MaxPool leave out windows that begin in the padding.
 

@@ -19,18 +19,6 @@ from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, product
 
-__all__ = [
-    "CARRIERS",
-    "Layout",
-    "as_bytes",
-    "dequantized",
-    "layout_of",
-    "lower_dequantize_linear",
-    "lower_quantize_linear",
-    "unpacked",
-]
-
-
 # How the scales of QuantizeLinear and DequantizeLinear lie over the input, as nodes.
 
 

@@ -7,8 +7,6 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
-__all__ = ["lower_recurrent_14"]
-
 _STATES = ("initial_h", "initial_c")
 
 

@@ -20,9 +20,6 @@ from onnx_kvtool.rewrite.lowering.reshape import (
 )
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_arg_max_min_12", "lower_reduce_20", "lower_softmax_13"]
-
-
 # Reductions with axes from an input, or on bool, for opsets where they lack one or the other.
 #
 # ReduceMax and ReduceMin also become TopK, for runtimes that lose infinities in them.

@@ -14,23 +14,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "axis_marks",
-    "count_of",
-    "lower_constant_12",
-    "lower_identity_14",
-    "lower_reshape_14",
-    "lower_shape_15",
-    "lower_size",
-    "lower_squeeze_13",
-    "lower_unsqueeze_13",
-    "never_empty",
-    "passed",
-    "reshape_literally",
-    "switch",
-]
-
-
 # Reshape-14 with `allowzero=1`, for opsets below 14.
 
 

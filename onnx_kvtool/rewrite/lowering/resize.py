@@ -26,9 +26,6 @@ from onnx_kvtool.rewrite.lowering.resize_tables import (
 )
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_resize_19", "resized_at_run_time"]
-
-
 # Resize of sizes that are known at run time only, as weighted sums of rows.
 
 

@@ -19,18 +19,6 @@ from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "Line",
-    "beyond",
-    "constant_floats",
-    "coordinates",
-    "nearest",
-    "resized_axes",
-    "resized_by_tables",
-    "rounded",
-]
-
-
 # Where the rows of a Resize lie in its source, computed when the model runs.
 
 

@@ -17,9 +17,6 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["Pool", "lower_deform_conv_19", "lower_roi_align_16", "sides_of"]
-
-
 # RoiAlign-16, for opsets below 16.
 
 

@@ -14,8 +14,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_rotary_embedding_23"]
-
 
 def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Rotate the halves, or the pairs, of the first R elements of each head; the others stay.

@@ -16,9 +16,6 @@ from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_scatter_18", "reduced", "scattered_in_rounds"]
-
-
 # Updates of places that may be named twice, one after the other.
 
 

@@ -18,16 +18,6 @@ from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "LARGEST",
-    "dft_matrix",
-    "lower_cosine_window_17",
-    "lower_dft_20",
-    "lower_mel_weight_matrix_17",
-    "lower_stft_17",
-]
-
-
 # The discrete Fourier transform as a real matrix over real and imaginary parts.
 
 

@@ -13,15 +13,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "lower_gather_nd_12",
-    "lower_pad_19",
-    "lower_split_18",
-    "lower_trilu_14",
-    "pads_of_all_axes",
-]
-
-
 # Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
 
 

@@ -75,8 +75,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import Rewritten
 
-__all__ = ["LOWERINGS", "Lowering"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lowering:

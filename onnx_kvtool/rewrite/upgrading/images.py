@@ -15,17 +15,6 @@ from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.upgrading.rules import again, fixed, number_like
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "upgrade_batch_normalization_9_14",
-    "upgrade_grid_sample_20",
-    "upgrade_group_normalization_21",
-    "upgrade_resize_11_13",
-    "upgrade_roi_align_16",
-    "upgrade_softmax_13",
-    "upgrade_upsample_9_10",
-]
-
-
 # Normalisations: BatchNormalization, GroupNormalization, and Softmax with its relatives.
 
 

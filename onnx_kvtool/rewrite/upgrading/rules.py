@@ -12,27 +12,6 @@ from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
-__all__ = [
-    "again",
-    "fixed",
-    "number_like",
-    "upgrade_axes_13_18",
-    "upgrade_cast_24",
-    "upgrade_clip_11",
-    "upgrade_dequantize_linear_13",
-    "upgrade_dft_20",
-    "upgrade_dropout_10_12",
-    "upgrade_one_hot_11",
-    "upgrade_pad_11",
-    "upgrade_quantize_linear_13_19",
-    "upgrade_scan_9",
-    "upgrade_scatter_11",
-    "upgrade_slice_10",
-    "upgrade_split_13_18",
-    "upgrade_top_k_10",
-]
-
-
 # What the rules have in common: the same node in a later form, and constants beside it.
 
 

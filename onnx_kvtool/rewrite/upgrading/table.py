@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import Rewritten
 
-__all__ = ["EARLY", "UPGRADES", "Upgrade", "tag_early"]
-
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:

@@ -18,16 +18,6 @@ from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = [
-    "BorrowedNode",
-    "TypeCheck",
-    "declared_mismatch",
-    "demand_legal",
-    "element_type",
-    "type_check",
-]
-
-
 # Element types of a node's inputs held against its schema.
 
 

@@ -35,9 +35,6 @@ from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailabl
 from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, find_kernel
 
-__all__ = ["Compiler", "needed_inputs", "needed_nodes", "read_by"]
-
-
 # The part of a graph that makes some of its values from others.
 
 

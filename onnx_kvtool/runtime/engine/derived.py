@@ -24,7 +24,6 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 if TYPE_CHECKING:
     from onnx_kvtool.runtime.engine.compiler import Compiler
 
-__all__ = ["Derived"]
 
 _KEPT = 8
 """Forms of one node that are kept."""

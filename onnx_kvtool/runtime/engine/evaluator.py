@@ -17,8 +17,6 @@ from onnx_kvtool.runtime.engine.program import Buffers, Program, State, Trace, U
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
 
-__all__ = ["Evaluator", "Run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -17,24 +17,6 @@ from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, Value
 
-__all__ = [
-    "ABSENT",
-    "Action",
-    "BodyProgram",
-    "Buffers",
-    "Call",
-    "Program",
-    "Slots",
-    "State",
-    "Step",
-    "Trace",
-    "Uncounted",
-    "call_function",
-    "call_kernel",
-    "root",
-]
-
-
 # Who holds which buffer, so that a kernel may write into one that nobody else will read.
 
 

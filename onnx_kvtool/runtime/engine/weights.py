@@ -18,9 +18,6 @@ from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = ["bound_attributes", "constant", "dense", "resolve"]
-
-
 # Constants of a model as arrays, sparse ones made dense.
 
 

@@ -13,33 +13,6 @@ from onnx_kvtool.runtime.kernels.elementwise.unary import erf
 from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
-__all__ = [
-    "LINES",
-    "apply",
-    "celu_12",
-    "elu_1",
-    "gelu_20",
-    "gelu_of",
-    "gelu_tanh_of",
-    "hard_sigmoid_1",
-    "hard_swish_14",
-    "leaky_relu_1",
-    "mish_18",
-    "p_relu_1",
-    "p_relu_7",
-    "relu_1",
-    "selu_1",
-    "shrink_9",
-    "sigmoid_1",
-    "sigmoid_of",
-    "softplus_1",
-    "softsign_1",
-    "swi_glu_28",
-    "swish_24",
-    "thresholded_relu_10",
-]
-
-
 # How every activation is computed: in float32 or float64, and rounded once.
 
 

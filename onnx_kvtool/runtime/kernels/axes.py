@@ -13,9 +13,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.memory import available_memory
 
-__all__ = ["MOST_AXES", "count_axes", "count_axis", "read_integers", "require_axes", "require_room"]
-
-
 # Axes as attributes and inputs name them, counted from the front.
 
 

@@ -10,9 +10,6 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Kernel, Value
 
-__all__ = ["LINES", "Stack", "conditional", "flag", "loop", "scan_8", "scan_9"]
-
-
 # Conditions of control flow.
 
 

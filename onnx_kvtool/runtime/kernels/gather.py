@@ -16,9 +16,6 @@ from onnx_kvtool.runtime.kernels.indices import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
 
-__all__ = ["LINES", "gather", "gather_elements", "gather_nd"]
-
-
 # Gather-1, -11 and -13.
 
 

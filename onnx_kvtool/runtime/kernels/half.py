@@ -11,8 +11,6 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["round_to_half", "widen_half"]
-
 _EXPONENT = np.uint32(0x7F800000)
 _GREATEST = np.float32(65504)
 

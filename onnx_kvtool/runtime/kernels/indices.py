@@ -10,17 +10,6 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = [
-    "Indices",
-    "check_index_dtype",
-    "count_indices",
-    "element_places",
-    "position",
-    "slice_places",
-    "subscript",
-]
-
-
 # Indices along an axis: checked as a whole, counted from the front, never wrapped in silence.
 
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Body", "Context", "Kernel", "KernelFunction", "Value"]
-
 Array = npt.NDArray[np.generic]
 
 Value: TypeAlias = Any

@@ -17,19 +17,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, as_d
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
 
-__all__ = [
-    "LINES",
-    "check_factors",
-    "einsum_12",
-    "explicit_equation",
-    "gemm_7",
-    "mat_mul_1",
-    "mat_mul_integer_10",
-    "matrix_product",
-    "q_linear_mat_mul_10",
-]
-
-
 # The equation of Einsum, made explicit.
 
 

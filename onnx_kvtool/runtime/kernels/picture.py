@@ -19,20 +19,6 @@ from onnx_kvtool.runtime.kernels.windows import (
     sum_pooled,
 )
 
-__all__ = [
-    "LINES",
-    "affine_grid_20",
-    "average_pool",
-    "conv",
-    "global_lp_pool",
-    "global_max_pool",
-    "lp_pool",
-    "max_pool",
-    "upsample_1",
-    "upsample_7",
-    "upsample_9",
-]
-
 _Ints = tuple[int, ...] | None
 _SINGLE = np.float32
 

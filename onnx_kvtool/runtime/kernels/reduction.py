@@ -16,28 +16,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, KernelFunction
 
-__all__ = [
-    "LINES",
-    "Reduction",
-    "arg_max_1",
-    "arg_min_1",
-    "axes_by_attribute",
-    "axes_by_input",
-    "l1",
-    "l2",
-    "log_sum",
-    "log_sum_exp",
-    "maximum",
-    "mean",
-    "minimum",
-    "prod",
-    "sum_",
-    "sum_square",
-    "top_k_1",
-    "top_k_10",
-]
-
-
 # ArgMax and ArgMin.
 
 

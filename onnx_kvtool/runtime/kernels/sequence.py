@@ -8,9 +8,6 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Kernel, Value
 
-__all__ = ["LINES", "optional", "sequence_insert", "sequence_map"]
-
-
 # What onnx.reference gets wrong or cannot run of sequences and optionals; it runs the others.
 
 

@@ -24,8 +24,6 @@ from onnx_kvtool.runtime.kernels import (
 from onnx_kvtool.runtime.kernels.contrib import CONTRIB_LINES
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["CONTRIB_KERNELS", "FAMILIES", "KERNELS", "find_kernel"]
-
 FAMILIES = (
     scatter,
     gather,

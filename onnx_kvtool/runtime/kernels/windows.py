@@ -18,14 +18,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
-__all__ = [
-    "Sliding",
-    "average_pooled",
-    "convolved",
-    "max_pooled",
-    "sum_pooled",
-]
-
 Positions = npt.NDArray[np.int64]
 
 

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-__all__ = [
-    "ATTENTION_CONDITIONS",
-    "FORM_CONDITIONS",
-    "different_branches",
-    "different_ranks",
-    "early_scan",
-    "numbers",
-]
-
-
 # Conditions of `targets/runtimes.toml` that ask for attributes, axes, constants and readers.
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.targets.release import Release
 
-__all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "unknown_operator"]
-
 
 # Operators that ONNX does not define, as releases of runtimes know them or do not.
 

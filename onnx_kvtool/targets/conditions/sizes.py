@@ -20,24 +20,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import ConstantFolder
     from onnx_kvtool.targets.release import Limit
 
-__all__ = [
-    "LONG_WAY",
-    "Asked",
-    "bound_may_exceed_size",
-    "differ",
-    "different_sizes",
-    "int64_output",
-    "negative_indices",
-    "negative_indices_open",
-    "no_value",
-    "nonzero_zero_point",
-    "reshape_not_evident",
-    "several_unknown_sizes",
-    "shape_of_values",
-    "size_and_elements",
-    "unknown_flatten",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -36,15 +36,6 @@ from onnx_kvtool.targets.conditions.sizes import (
 if TYPE_CHECKING:
     pass
 
-__all__ = [
-    "CONDITIONS",
-    "OF_CONSTANTS",
-    "OF_SHAPES",
-    "OF_SOURCE",
-    "OF_TYPES",
-    "Condition",
-]
-
 
 # The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
 #

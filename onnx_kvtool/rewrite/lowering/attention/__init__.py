@@ -17,8 +17,6 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
 
-__all__ = ["lower_attention_23_24_25"]
-
 
 def lower_attention_23_24_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
     """Rewrite one Attention; None leaves it to the schema's body.

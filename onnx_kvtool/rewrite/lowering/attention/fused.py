@@ -21,9 +21,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
 )
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["ScoreShapes", "keep_with_mask", "shapes_together"]
-
-
 # Attention kept fused, with an explicit mask in place of inputs that the target lacks.
 #
 # Matches Y = Attention(Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen) <is_causal,

@@ -42,8 +42,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
 )
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["grouped_attention"]
-
 
 def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
     """Emit the computation above.

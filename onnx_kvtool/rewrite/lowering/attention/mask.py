@@ -22,20 +22,6 @@ from onnx_kvtool.emit.forms import (
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "Window",
-    "allowed_keys",
-    "bias_of",
-    "empty_rows",
-    "flat_operand",
-    "mask_covers",
-    "mask_fits",
-    "padded",
-    "rows_stay",
-    "window_of",
-]
-
-
 # Which keys each query sees, as one value that all layers share.
 
 

@@ -15,19 +15,6 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "again",
-    "as_attribute",
-    "clamped",
-    "count_up",
-    "element_type",
-    "from_front",
-    "inside_or_behind",
-    "joined_sizes",
-    "known_rank",
-    "product",
-]
-
 _D = ir.DataType
 _INT64, _BOOL = _D.INT64, _D.BOOL
 

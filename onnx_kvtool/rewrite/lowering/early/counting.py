@@ -24,15 +24,6 @@ from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
 from onnx_kvtool.rewrite.lowering.reshape import switch
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "lower_cum_sum_11",
-    "lower_range_11",
-    "lower_top_k_10",
-    "lower_top_k_11",
-    "lower_unique_11",
-]
-
-
 # Range-11 and CumSum-11, for opset 10.
 
 

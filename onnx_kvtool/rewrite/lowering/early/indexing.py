@@ -29,16 +29,6 @@ from onnx_kvtool.rewrite.lowering.early.again import (
 )
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "gathered_elements",
-    "lower_gather_11",
-    "lower_gather_elements_11",
-    "lower_gather_nd_11",
-    "lower_one_hot_11",
-    "lower_scatter_elements_11",
-    "lower_scatter_nd_11",
-]
-
 _INT64 = ir.DataType.INT64
 
 

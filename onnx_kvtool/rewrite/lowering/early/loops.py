@@ -24,9 +24,6 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import annotate
 
-__all__ = ["AT_ONCE", "Step", "Trace", "in_steps", "settle_branches", "settle_loops"]
-
-
 # If and Loop as opsets below 11 take them: branches of one shape, and something to carry.
 
 

@@ -13,17 +13,6 @@ from onnx_kvtool.rewrite.lowering.arithmetic import bounded
 from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute, element_type
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "lower_bit_shift_11",
-    "lower_clip_11",
-    "lower_equal_11",
-    "lower_gemm_11",
-    "lower_mod_10",
-    "lower_round_11",
-    "rounded",
-]
-
-
 # Round, Equal, Clip with inputs, BitShift and Gemm without C, of opset 11, for opset 10.
 
 

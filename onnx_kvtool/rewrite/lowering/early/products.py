@@ -21,22 +21,6 @@ from onnx_kvtool.rewrite.lowering.early.again import (
 from onnx_kvtool.rewrite.lowering.early.numbers import rounded
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "distance",
-    "lower_conv_integer_10",
-    "lower_dequantize_linear_10",
-    "lower_det_11",
-    "lower_dynamic_quantize_linear_11",
-    "lower_is_inf_10",
-    "lower_mat_mul_integer_10",
-    "lower_q_linear_conv_10",
-    "lower_q_linear_mat_mul_10",
-    "lower_quantize_linear_10",
-    "lower_thresholded_relu_10",
-    "quantized",
-]
-
-
 # Products and convolutions of quantised numbers, of opset 10, for opset 9: all sums are exact.
 
 

@@ -23,8 +23,6 @@ from onnx_kvtool.rewrite.engine.inline import replace_node
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["settle_sequences"]
-
 _OPSET = 11
 _Elements = tuple[ir.Value, ...]
 

@@ -25,16 +25,6 @@ from onnx_kvtool.rewrite.lowering.resize import resized_at_run_time
 from onnx_kvtool.rewrite.lowering.resize_tables import resized_by_tables
 from onnx_kvtool.symbolic.dimensions import Dim
 
-__all__ = [
-    "lower_depth_to_space_11",
-    "lower_negative_axes_11",
-    "lower_pad_11",
-    "lower_resize_11",
-    "lower_reverse_sequence_10",
-    "lower_slice_10",
-]
-
-
 # Slice-10 with what it takes as inputs, for opset 9.
 
 

@@ -22,9 +22,6 @@ from onnx_kvtool.rewrite.lowering.early.again import (
 from onnx_kvtool.rewrite.lowering.roi_align import Pool, sides_of
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_conv_transpose_11", "lower_non_max_suppression_10", "lower_roi_align_10"]
-
-
 # NonMaxSuppression-10, for opset 9.
 
 

@@ -57,8 +57,6 @@ from onnx_kvtool.rewrite.lowering.early.suppression import (
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
-__all__ = ["STEPS", "rules_of"]
-
 _AXES = sorted(op for op, changes in CHANGES.items() if FRONT in changes and op != "Scan")
 """Operators whose axes may be counted from the back since opset 11; those of Scan are refused."""
 

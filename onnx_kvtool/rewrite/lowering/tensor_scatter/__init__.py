@@ -35,8 +35,6 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache
 from onnx_kvtool.rewrite.lowering.tensor_scatter.indices import element_index, row_tuples
 from onnx_kvtool.symbolic.dimensions import product
 
-__all__ = ["lower_tensor_scatter_24"]
-
 
 def lower_tensor_scatter_24(view: Rewritten, em: Emitter) -> Replacement:
     """Rewrite one TensorScatter; see the module's contract."""

@@ -16,18 +16,6 @@ from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge
 
-__all__ = [
-    "OUTSIDE",
-    "CacheUpdate",
-    "cache_update",
-    "checked_start_int32",
-    "declared_updates",
-    "outside_where_negative",
-    "row_or_outside",
-    "wrapping_modulus",
-]
-
-
 # The guard: everything that must be known of a TensorScatter before it can be lowered.
 
 

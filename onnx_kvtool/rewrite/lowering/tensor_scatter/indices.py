@@ -21,9 +21,6 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import (
 )
 from onnx_kvtool.symbolic.dimensions import product
 
-__all__ = ["element_index", "row_tuples"]
-
-
 # The index of the ScatterElements form: one row number per element of the update.
 
 

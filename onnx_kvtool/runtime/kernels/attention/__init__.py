@@ -10,8 +10,6 @@ from onnx_kvtool.runtime.kernels.attention.states import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["LINES"]
-
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Attention", (Kernel(23, attention_23), Kernel(24, attention_24))),
     ("CausalConvWithState", (Kernel(27, causal_conv_with_state_27),)),

@@ -23,8 +23,6 @@ from onnx_kvtool.runtime.kernels.attention.scores import (
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, floating_type, rounded
 
-__all__ = ["attention_23", "attention_24"]
-
 
 def attention_23(
     Q: Array,

@@ -11,8 +11,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
-__all__ = ["rotary_embedding_23"]
-
 
 def rotary_embedding_23(
     X: Array,

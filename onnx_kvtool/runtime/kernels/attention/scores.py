@@ -22,22 +22,6 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
     rounded,
 )
 
-__all__ = [
-    "Operands",
-    "additive_bias",
-    "attention_weights",
-    "capped",
-    "check_nonpad",
-    "mask_23",
-    "mask_24",
-    "raw_scores",
-    "read_operands",
-    "split_heads",
-    "weighted_values",
-    "without_padding",
-]
-
-
 # The operands of Attention in their four-dimensional form.
 
 

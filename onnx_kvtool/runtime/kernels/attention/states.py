@@ -12,15 +12,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
-__all__ = [
-    "UPDATE_RULES",
-    "by_each_token",
-    "causal_conv_with_state_27",
-    "causal_sum",
-    "linear_attention_27",
-]
-
-
 # LinearAttention-27: attention by a state that each token updates.
 
 

@@ -9,8 +9,6 @@ from onnx_kvtool.runtime.kernels.contrib.grid_sample import grid_sample
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["CONTRIB_LINES"]
-
 CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "ConvTransposeWithDynamicPads"), Kernel(1, conv_transpose_with_dynamic_pads)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),

@@ -12,8 +12,6 @@ from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = ["conv_transpose_with_dynamic_pads"]
-
 _Ints = Sequence[int] | None
 
 

@@ -11,9 +11,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
-__all__ = ["gather_block_quantized", "unpacked"]
-
-
 # Elements of 2, 4 or 8 bits that lie in bytes, the first in the low bits.
 
 

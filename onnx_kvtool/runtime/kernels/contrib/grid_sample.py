@@ -10,8 +10,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
-__all__ = ["grid_sample"]
-
 
 def grid_sample(
     X: Array, Grid: Array, *, align_corners: int, mode: str, padding_mode: str

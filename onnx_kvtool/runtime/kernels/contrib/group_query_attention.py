@@ -22,9 +22,6 @@ from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_val
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
-__all__ = ["check_attention_bias", "group_query_attention"]
-
-
 # The bias that every attention of `com.microsoft` takes.
 
 

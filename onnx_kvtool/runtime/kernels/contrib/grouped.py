@@ -15,20 +15,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
-__all__ = [
-    "Heads",
-    "Lengths",
-    "Softmax",
-    "Window",
-    "attended",
-    "read_lengths",
-    "read_window",
-    "rotated",
-    "split_heads",
-    "updated",
-]
-
-
 # The heads of GroupQueryAttention and SparseAttention.
 
 

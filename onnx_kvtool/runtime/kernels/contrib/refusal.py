@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onnx_kvtool.runtime.errors import KernelError
 
-__all__ = ["ELSEWHERE", "refuse_input", "refuse_value"]
-
 ELSEWHERE = "run the model with `--runtime onnxruntime`"
 """What a refusal advises."""
 

@@ -10,8 +10,6 @@ from onnx_kvtool.runtime.kernels.conversion.quantize import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["LINES"]
-
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Cast", (Kernel(6, cast_6),)),
     ("CastLike", (Kernel(15, cast_like_15),)),

@@ -27,17 +27,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = [
-    "bit_cast_26",
-    "cast_6",
-    "cast_like_15",
-    "convert",
-    "element_dtype",
-    "from_strings",
-    "to_strings",
-]
-
-
 # Conversion between numbers and strings.
 
 

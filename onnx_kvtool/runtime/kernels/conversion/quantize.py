@@ -21,15 +21,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = [
-    "Spread",
-    "dequantize_linear_10",
-    "dynamic_quantize_linear_11",
-    "plan_spread",
-    "quantize_linear_10",
-]
-
-
 # The scales and zero points of QuantizeLinear and DequantizeLinear, spread over the input.
 
 

@@ -12,21 +12,6 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = [
-    "FORMATS",
-    "INTEGER_RANGES",
-    "ROUND_MODES",
-    "Format",
-    "as_doubles",
-    "beyond_integers",
-    "is_float",
-    "is_integer",
-    "round_to",
-    "round_to_scale",
-    "to_integers",
-]
-
-
 # The floating-point types that are narrower than float32, as facts to round by.
 
 

@@ -32,8 +32,6 @@ from onnx_kvtool.runtime.kernels.elementwise.unary import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["LINES"]
-
 # Versions before 7 of the binary operators broadcast by attributes.
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Add", (Kernel(7, over_a_b(np.add)),)),

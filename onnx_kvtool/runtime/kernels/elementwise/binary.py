@@ -16,26 +16,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS
 from onnx_kvtool.runtime.kernels.half import widen_half
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 
-__all__ = [
-    "bit_shift_11",
-    "broadcast_shape",
-    "check_operands",
-    "div_7",
-    "is_narrow",
-    "max_8",
-    "mean_8",
-    "min_8",
-    "mod_10",
-    "mod_28",
-    "narrowed",
-    "over_a_b",
-    "pow_7",
-    "read_scalar",
-    "sum_8",
-    "widened",
-]
-
-
 # Multidirectional broadcasting, with a message that names the axis that does not fit.
 #
 # Not that of `symbolic.broadcasting`: inference is tested against the kernels.

@@ -10,8 +10,6 @@ from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = ["cum_prod_26", "cum_sum_11"]
-
 
 def cum_sum_11(
     x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context

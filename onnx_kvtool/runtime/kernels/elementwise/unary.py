@@ -14,26 +14,6 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 
-__all__ = [
-    "absolute",
-    "clip_6",
-    "clip_11",
-    "dropout_7",
-    "dropout_10",
-    "dropout_12",
-    "erf",
-    "erf_9",
-    "is_inf_10",
-    "is_nan_9",
-    "negative",
-    "over_input",
-    "over_x",
-    "reciprocal",
-    "round_even",
-    "sign",
-]
-
-
 # Operators of one operand that numpy computes as ONNX wants them.
 
 

@@ -53,8 +53,6 @@ from onnx_kvtool.runtime.kernels.movement.slicing import (
     trilu,
 )
 
-__all__ = ["LINES"]
-
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Compress", (Kernel(9, compress),)),
     ("Concat", (Kernel(4, concat),)),

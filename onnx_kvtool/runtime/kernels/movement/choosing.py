@@ -14,22 +14,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = [
-    "compress",
-    "constant_1",
-    "constant_11",
-    "constant_12",
-    "constant_of_shape",
-    "non_zero",
-    "one_hot_9",
-    "one_hot_11",
-    "range_11",
-    "range_27",
-    "unique",
-    "where",
-]
-
-
 # Constant and ConstantOfShape, all versions.
 
 

@@ -12,27 +12,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers, require_axes, require_room
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = [
-    "expand",
-    "flatten_1",
-    "flatten_11",
-    "identity",
-    "reshape_5",
-    "reshape_14",
-    "shape_1",
-    "shape_15",
-    "size",
-    "squeeze_1",
-    "squeeze_11",
-    "squeeze_13",
-    "tile",
-    "transpose",
-    "unsqueeze_1",
-    "unsqueeze_11",
-    "unsqueeze_13",
-]
-
-
 # Reshape-5 and later, and Flatten.
 
 

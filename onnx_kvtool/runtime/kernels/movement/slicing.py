@@ -13,21 +13,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers, require_room
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = [
-    "concat",
-    "pad_2",
-    "pad_11",
-    "pad_18",
-    "pad_19",
-    "slice_1",
-    "slice_10",
-    "split_2",
-    "split_13",
-    "split_18",
-    "trilu",
-]
-
-
 # Slice-1, -10, -11 and -13.
 
 

@@ -26,8 +26,6 @@ from onnx_kvtool.runtime.kernels.normalization.softmax import (
     softmax_13,
 )
 
-__all__ = ["LINES"]
-
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("BatchNormalization", (Kernel(7, batch_normalization_7), Kernel(14, batch_normalization_14))),
     (

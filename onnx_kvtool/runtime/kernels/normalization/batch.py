@@ -16,15 +16,6 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
     mean_over,
 )
 
-__all__ = [
-    "batch_normalization_7",
-    "batch_normalization_14",
-    "lp_normalization_1",
-    "lrn_1",
-    "mean_variance_normalization_9",
-]
-
-
 # BatchNormalization: with given statistics, or since version 14 those of the batch.
 
 

@@ -14,24 +14,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.half import round_to_half
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = [
-    "Reals",
-    "Standardized",
-    "check_broadcasts",
-    "check_rank",
-    "check_shape",
-    "floating_type",
-    "group_normalization_18",
-    "group_normalization_21",
-    "instance_normalization_1",
-    "layer_normalization_17",
-    "mean_over",
-    "rms_normalization_23",
-    "rounded",
-    "standardize",
-]
-
-
 # Rounding to a type between two steps that are computed in another.
 
 

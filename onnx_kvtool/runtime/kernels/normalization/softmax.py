@@ -12,15 +12,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
-__all__ = [
-    "hardmax_1",
-    "hardmax_13",
-    "log_softmax_1",
-    "log_softmax_13",
-    "softmax_1",
-    "softmax_13",
-]
-
 _Formula = Callable[[Reals, int], Reals]
 
 

@@ -13,8 +13,6 @@ from onnx_kvtool.runtime.kernels.scatter.scatter import (
 )
 from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
 
-__all__ = ["LINES"]
-
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Scatter", (Kernel(9, scatter_elements_11),)),
     (

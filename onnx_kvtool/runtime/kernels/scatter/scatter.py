@@ -19,21 +19,6 @@ from onnx_kvtool.runtime.kernels.indices import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = [
-    "check_reduction",
-    "destination",
-    "find_duplicates",
-    "has_duplicates",
-    "scatter_elements_11",
-    "scatter_elements_16",
-    "scatter_elements_18",
-    "scatter_nd_11",
-    "scatter_nd_16",
-    "scatter_nd_18",
-    "write",
-]
-
-
 # Writing elements or slices to places in one pass: reductions, duplicates, buffers.
 
 

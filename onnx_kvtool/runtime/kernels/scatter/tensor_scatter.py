@@ -9,8 +9,6 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
-__all__ = ["tensor_scatter"]
-
 
 def tensor_scatter(
     past_cache: Array,
