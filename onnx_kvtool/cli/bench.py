@@ -8,7 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import write_json, write_report
+from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source, members
 
@@ -54,21 +54,10 @@ def bench(context: click.Context, request: BenchRequest) -> None:
         if isinstance(members(model), str):
             check_source(model)
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.bench import run
 
     # Others are timed: a display with a thread of its own would take part of a core.
     with shown_progress(enabled=False) as progress:
         report = run(request, progress)
-    if request.output_format == "json":
-        write_json("bench", report)
-    elif request.output_format == "html":
-        from onnx_kvtool.report.shown import bench_page
-
-        write_report(bench_page(report), None)
-    else:
-        from onnx_kvtool.report.inspect_text import bench_blocks
-        from onnx_kvtool.report.text import print_blocks
-
-        print_blocks(bench_blocks(report), color=context.color)
+    show(context, report, request.output_format)
     context.exit(1 if report.failed else 0)

@@ -10,12 +10,12 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place
+from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress
 from onnx_kvtool.cli.types import show_failure
 from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["SUFFIXES", "check"]
+__all__ = ["check"]
 
 _EPILOG = """\b
 Exit codes:
@@ -42,20 +42,6 @@ See also:
 """
 
 
-SUFFIXES = {
-    "text": ".txt",
-    "concise": ".txt",
-    "json": ".json",
-    "jsonl": ".jsonl",
-    "sarif": ".sarif",
-    "github": ".txt",
-    "gitlab": ".json",
-    "junit": ".xml",
-    "rdjson": ".json",
-}
-"""Of the file that a report becomes in a directory."""
-
-
 @command(epilog=_EPILOG)
 @asking(CheckRequest)
 def check(context: click.Context, request: CheckRequest) -> None:
@@ -75,7 +61,6 @@ def check(context: click.Context, request: CheckRequest) -> None:
     baseline = report_place(request.write_baseline, None, "kvtool-baseline.json")
 
     from onnx_kvtool.cli.findings import ShownFindings
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.check import stream
     from onnx_kvtool.commands.check_settings import resolve
 

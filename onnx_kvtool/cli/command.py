@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -27,7 +27,6 @@ __all__ = [
     "command",
     "document",
     "offers",
-    "option",
     "show_schema",
     "show_version",
     "text_of",
@@ -98,8 +97,6 @@ def show_schema(command: str) -> None:
 
 # A command whose help reads like a page of a manual, and its options.
 
-
-_FC = TypeVar("_FC", bound="Callable[..., Any] | click.Command")
 
 _GENERAL = "Options"
 HELP_NAMES = ["-h", "--help"]
@@ -249,11 +246,6 @@ def command(
 ) -> Callable[[Callable[..., Any]], KvtoolCommand]:
     """Return the decorator that makes a `KvtoolCommand`; arguments as for `click.command`."""
     return click.command(name, cls=KvtoolCommand, **attributes)
-
-
-def option(*names: str, **attributes: Any) -> Callable[[_FC], _FC]:
-    """Return the decorator that adds a `KvtoolOption`; arguments as for `click.option`."""
-    return click.option(*names, cls=KvtoolOption, **attributes)
 
 
 # `kvtool --version`, and with `--debug` what a report of a bug has to name.

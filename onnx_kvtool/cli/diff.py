@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 import click
 
 from onnx_kvtool.cli.command import KvtoolCommand
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place, write_report
+from onnx_kvtool.cli.output import SUFFIXES, report_place, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import DiffRequest
-from onnx_kvtool.core.choices import DiffFormat
 from onnx_kvtool.model_io.places import NOTHING, check_source
-
-if TYPE_CHECKING:
-    from onnx_kvtool.review.report import DiffReport
 
 __all__ = ["diff"]
 
@@ -67,15 +62,6 @@ class _DiffCommand(KvtoolCommand):
         return super().parse_args(ctx, args)
 
 
-_SUFFIXES: dict[DiffFormat, str] = {
-    "text": ".txt",
-    "json": ".json",
-    "markdown": ".md",
-    "html": ".html",
-}
-"""Of the file that a report becomes in a directory."""
-
-
 def _are_from_git(given: list[str]) -> bool:
     hashes, modes = (given[2], given[5]), (given[3], given[6])
     return all(map(_HEX.fullmatch, hashes)) and all(map(_MODE.fullmatch, modes))
@@ -105,41 +91,12 @@ def diff(context: click.Context, request: DiffRequest) -> None:
     names = context.meta.get(_GIT)
     for model in () if names else (request.old, request.new):
         check_source(path_in(model), remote=True)
-    name = f"kvtool-diff{_SUFFIXES[request.output_format]}"
+    name = f"kvtool-diff{SUFFIXES[request.output_format]}"
     request = request.replace(output=report_place(request.output, None, name))
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.diff import run, run_for_git
 
     with shown_progress() as progress:
         report = run_for_git(request, names, progress) if names else run(request, progress)
-    _show(context, report, request.output_format, request.output)
+    show(context, report, request.output_format, request.output)
     context.exit(0 if names or request.exit_zero else report.exit_code)
-
-
-def _show(
-    context: click.Context, report: DiffReport, output_format: DiffFormat, output: str | None
-) -> None:
-    if output_format == "text" and output in (None, "-"):
-        from onnx_kvtool.report.diff_text import blocks
-        from onnx_kvtool.report.text import print_blocks
-
-        print_blocks(blocks(report), color=context.color)
-        return
-    write_report(_rendered(report, output_format), output)
-
-
-def _rendered(report: DiffReport, output_format: DiffFormat) -> str:
-    from onnx_kvtool.report import diff_text
-
-    if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        return to_json("diff", report)
-    if output_format == "markdown":
-        return diff_text.to_markdown(report)
-    if output_format == "html":
-        return diff_text.to_html(report)
-    from onnx_kvtool.report.text import text_of_blocks
-
-    return text_of_blocks(diff_text.blocks(report))

@@ -6,7 +6,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place, stem_of, write_json
+from onnx_kvtool.cli.output import report_place, show, shown_progress, stem_of
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.model_io.places import check_source
@@ -58,18 +58,10 @@ def evaluate(context: click.Context, request: EvalRequest) -> None:
     name = "values" if subject in ("", "-") else stem_of(subject)
     request = request.replace(save=report_place(request.save, None, f"{name}.npz"))
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.evaluate import run
 
     with shown_progress() as progress:
         report = run(request, progress)
-    if request.output_format == "json":
-        write_json("eval", report)
-    else:
-        from onnx_kvtool.report.eval_text import blocks, remarks
-        from onnx_kvtool.report.text import print_blocks, print_talk
-
-        print_blocks(blocks(report), color=context.color)
-        print_talk(remarks(report), color=context.color)
+    show(context, report, request.output_format)
     found = report.comparison
     context.exit(1 if found is not None and found.status == "different" else 0)

@@ -6,7 +6,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import write_data, write_json
+from onnx_kvtool.cli.output import show, write_data
 from onnx_kvtool.commands.requests import OpsRequest, RuleRequest, TargetsRequest
 
 __all__ = ["help_", "ops", "rule", "targets"]
@@ -46,14 +46,7 @@ def ops(context: click.Context, request: OpsRequest) -> None:
     """
     from onnx_kvtool.commands.ops import run
 
-    report = run(request)
-    if request.output_format == "json":
-        write_json("ops", report)
-    else:
-        from onnx_kvtool.report.facts_text import ops_blocks
-        from onnx_kvtool.report.text import print_blocks
-
-        print_blocks(ops_blocks(report, in_full=request.op is not None), color=context.color)
+    show(context, run(request), request.output_format, in_full=request.op is not None)
 
 
 # `kvtool rule`: explain what `kvtool check` looks for.
@@ -91,7 +84,7 @@ def rule(context: click.Context, request: RuleRequest) -> None:
 
     report = run(request)
     if request.output_format == "json":
-        write_json("rule", report)
+        show(context, report, "json")
     elif request.output_format == "markdown":
         write_data("\n\n".join(map(markdown, report.rules)))
     elif request.all_rules:
@@ -136,15 +129,7 @@ def targets(context: click.Context, request: TargetsRequest) -> None:
     """
     from onnx_kvtool.commands.targets import run
 
-    report = run(request)
-    if request.output_format == "json":
-        write_json("targets", report)
-    else:
-        from onnx_kvtool.report.facts_text import targets_blocks
-        from onnx_kvtool.report.text import print_blocks
-
-        shown = targets_blocks(report.targets, in_full=request.name is not None)
-        print_blocks(shown, color=context.color)
+    show(context, run(request), request.output_format, in_full=request.name is not None)
 
 
 # `kvtool help`: the help of a command, as `kvtool COMMAND --help` prints it.

@@ -6,7 +6,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import refuse_stdout, write_json
+from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import InferRequest
 from onnx_kvtool.model_io.places import check_output, check_source
@@ -53,16 +53,9 @@ def infer(context: click.Context, request: InferRequest) -> None:
     check_source(model, remote=True)
     check_output(model, request.output, "name another file with `-o OUT`")
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.infer import run
 
     with shown_progress() as progress:
         report = run(request, progress)
-    if request.output_format == "json":
-        write_json("infer", report)
-    else:
-        from onnx_kvtool.report.facts_text import infer_blocks
-        from onnx_kvtool.report.text import print_blocks, print_talk
-
-        (print_talk if to_stdout else print_blocks)(infer_blocks(report), color=context.color)
+    show(context, report, request.output_format, talks=to_stdout)
     context.exit(1 if report.failed else 0)

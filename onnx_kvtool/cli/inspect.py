@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place, stem_of, write_report
+from onnx_kvtool.cli.output import SUFFIXES, report_place, show, shown_progress, stem_of
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import InspectRequest
-from onnx_kvtool.core.choices import InspectFormat
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io.places import check_source
 
-if TYPE_CHECKING:
-    from onnx_kvtool.analysis.inspection import InspectReport
-
 __all__ = ["inspect"]
-
-_SUFFIXES: dict[InspectFormat, str] = {
-    "text": ".txt",
-    "json": ".json",
-    "html": ".html",
-    "dot": ".dot",
-    "mermaid": ".mmd",
-}
-"""Of the file that a report becomes in a directory."""
 
 _EPILOG = """\b
 Exit codes:
@@ -77,40 +62,11 @@ def inspect(context: click.Context, request: InspectRequest) -> None:
             help="leave one of them out",
         )
     check_source(model, remote=True)
-    name = f"{stem_of(model)}.inspect{_SUFFIXES[output_format]}"
+    name = f"{stem_of(model)}.inspect{SUFFIXES[output_format]}"
     request = request.replace(output=report_place(request.output, model, name))
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.inspect import run
 
     with shown_progress() as progress:
         report = run(request, progress)
-    if output_format == "text":
-        from onnx_kvtool.report.inspect_text import inspect_blocks
-        from onnx_kvtool.report.text import print_blocks, text_of_blocks
-
-        if request.output in (None, "-"):
-            print_blocks(inspect_blocks(report), color=context.color)
-            return
-        text = text_of_blocks(inspect_blocks(report))
-    else:
-        text = _rendered(report, output_format)
-    write_report(text, request.output)
-
-
-def _rendered(report: InspectReport, output_format: InspectFormat) -> str:
-    if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        return to_json("inspect", report)
-    if output_format == "html":
-        from onnx_kvtool.report.html import to_html
-
-        return to_html(report)
-    if output_format == "dot":
-        from onnx_kvtool.report.graphs import to_dot
-
-        return to_dot(report)
-    from onnx_kvtool.report.graphs import to_mermaid
-
-    return to_mermaid(report)
+    show(context, report, output_format, request.output)

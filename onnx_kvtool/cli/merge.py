@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import click
 
-from onnx_kvtool.cli.check import SUFFIXES
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place
+from onnx_kvtool.cli.output import SUFFIXES, report_place
 from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.model_io.places import check_source

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
 
 __all__ = [
+    "SUFFIXES",
     "KvtoolContext",
     "PageFormatter",
     "as_unwritable",
@@ -29,11 +30,11 @@ __all__ = [
     "refuse_stdout",
     "report_place",
     "secure_streams",
+    "show",
     "shown_progress",
     "stem_of",
     "write_data",
     "write_epilog",
-    "write_json",
     "write_report",
     "write_sections",
     "write_text",
@@ -84,11 +85,56 @@ def write_report(text: str, output: str | None) -> None:
     write_bytes(output, (text.rstrip("\n") + "\n").encode())
 
 
-def write_json(command: str, report: JsonReport) -> None:
-    """Write the report of a command to standard output as JSON, with the header of all."""
-    from onnx_kvtool.report.json import to_json
+SUFFIXES = {
+    "text": ".txt",
+    "concise": ".txt",
+    "json": ".json",
+    "jsonl": ".jsonl",
+    "sarif": ".sarif",
+    "github": ".txt",
+    "gitlab": ".json",
+    "junit": ".xml",
+    "rdjson": ".json",
+    "markdown": ".md",
+    "html": ".html",
+    "dot": ".dot",
+    "mermaid": ".mmd",
+}
+"""Suffix of the file that a report in each format becomes in a directory."""
 
-    write_data(to_json(command, report))
+
+def show(
+    context: click.Context,
+    report: JsonReport,
+    output_format: str,
+    output: str | None = None,
+    *,
+    talks: bool = False,
+    **how: bool,
+) -> None:
+    """Show the report of a command in the format that was asked for.
+
+    Args:
+        context: The context of the command.
+        report: The report.
+        output_format: The format.
+        output: Path of the file; None or `-` for standard output.
+        talks: Whether text goes to standard error.
+        how: Arguments of the function that makes the text.
+    """
+    from onnx_kvtool.report import shown
+
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_report(to_json(context.command.name or "", report), output)
+    elif output_format == "text" and output in (None, "-"):
+        from onnx_kvtool.report.text import print_blocks, print_talk
+
+        for place, blocks in enumerate(shown.streams(report, **how)):
+            (print_talk if talks or place else print_blocks)(blocks, color=context.color)
+    else:
+        write_report(shown.rendered(report, output_format), output)
 
 
 def reader_has_gone(error: BaseException | None) -> bool:

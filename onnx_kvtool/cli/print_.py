@@ -6,7 +6,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import report_place, stem_of, write_report
+from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress, stem_of, write_report
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import PrintRequest
 from onnx_kvtool.model_io.places import check_source
@@ -52,11 +52,9 @@ def print_(context: click.Context, request: PrintRequest) -> None:
     model = path_in(request.model)
     if not request.textconv:
         check_source(model, remote=True)
-    suffix = ".json" if request.output_format == "json" else ".txt"
-    output = report_place(request.output, model, f"{stem_of(model)}{suffix}")
-    request = request.replace(output=output)
+    name = f"{stem_of(model)}{SUFFIXES[request.output_format]}"
+    request = request.replace(output=report_place(request.output, model, name))
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.print_ import run
     from onnx_kvtool.report.blocks import Line
     from onnx_kvtool.report.text import print_talk

@@ -8,7 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import refuse_stdout, write_json
+from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest, RewriteRequest
 from onnx_kvtool.core.errors import UsageError
@@ -125,18 +125,11 @@ def lower(context: click.Context, request: LowerRequest) -> None:
     """
     _refuse_nonsense(request)
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.lower import run
 
     with shown_progress() as progress:
         report = run(request, progress)
-    if request.output_format == "json":
-        write_json("lower", report)
-    else:
-        from onnx_kvtool.report.proof_text import lower_blocks
-        from onnx_kvtool.report.text import print_talk
-
-        print_talk(lower_blocks(report, dry_run=request.dry_run), color=context.color)
+    show(context, report, request.output_format, talks=True, dry_run=request.dry_run)
     context.exit(1 if report.refused or report.verification.fails else 0)
 
 
@@ -202,18 +195,11 @@ def raise_(context: click.Context, request: RaiseRequest) -> None:
     """
     _refuse_nonsense(request)
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.raise_ import failed, run
 
     with shown_progress() as progress:
         report = run(request, progress)
     is_failure = failed(report, request)
-    if request.output_format == "json":
-        write_json("raise", report)
-    else:
-        from onnx_kvtool.report.proof_text import raise_blocks
-        from onnx_kvtool.report.text import print_talk
-
-        said = raise_blocks(report, failed=is_failure, dry_run=request.dry_run)
-        print_talk(said, color=context.color)
+    dry_run = request.dry_run
+    show(context, report, request.output_format, talks=True, failed=is_failure, dry_run=dry_run)
     context.exit(1 if is_failure else 0)

@@ -6,7 +6,7 @@ import click
 
 from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.options import asking
-from onnx_kvtool.cli.output import write_json
+from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.model_io.places import check_source
@@ -53,17 +53,9 @@ def verify(context: click.Context, request: VerifyRequest) -> None:
     check_source(path_in(request.a))
     check_source(path_in(request.b))
 
-    from onnx_kvtool.cli.output import shown_progress
     from onnx_kvtool.commands.verify import run
 
     with shown_progress() as progress:
         report = run(request, progress)
-    if request.output_format == "json":
-        write_json("verify", report)
-    else:
-        from onnx_kvtool.report.proof_text import comparison_blocks, remarks
-        from onnx_kvtool.report.text import print_blocks, print_talk
-
-        print_blocks(comparison_blocks(report), color=context.color)
-        print_talk(remarks(report), color=context.color)
+    show(context, report, request.output_format)
     context.exit(1 if report.insufficient else _EXIT_CODES[report.status])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ParameterEntry,
         VersionEntry,
     )
+    from onnx_kvtool.commands.targets import TargetsReport
     from onnx_kvtool.shapes.inference import InferReport, UnknownValue
     from onnx_kvtool.symbolic.knowledge import Conflict
     from onnx_kvtool.targets.release import Limit, Release
@@ -218,13 +219,14 @@ _TARGETS_HEADER = ("runtime", "version", "opset", "IR version", "evidence", "lim
 _LIMITS = ("limit", "operator", "releases", "what they do")
 
 
-def targets_blocks(releases: Sequence[Release], *, in_full: bool) -> Iterator[Block]:
+def targets_blocks(report: TargetsReport, *, in_full: bool) -> Iterator[Block]:
     """Yield a line for each release, and if `in_full` what its limits mean.
 
     Args:
-        releases: Those that are shown; if `in_full`, of one runtime.
-        in_full: Whether limits are told in words; they are counted anyway.
+        report: The releases; if `in_full`, of one runtime.
+        in_full: Whether limits are explained; they are counted anyway.
     """
+    releases = report.targets
     yield Grid(_TARGETS_HEADER, tuple(map(_targets_row, releases)))
     if not in_full:
         return

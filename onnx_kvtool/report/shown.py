@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.core.words import unknown_name
-from onnx_kvtool.decoding.report import BenchReport
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.page import attribute, table, whole_page
 from onnx_kvtool.report.page import text as escaped
-from onnx_kvtool.report.text import text_of_blocks
 
-__all__ = ["bench_page", "frame", "html", "text"]
+if TYPE_CHECKING:
+    from onnx_kvtool.decoding.report import BenchReport
+    from onnx_kvtool.report.json import JsonReport
 
-_SAID = {
+__all__ = ["bench_page", "frame", "html", "rendered", "streams", "text"]
+
+_STREAMS = {
     "BenchReport": ("inspect_text:bench_blocks",),
     "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
     "DiffReport": ("diff_text:blocks",),
@@ -26,18 +28,54 @@ _SAID = {
     "InferReport": ("facts_text:infer_blocks",),
     "InspectReport": ("inspect_text:inspect_blocks",),
     "LowerReport": ("proof_text:lower_blocks",),
+    "OpsReport": ("facts_text:ops_blocks",),
     "RaiseReport": ("proof_text:raise_blocks",),
+    "TargetsReport": ("facts_text:targets_blocks",),
     "VerifyReport": ("proof_text:comparison_blocks", "proof_text:remarks"),
 }
-"""What the command of each report says on both of its streams, in order."""
+"""What makes the text of each report: first for standard output, then for standard error."""
+
+_RENDERED = {
+    ("BenchReport", "html"): "shown:bench_page",
+    ("DiffReport", "html"): "diff_text:to_html",
+    ("DiffReport", "markdown"): "diff_text:to_markdown",
+    ("InspectReport", "dot"): "graphs:to_dot",
+    ("InspectReport", "html"): "html:to_html",
+    ("InspectReport", "mermaid"): "graphs:to_mermaid",
+}
+"""What makes another form of a report."""
 
 _LABEL_COLORS = {"green": "#1a7f37", "red": "#cf222e", "yellow": "#9a6700", "cyan": "#1b7c83"}
 """Colours of labels, which a light and a dark page can both bear, by rich's words."""
 
 
-def text(report: Shown) -> str:
+def text(report: JsonReport) -> str:
     """Return what the command of a report prints in a pipe, on both streams."""
+    from onnx_kvtool.report.text import text_of_blocks
+
     return text_of_blocks(_blocks(report)).rstrip("\n")
+
+
+def rendered(report: JsonReport, output_format: str) -> str:
+    """Return a report in another format than JSON."""
+    name = _RENDERED.get((type(report).__name__, output_format))
+    return str(_function(name)(report)) if name else text(report)
+
+
+def streams(report: JsonReport, **how: bool) -> Iterator[Iterable[Block]]:
+    """Yield what the command of a report prints on standard output, then on standard error.
+
+    Args:
+        report: The report.
+        how: Arguments of the function that makes the text.
+    """
+    for name in _STREAMS[type(report).__name__]:
+        yield _function(name)(report, **how)
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"onnx_kvtool.report.{module}"), function)
 
 
 def html(report: Shown) -> str:
@@ -46,10 +84,8 @@ def html(report: Shown) -> str:
     What `inspect` found is its own page in a frame, whose style and script stay inside; the others
     are the lines and tables that the command prints.
     """
-    if isinstance(report, InspectReport):
-        from onnx_kvtool.report.html import to_html
-
-        page = attribute(to_html(report), lines=True)
+    if type(report).__name__ == "InspectReport":
+        page = attribute(rendered(report, "html"), lines=True)
         style = "width: 100%; height: 42rem; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
     return f"<div>\n{''.join(_markup(_blocks(report)))}</div>"
@@ -102,10 +138,8 @@ def _tables(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, list[
             yield from _tables(value, f"{prefix}{key}.")
 
 
-def _blocks(report: Shown) -> Iterator[Block]:
-    for name in _SAID[type(report).__name__]:
-        module, function = name.split(":")
-        yield from getattr(import_module(f"onnx_kvtool.report.{module}"), function)(report)
+def _blocks(report: JsonReport) -> Iterator[Block]:
+    return itertools.chain.from_iterable(streams(report))
 
 
 def bench_page(report: BenchReport) -> str:

@@ -9,9 +9,10 @@ from textwrap import dedent
 
 import pytest
 
+from onnx_kvtool.commands.targets import TargetsReport
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.report.blocks import Grid
-from onnx_kvtool.report.facts_text import targets_blocks as target_blocks
+from onnx_kvtool.report.facts_text import targets_blocks
 from onnx_kvtool.report.proof_text import lower_blocks
 from onnx_kvtool.report.text import print_blocks, print_talk
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
@@ -234,7 +235,7 @@ def test_on_a_narrow_terminal_words_of_the_last_column_take_several_lines(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     shown = named_releases("onnxruntime")
-    print_blocks(target_blocks(shown, in_full=True), color=True)
+    print_blocks(targets_blocks(TargetsReport(shown), in_full=True), color=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
     words = {word.strip(",") for line in lines for word in line.split()}
