@@ -21,7 +21,15 @@ from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["InspectReport", "ModelFacts", "NodeFacts", "ValueFacts", "describe", "list_nodes"]
+__all__ = [
+    "InspectReport",
+    "ModelFacts",
+    "NodeFacts",
+    "ValueFacts",
+    "describe",
+    "list_nodes",
+    "node_facts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +178,16 @@ def describe(
 def list_nodes(model: ir.Model) -> tuple[NodeFacts, ...]:
     """Return every node of a model, in the order of `walk.nodes`."""
     return tuple(
-        NodeFacts(
-            Location.of(path, node, index),
-            tuple("" if v is None else v.name or "" for v in node.inputs),
-            tuple(v.name or "" for v in node.outputs),
-        )
-        for path, index, node in walk.nodes(model)
+        node_facts(Location.of(path, node, index), node) for path, index, node in walk.nodes(model)
+    )
+
+
+def node_facts(location: Location, node: ir.Node) -> NodeFacts:
+    """Return a node at a place, with the names around it."""
+    return NodeFacts(
+        location,
+        tuple("" if v is None else v.name or "" for v in node.inputs),
+        tuple(v.name or "" for v in node.outputs),
     )
 
 

@@ -149,6 +149,13 @@ class Context:
         found = [entry for op_type in dict.fromkeys(op_types) for entry in index.get(op_type, ())]
         return [site for _, site in sorted(found, key=operator.itemgetter(0))]
 
+    def views(self, kind: type[View]) -> Iterator[tuple[Site, View]]:
+        """Yield the nodes of an operator of ONNX that its schema allows, with their views."""
+        for site in self.sites_of(kind.__name__):
+            view = None if site.node.domain else site.view(kind)
+            if view is not None:
+                yield site, view
+
     @functools.cached_property
     def _sites_by_op_type(self) -> Mapping[str, Sequence[tuple[int, Site]]]:
         found: dict[str, list[tuple[int, Site]]] = {}

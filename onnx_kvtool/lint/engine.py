@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import onnx_ir as ir
 
@@ -187,19 +188,18 @@ def _unused(entry: _Suppression, ran: set[str]) -> Iterator[Finding]:
             entry.place,
             f"`{KEY}` names `{code}`, {what}",
             help=f"remove `{code}` from `{KEY}`",
-            fix=Fix("safe", f"remove `{code}` from `{KEY}`", _removal(entry.metadata, code)),
+            fix=Fix(
+                "safe", f"remove `{code}` from `{KEY}`", partial(_remove, entry.metadata, code)
+            ),
         )
 
 
-def _removal(metadata: MutableMapping[str, str], code: str) -> Callable[[], None]:
-    def remove() -> None:
-        left = [word for word in split_codes(metadata.get(KEY, "")) if word != code]
-        if left:
-            metadata[KEY] = ", ".join(left)
-        else:
-            metadata.pop(KEY, None)
-
-    return remove
+def _remove(metadata: MutableMapping[str, str], code: str) -> None:
+    left = [word for word in split_codes(metadata.get(KEY, "")) if word != code]
+    if left:
+        metadata[KEY] = ", ".join(left)
+    else:
+        metadata.pop(KEY, None)
 
 
 def _entries(context: Context) -> Iterator[_Suppression]:

@@ -34,7 +34,7 @@ class Fix(Record):
 
     applicability: Applicability
     title: str
-    apply: Callable[[], None] = field(compare=False)
+    apply: Callable[[], object] = field(compare=False)
 
     JSON = ("applicability", "title")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar
 
+from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, escape
 from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined, named
@@ -18,7 +19,6 @@ from onnx_kvtool.review.report import (
     Change,
     DiffReport,
     NodeChange,
-    NodeFacts,
     Rename,
     Replacement,
     WeightChange,

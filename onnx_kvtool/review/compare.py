@@ -6,10 +6,12 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.inspection import NodeFacts, node_facts
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import external_files
@@ -17,22 +19,13 @@ from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, said
-from onnx_kvtool.review.report import Change, DiffReport, NodeFacts, Rename, Replacement
-from onnx_kvtool.review.side import Declared, Side, declared, dim_renames, type_of, with_names
+from onnx_kvtool.review.report import Change, DiffReport, Rename, Replacement
+from onnx_kvtool.review.side import Side, declared, dim_renames, type_of, with_names
 
-__all__ = ["Reviewed", "compare_models", "matched_values", "node_facts", "replacements"]
+__all__ = ["Reviewed", "compare_models", "matched_values", "replacements"]
 
 
 # Nodes that came in the place of others: ScatterND and its indices in that of TensorScatter.
-
-
-def node_facts(side: Side, node: ir.Node) -> NodeFacts:
-    """Return a node with the names around it."""
-    return NodeFacts(
-        side.place(node),
-        tuple("" if v is None else v.name or "" for v in node.inputs),
-        tuple(v.name or "" for v in node.outputs),
-    )
 
 
 def replacements(
@@ -60,21 +53,19 @@ def replacements(
     old_ends, new_ends = _ends(removed, added, (*rewired, *_same_names(removed, added)))
     led_old = _led_to(removed, old_ends)
     led_new = _led_to(added, new_ends)
-    groups = [
-        Replacement(
-            tuple(node_facts(sides[0], node) for node in led_old.pop(group)),
-            tuple(node_facts(sides[1], node) for node in led_new.pop(group)),
+
+    def facts(group: int | str | None) -> tuple[tuple[NodeFacts, ...], tuple[NodeFacts, ...]]:
+        old, new = (
+            tuple(node_facts(side.place(node), node) for node in led.get(group, ()))
+            for side, led in zip(sides, (led_old, led_new), strict=True)
         )
-        for group in dict.fromkeys(old_ends.values())
-    ]
-    facts = [
-        [node_facts(side, node) for node in led.get(where, [])]
-        for side, led in zip(sides, (led_old, led_new), strict=True)
-        for where in ("several", None)
-    ]
-    if facts[0] or facts[2]:
-        groups.append(Replacement(tuple(facts[0]), tuple(facts[2]), is_shared=True))
-    return groups, facts[1], facts[3]
+        return old, new
+
+    groups = [Replacement(*facts(group)) for group in dict.fromkeys(old_ends.values())]
+    if any(shared := facts("several")):
+        groups.append(Replacement(*shared, is_shared=True))
+    went, came = map(list, facts(None))
+    return groups, went, came
 
 
 def _ends(
@@ -148,17 +139,18 @@ _FACTS = ("ir_version", "producer_name", "producer_version", "domain", "model_ve
 _CACHE_FACTS = ("kind", "dtype", "shape", "axis", "mode", "capacity", "growing", "in_place")
 
 
-class Reviewed:
+class Reviewed(NamedTuple):
     """A model that is compared.
 
-    Args:
+    Attributes:
         model: The model, which nobody else uses; its nodes are sorted.
         path: What to call it.
         caches: Its caches.
     """
 
-    def __init__(self, model: ir.Model, path: str, caches: Sequence[Cache]) -> None:
-        self.model, self.path, self.caches = model, path, caches
+    model: ir.Model
+    path: str
+    caches: Sequence[Cache]
 
 
 def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: bool) -> DiffReport:
@@ -176,14 +168,14 @@ def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: 
     report = DiffReport(old.path, new.path)
     sides = Side(old.model, digests), Side(new.model, digests)
     graphs = GraphComparison(*sides, report, digests if how_much else None)
-    _model_facts(old.model, new.model, report)
-    inputs = _same_inputs(sides, report)
+    _model_facts(graphs)
+    inputs = _same_inputs(sides)
     outputs = _by_name(old.model.graph.outputs, new.model.graph.outputs)
     path = walk.graph_path(new.model.graph.name)
     graphs.about(path, old.model.graph, new.model.graph)
     ends = Ends(inputs, outputs)
     graphs.compare(path, old.model.graph, new.model.graph, ends)
-    outputs += _renamed_outputs(graphs, outputs, report)
+    outputs += _renamed_outputs(graphs, outputs)
     _functions(graphs, report)
     _interface(graphs, inputs, outputs)
     renames = _declarations(graphs, report)
@@ -206,7 +198,7 @@ def matched_values(old: ir.Model, new: ir.Model) -> dict[str, str]:
     sides = Side(old, digests), Side(new, digests)
     graphs = GraphComparison(*sides, report, None)
     outputs = _by_name(old.graph.outputs, new.graph.outputs)
-    ends = Ends(_same_inputs(sides, report), outputs)
+    ends = Ends(_same_inputs(sides), outputs)
     graphs.compare(walk.graph_path(new.graph.name), old.graph, new.graph, ends)
     return {
         before.name: after.name
@@ -217,20 +209,16 @@ def matched_values(old: ir.Model, new: ir.Model) -> dict[str, str]:
     }
 
 
-def _model_facts(old: ir.Model, new: ir.Model, report: DiffReport) -> None:
+def _model_facts(graphs: GraphComparison) -> None:
+    old, new, report = graphs.old.model, graphs.new.model, graphs.report
     _opsets("", old.opset_imports, new.opset_imports, report)
     for name in _FACTS:
         before, after = getattr(old, name), getattr(new, name)
         if (before or None) != (after or None):
             report.metadata.append(Change("", name, "changed", before or None, after or None))
-    if (old.doc_string or "") != (new.doc_string or ""):
-        texts = old.doc_string or None, new.doc_string or None
-        report.metadata.append(Change("", "doc_string", "changed", *texts))
-    for name, a, b in changed_entries("metadata ", old.metadata_props, new.metadata_props):
-        report.metadata.append(Change("", name, "changed", a, b))
-    if (old.graph.name or "") != (new.graph.name or ""):
-        report.renamed.append(Rename("graph", "", old.graph.name or "", new.graph.name or ""))
-    texts_old, texts_new = (_training(m) for m in (old, new))
+    graphs.about("", old, new)
+    graphs.rename("graph", "", old.graph, new.graph)
+    texts_old, texts_new = map(_training, (old, new))
     if texts_old != texts_new:
         report.metadata.append(Change("", "training_info", "changed", texts_old, texts_new))
 
@@ -261,7 +249,7 @@ def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> _Pairs:
     return [(value, known[value.name].pop()) for value in old if known.get(value.name)]
 
 
-def _same_inputs(sides: tuple[Side, Side], report: DiffReport) -> _Pairs:
+def _same_inputs(sides: tuple[Side, Side]) -> _Pairs:
     """Pair inputs by name, and those that have another name by type and readers."""
     olds, news = (side.model.graph.inputs for side in sides)
     pairs = _by_name(olds, news)
@@ -283,24 +271,18 @@ def _read_as(side: Side, value: ir.Value) -> Hashable:
     return str(value.type), len(value.shape) if value.shape else None, tuple(readers)
 
 
-def _renamed_outputs(graphs: GraphComparison, known: _Pairs, report: DiffReport) -> _Pairs:
+def _renamed_outputs(graphs: GraphComparison, known: _Pairs) -> _Pairs:
     """Pair outputs that have another name by what makes them."""
     taken = {value for pair in known for value in pair}
-    olds = [v for v in graphs.old.model.graph.outputs if v not in taken]
-    news = [v for v in graphs.new.model.graph.outputs if v not in taken]
-    makers = {_maker(value): value for value in news}
+    news = {(v.producer(), v.index()): v for v in graphs.new.model.graph.outputs if v not in taken}
     pairs = []
-    for value in olds:
+    for value in graphs.old.model.graph.outputs:
         node = value.producer()
-        other = None if node is None else graphs.nodes.new.get(node)
-        found = makers.get((other, value.index())) if other is not None else None
+        other = graphs.nodes.new.get(node) if node is not None and value not in taken else None
+        found = news.get((other, value.index())) if other is not None else None
         if found is not None:
             pairs.append((value, found))
     return pairs
-
-
-def _maker(value: ir.Value) -> Hashable:
-    return value.producer(), value.index()
 
 
 def _functions(graphs: GraphComparison, report: DiffReport) -> None:
@@ -311,8 +293,7 @@ def _functions(graphs: GraphComparison, report: DiffReport) -> None:
             function = old or new
             assert function is not None
             size = counted(len(function), "node")
-            what, shown = ("added", (None, size)) if old is None else ("removed", (size, None))
-            report.functions.append(Change(path, path, what, *shown))
+            report.functions.append(Change.whole(path, path, size, is_added=old is None))
             continue
         _opsets(path, old.opset_imports, new.opset_imports, report)
         graphs.about(path, old, new)
@@ -322,8 +303,7 @@ def _functions(graphs: GraphComparison, report: DiffReport) -> None:
             report.functions.append(Change(path, path, name, a, b))
         graphs.compare(path, old.graph, new.graph, Ends.by_position(old, new))
         for one, other in zip(old.inputs, new.inputs, strict=False):
-            if one.name != other.name:
-                report.renamed.append(Rename("value", path, one.name or "", other.name or ""))
+            graphs.rename("value", path, one, other)
 
 
 def _parameters(side: Side, function: ir.Function) -> dict[str, str]:
@@ -337,18 +317,15 @@ def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None
     report, sides = graphs.report, (graphs.old, graphs.new)
     for kind, pairs in (("input", inputs), ("output", outputs)):
         ends = [getattr(side.model.graph, f"{kind}s") for side in sides]
-        known_old, known_new = {a for a, _ in pairs}, {b for _, b in pairs}
-        for value in ends[0]:
-            if value not in known_old:
-                shown = type_of(sides[0], value)
-                report.interface.append(Change(kind, value.name or "", "removed", shown, None))
-        for value in ends[1]:
-            if value not in known_new:
-                shown = type_of(sides[1], value)
-                report.interface.append(Change(kind, value.name or "", "added", None, shown))
+        known = {value for pair in pairs for value in pair}
+        for side, values in zip(sides, ends, strict=True):
+            report.interface += [
+                Change.whole(kind, v.name or "", type_of(side, v), is_added=side is graphs.new)
+                for v in values
+                if v not in known
+            ]
         for a, b in pairs:
-            if a.name != b.name:
-                report.renamed.append(Rename(kind, "", a.name or "", b.name or ""))  # type: ignore[arg-type]
+            graphs.rename(kind, "", a, b)
             if kind == "input" and a.is_initializer() != b.is_initializer():
                 words = ["optional" if v.is_initializer() else "required" for v in (a, b)]
                 report.interface.append(Change(kind, b.name or "", "default", *words))
@@ -360,7 +337,7 @@ def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None
                 graphs.declarations.append(("output", b, *pair))
         new_of = dict(pairs)
         order = [new_of[a] for a in ends[0] if a in new_of]
-        now = [b for b in ends[1] if b in known_new]
+        now = [b for b in ends[1] if b in known]
         if order != now:
             names = [[v.name for v in values] for values in (order, now)]
             report.interface.append(Change(kind, "", "order", *names))
@@ -371,25 +348,15 @@ def _declarations(graphs: GraphComparison, report: DiffReport) -> dict[str, str]
     renames = dim_renames((a, b) for _, _, a, b in graphs.declarations)
     report.renamed += [Rename("dimension", "", a, b) for a, b in renames.items()]
     for path, value, before, after in graphs.declarations:
-        old, new = with_names(before, renames), after
-        if old == new:
-            continue
-        name = value.name or ""
-        if value.is_graph_input() and value.graph is graphs.new.model.graph:
-            _declared("input", name, old, new, report.interface)
-        elif path == "output":
-            _declared("output", name, old, new, report.interface)
-        else:
-            _declared(path, name, old, new, report.values)
+        pairs = zip(("dtype", "shape"), with_names(before, renames), after, strict=True)
+        is_input = value.is_graph_input() and value.graph is graphs.new.model.graph
+        place = "input" if is_input else path
+        out = report.interface if is_input or path == "output" else report.values
+        for what, *facts in pairs:
+            if facts[0] != facts[1]:
+                shown = (list(fact) if isinstance(fact, tuple) else fact for fact in facts)
+                out.append(Change(place, value.name or "", what, *shown))
     return renames
-
-
-def _declared(place: str, name: str, old: Declared, new: Declared, out: list[Change]) -> None:
-    if old[0] != new[0]:
-        out.append(Change(place, name, "dtype", old[0], new[0]))
-    if old[1] != new[1]:
-        shapes = (None if dims is None else list(dims) for dims in (old[1], new[1]))
-        out.append(Change(place, name, "shape", *shapes))
 
 
 def _caches(
@@ -403,8 +370,7 @@ def _caches(
         a, b = before.get(key), after.get(key)
         if a is None or b is None:
             kind = (a or b).kind  # type: ignore[union-attr]
-            what, shown = ("added", (None, kind)) if a is None else ("removed", (kind, None))
-            report.caches.append(Change("", key, what, *shown))
+            report.caches.append(Change.whole("", key, kind, is_added=a is None))
             continue
         has_axis = a.axis == b.axis
         facts = _cache_facts(a, renames, has_axis), _cache_facts(b, {}, has_axis)
@@ -441,17 +407,13 @@ def _cache_facts(cache: Cache, renames: dict[str, str], has_axis: bool) -> dict[
 
 
 def _ops(old: ir.Model, new: ir.Model) -> dict[str, tuple[int, int]]:
-    before, after = _count(old), _count(new)
+    before, after = (
+        Counter(f"{n.domain}::{n.op_type}".removeprefix("::") for _, _, n in walk.nodes(model))
+        for model in (old, new)
+    )
     return {
         op: (before[op], after[op]) for op in sorted({*before, *after}) if before[op] != after[op]
     }
-
-
-def _count(model: ir.Model) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for _, _, node in walk.nodes(model):
-        found[f"{node.domain}::{node.op_type}" if node.domain else node.op_type] += 1
-    return found
 
 
 def _storage(old: ir.Model, new: ir.Model, report: DiffReport) -> None:

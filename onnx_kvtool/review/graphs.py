@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.matching import (
+    Matcher,
     NodePairs,
-    match_nodes,
     pair_initializers,
     shown_content,
     weight_changes,
@@ -110,9 +111,9 @@ class GraphComparison:
             owners: The nodes whose bodies they are.
         """
         self.values.update({b: a for a, b in ends.inputs})
-        scopes = self.old.scope(path, old), self.new.scope(path, new)
+        scopes = Scope.of(old), Scope.of(new)
         self._hash(scopes, ends, owners)
-        match_nodes(*scopes, self.nodes, self.same_value)
+        Matcher(*scopes, self.nodes, self.same_value).run()
         self._weights(path, scopes)
         for value, other in ends.inputs:
             self._declaration(path, value, other)
@@ -169,46 +170,48 @@ class GraphComparison:
         graphs = scopes[0].graph, scopes[1].graph
         found = pair_initializers(self.old, self.new, graphs, self.nodes)
         self.values.update({b: a for a, b in found.items()})
-        moved_old, moved_new = self._constants(scopes)
-        weights = self.report.weights
+        constants = [
+            {side.content(n.outputs[0]) for n in scope.nodes if self._lone(n)}
+            for side, scope in zip((self.old, self.new), scopes, strict=True)
+        ]
         for name, value in graphs[0].initializers.items():
             other = found.get(value)
             if value.is_graph_input():
                 continue
             if other is None:
-                kind, held = self.old.content(value) or ("", "")
-                shown = f"{kind} {shown_content(held)}"
-                if held and (kind, held) in moved_new:
-                    weights.append(WeightChange(path, name, "form", "initializer", "Constant"))
-                    self.moved.add((kind, held))
-                else:
-                    weights.append(WeightChange(path, name, "removed", shown, None))
+                self._one_sided(path, name, value, self.old, constants[1])
                 continue
             changes = weight_changes(path, value, other, (self.old, self.new), self.digests)
-            weights.extend(changes)
+            self.report.weights.extend(changes)
             self.report.weights_same += not changes
-            if value.name != other.name:
-                self._rename("initializer", path, value, other)
+            self.rename("initializer", path, value, other)
             self._remarks(path, value, other)
         pairs = set(found.values())
         for name, value in graphs[1].initializers.items():
-            if value in pairs or value.is_graph_input():
-                continue
-            kind, held = self.new.content(value) or ("", "")
-            if held and (kind, held) in moved_old:
-                weights.append(WeightChange(path, name, "form", "Constant", "initializer"))
-                self.moved.add((kind, held))
-            else:
-                shown = f"{kind} {shown_content(held)}"
-                weights.append(WeightChange(path, name, "added", None, shown))
+            if not (value in pairs or value.is_graph_input()):
+                self._one_sided(path, name, value, self.new, constants[0])
 
-    def _constants(
-        self, scopes: tuple[Scope, Scope]
-    ) -> tuple[set[Content | None], set[Content | None]]:
-        """Return the content of Constants that only one model has."""
-        held_old = {self.old.content(n.outputs[0]) for n in scopes[0].nodes if self._lone(n)}
-        held_new = {self.new.content(n.outputs[0]) for n in scopes[1].nodes if self._lone(n)}
-        return held_old - {None}, held_new - {None}
+    def _one_sided(
+        self, path: str, name: str, value: ir.Value, side: Side, others: set[Content | None]
+    ) -> None:
+        """Report an initializer that only one model has.
+
+        Args:
+            path: Path of its graph.
+            name: Its name.
+            value: The initializer.
+            side: The model.
+            others: What the Constants hold that only the other model has.
+        """
+        is_added = side is self.new
+        kind, held = side.content(value) or ("", "")
+        facts: list[str | None] = [f"{kind} {shown_content(held)}", None]
+        what = "added" if is_added else "removed"
+        if held and (kind, held) in others:
+            what, facts = "form", ["initializer", "Constant"]
+            self.moved.add((kind, held))
+        old, new = reversed(facts) if is_added else facts
+        self.report.weights.append(WeightChange(path, name, what, old, new))
 
     def _lone(self, node: ir.Node) -> bool:
         is_constant = node.op_type == "Constant" and len(node.outputs) == 1
@@ -227,9 +230,7 @@ class GraphComparison:
         if (a := _operator(old)) != (b := _operator(new)):
             changed("op", a, b)
         self._attributes(old, new, changed)
-        for number in range(max(len(old.inputs), len(new.inputs))):
-            one = old.inputs[number] if number < len(old.inputs) else None
-            other = new.inputs[number] if number < len(new.inputs) else None
+        for number, (one, other) in enumerate(zip_longest(old.inputs, new.inputs)):
             if not self.same_value(one, other):
                 change = NodeChange(place, f"input {number}", *_named(one, other))
                 self._rewired(one, other, change)
@@ -254,17 +255,14 @@ class GraphComparison:
                 changed(name, *(short if short[0] != short[1] else (a, b)))
 
     def _outputs(self, path: str, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
-        for number in range(max(len(old.outputs), len(new.outputs))):
-            one = old.outputs[number] if number < len(old.outputs) else None
-            other = new.outputs[number] if number < len(new.outputs) else None
-            a, b = (one.name if one else "") or "", (other.name if other else "") or ""
+        for number, (one, other) in enumerate(zip_longest(old.outputs, new.outputs)):
+            a, b = (v.name or None if v else None for v in (one, other))
             if not (a and b):
                 if a != b:
-                    changed(f"output {number}", a or None, b or None)
+                    changed(f"output {number}", a, b)
                 continue
-            assert one is not None and other is not None
-            if a != b and not (one.is_graph_output() and other.is_graph_output()):
-                self._rename("value", path, one, other)
+            if not (one.is_graph_output() and other.is_graph_output()):
+                self.rename("value", path, one, other)
             if not (one.is_graph_output() or other.is_graph_output()):
                 self._declaration(path, one, other)
                 self._remarks(path, one, other)
@@ -280,16 +278,14 @@ class GraphComparison:
                 changed(name, "graph" if a else None, "graph" if b else None)
                 continue
             inner = walk.step_path(path, new.name, index, name)
-            if a.name != b.name:
-                rename = Rename("graph", inner, a.name or "", b.name or "")
-                self.report.renamed.append(rename)
+            self.rename("graph", inner, a, b)
             self.about(inner, a, b)
             self.signature(inner, a, b)
             self.compare(inner, a, b, Ends.by_position(a, b), (old, new))
             for pairs in (a.inputs, b.inputs), (a.outputs, b.outputs):
                 for one, other in zip(*pairs, strict=False):
-                    if one.name != other.name and not producer(one):
-                        self._rename("value", inner, one, other)
+                    if not producer(one):
+                        self.rename("value", inner, one, other)
 
     def signature(
         self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function
@@ -303,8 +299,8 @@ class GraphComparison:
                 shown = (", ".join(v.name or "" for v in values) for values in (a, b))
                 self.report.functions.append(Change(path, path, what, *shown))
 
-    def about(self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function) -> None:
-        """Report what is said of a graph, a body or a function."""
+    def about(self, path: str, old: _Documented, new: _Documented) -> None:
+        """Report what is said of a model, a graph, a body or a function."""
         for what, before, after in said(old, new):
             self.report.metadata.append(Change(path, what, "changed", before, after))
 
@@ -322,9 +318,13 @@ class GraphComparison:
         else:
             self.report.interface.append(change)
 
-    def _rename(self, kind: str, path: str, old: ir.Value, new: ir.Value) -> None:
+    def rename(
+        self, kind: str, path: str, old: ir.Value | ir.Graph, new: ir.Value | ir.Graph
+    ) -> None:
+        """Report a new name, if it is one."""
         rename = Rename(kind, path, old.name or "", new.name or "")  # type: ignore[arg-type]
-        self.report.renamed.append(rename)
+        if rename.old != rename.new:
+            self.report.renamed.append(rename)
 
     def _declaration(self, path: str, old: ir.Value, new: ir.Value) -> None:
         a, b = declared(self.old, old), declared(self.new, new)
@@ -348,10 +348,10 @@ def _value_of(text: str | None) -> str | None:
     return None if text is None else text.partition(" = ")[2]
 
 
-def said(
-    old: ir.Node | ir.Value | ir.Graph | ir.Function,
-    new: ir.Node | ir.Value | ir.Graph | ir.Function,
-) -> list[tuple[str, str | None, str | None]]:
+_Documented = ir.Node | ir.Value | ir.Graph | ir.Function | ir.Model
+
+
+def said(old: _Documented, new: _Documented) -> list[tuple[str, str | None, str | None]]:
     """Return remarks and metadata of two things that differ, with their names."""
     found = []
     if (old.doc_string or "") != (new.doc_string or ""):

@@ -17,9 +17,9 @@ from onnx_kvtool.review.side import Content, Scope, Side, producer
 
 __all__ = [
     "Distance",
+    "Matcher",
     "NodePairs",
     "distance",
-    "match_nodes",
     "pair_initializers",
     "shown_content",
     "weight_changes",
@@ -99,6 +99,7 @@ _COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 
 
 _Key = Callable[[ir.Node], Hashable | None]
+_Alike = Callable[[ir.Node, ir.Node], bool]
 _SameValue = Callable[[ir.Value | None, ir.Value | None], bool]
 
 
@@ -120,8 +121,8 @@ class NodePairs:
         self.old[new] = old
 
 
-def match_nodes(old: Scope, new: Scope, pairs: NodePairs, same_value: _SameValue) -> None:
-    """Add the pairs of two graphs that have been hashed.
+class Matcher:
+    """Pairs the nodes of two graphs that have been hashed.
 
     Args:
         old: The one graph.
@@ -129,19 +130,17 @@ def match_nodes(old: Scope, new: Scope, pairs: NodePairs, same_value: _SameValue
         pairs: Gets the pairs; has those of outer graphs.
         same_value: Whether an old value is the new one, as far as pairs are known.
     """
-    _Matcher(old, new, pairs, same_value).run()
 
-
-class _Matcher:
     def __init__(self, old: Scope, new: Scope, pairs: NodePairs, same_value: _SameValue) -> None:
         self._old, self._new = old, new
         self._pairs = pairs
         self._same_value = same_value
         self._added: list[tuple[ir.Node, ir.Node]] = []
         self._pending: list[tuple[ir.Node, ir.Node]] = []
-        self._inside_old, self._inside_new = set(old.nodes), set(new.nodes)
+        self._free_old, self._free_new = set(old.nodes), set(new.nodes)
 
     def run(self) -> None:
+        """Add the pairs."""
         up, down = {**self._old.up, **self._new.up}, {**self._old.down, **self._new.down}
         # One of several equal constants is known by its name alone.
         self._alike(lambda n: (up[n], n.name or _outputs(n)) if n.op_type == "Constant" else None)
@@ -152,67 +151,57 @@ class _Matcher:
             self._unique(lambda n, h=hashes: h[n])  # type: ignore[misc]
         anchors = {**self._old.anchors, **self._new.anchors}
         self._unique(anchors.get)
-        self._unique(_named, agree=True)
-        self._unique(_made, agree=True)
+        self._unique(_named, self._neighbours_agree)
+        self._unique(_made, self._neighbours_agree)
         self._spread()
         self._unique(_named)
         self._unique(_made)
         self._spread()
-        self._unique(lambda n: n.name or None, accept=self._reads_the_same)
-        self._unique(_outputs, accept=self._reads_the_same)
+        self._unique(lambda n: n.name or None, self._reads_the_same)
+        self._unique(_outputs, self._reads_the_same)
         self._spread()
         self._in_place()
 
-    def _left(self) -> tuple[list[ir.Node], list[ir.Node]]:
-        return (
-            [n for n in self._old.nodes if n not in self._pairs.new],
-            [n for n in self._new.nodes if n not in self._pairs.old],
+    def _groups(self, key: _Key) -> Iterator[tuple[list[ir.Node], list[ir.Node]]]:
+        """Yield the nodes of both graphs that have one key and no pair yet."""
+        olds, news = (
+            _grouped((key(node), node) for node in nodes if node in free)
+            for nodes, free in (
+                (self._old.nodes, self._free_old),
+                (self._new.nodes, self._free_new),
+            )
         )
+        yield from ((olds[value], news[value]) for value in olds if value in news)
 
     def _add(self, old: ir.Node, new: ir.Node) -> None:
         self._pairs.add(old, new)
+        self._free_old.discard(old)
+        self._free_new.discard(new)
         self._added.append((old, new))
         self._pending.append((old, new))
 
     def _alike(self, key: _Key) -> None:
         """Pair nodes that nothing but names tells apart: by name first, then in order."""
-        left = self._left()
-        olds, news = _groups(left[0], key), _groups(left[1], key)
-        for value, group in olds.items():
-            others = news.get(value)
-            if others is None:
-                continue
+        for group, others in self._groups(key):
             if len(group) > 1 or len(others) > 1:
                 by_name = {n.name or _outputs(n): n for n in others}
                 for node in group:
                     other = by_name.pop(node.name or _outputs(node), None)
                     if other is not None:
                         self._add(node, other)
-            rest = [n for n in group if n not in self._pairs.new]
-            others = [n for n in others if n not in self._pairs.old]
-            for node, other in zip(rest, others, strict=False):
+            rest = [n for n in group if n in self._free_old]
+            came = [n for n in others if n in self._free_new]
+            for node, other in zip(rest, came, strict=False):
                 self._add(node, other)
 
-    def _unique(
-        self,
-        key: _Key,
-        *,
-        agree: bool = False,
-        accept: Callable[[ir.Node, ir.Node], bool] | None = None,
-    ) -> None:
+    def _unique(self, key: _Key, accept: _Alike | None = None) -> None:
         """Pair nodes of which each graph has one with this key.
 
         Args:
             key: The key of a node; None for none.
-            agree: Whether a neighbour has to be paired alike.
             accept: What else has to hold.
         """
-        if agree:
-            accept = self._neighbours_agree
-        left = self._left()
-        olds, news = _groups(left[0], key), _groups(left[1], key)
-        for value, group in olds.items():
-            others = news.get(value, ())
+        for group, others in self._groups(key):
             if len(group) == len(others) == 1:
                 old, new = group[0], others[0]
                 if accept is None or accept(old, new):
@@ -236,44 +225,36 @@ class _Matcher:
 
     def _spread(self) -> None:
         """Pair neighbours of pairs that have one operator and one place there."""
-        pairs = self._pairs
         while self._pending:
             old, new = self._pending.pop()
-            for a, b in zip(old.inputs, new.inputs, strict=False):
-                one, other = producer(a), producer(b)
-                if one is None or other is None or not self._is_free(one, other):
-                    continue
-                if _operator(one) == _operator(other) and a.index() == b.index():  # type: ignore[union-attr]
-                    self._add(one, other)
+            self._pair_makers(old, new, lambda one, other: _operator(one) == _operator(other))
             for a, b in zip(old.outputs, new.outputs, strict=False):
-                olds = _readers_by_place(a, lambda n: n in self._inside_old and n not in pairs.new)
+                olds = _readers_by_place(a, self._free_old)
                 if not olds:
                     continue
-                news = _readers_by_place(b, lambda n: n in self._inside_new and n not in pairs.old)
+                news = _readers_by_place(b, self._free_new)
                 for key, group in olds.items():
                     others = news.get(key, ())
-                    if len(group) == len(others) == 1 and self._is_free(group[0], others[0]):
+                    if len(group) == len(others) == 1 and self._are_free(group[0], others[0]):
                         self._add(group[0], others[0])
 
     def _in_place(self) -> None:
         """Pair nodes of different operators that read the same, and are read at one place."""
         self._pending = list(self._added)
         while self._pending:
-            old, new = self._pending.pop()
-            for a, b in zip(old.inputs, new.inputs, strict=False):
-                one, other = producer(a), producer(b)
-                if one is None or other is None or not self._is_free(one, other):
-                    continue
-                if a.index() == b.index() and self._reads_the_same(one, other):  # type: ignore[union-attr]
-                    self._add(one, other)
+            self._pair_makers(*self._pending.pop(), self._reads_the_same)
 
-    def _is_free(self, old: ir.Node, new: ir.Node) -> bool:
-        return (
-            old in self._inside_old
-            and new in self._inside_new
-            and old not in self._pairs.new
-            and new not in self._pairs.old
-        )
+    def _pair_makers(self, old: ir.Node, new: ir.Node, are_alike: _Alike) -> None:
+        """Pair the nodes that make the inputs of two nodes, if they are alike."""
+        for a, b in zip(old.inputs, new.inputs, strict=False):
+            one, other = producer(a), producer(b)
+            if a is None or b is None or one is None or other is None:
+                continue
+            if self._are_free(one, other) and a.index() == b.index() and are_alike(one, other):
+                self._add(one, other)
+
+    def _are_free(self, old: ir.Node, new: ir.Node) -> bool:
+        return old in self._free_old and new in self._free_new
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -281,23 +262,17 @@ def _is_constant(value: ir.Value) -> bool:
     return value.is_initializer() if node is None else node.op_type == "Constant"
 
 
-def _groups(nodes: Iterable[ir.Node], key: _Key) -> dict[Hashable, list[ir.Node]]:
+def _grouped(nodes: Iterable[tuple[Hashable | None, ir.Node]]) -> dict[Hashable, list[ir.Node]]:
     found: defaultdict[Hashable, list[ir.Node]] = defaultdict(list)
-    for node in nodes:
-        value = key(node)
-        if value is not None:
-            found[value].append(node)
+    for key, node in nodes:
+        if key is not None:
+            found[key].append(node)
     return found
 
 
-def _readers_by_place(
-    value: ir.Value, wanted: Callable[[ir.Node], bool]
-) -> dict[Hashable, list[ir.Node]]:
-    found: defaultdict[Hashable, list[ir.Node]] = defaultdict(list)
-    for use in value.uses():
-        if wanted(use.node):
-            found[_operator(use.node), use.idx].append(use.node)
-    return found
+def _readers_by_place(value: ir.Value, wanted: set[ir.Node]) -> dict[Hashable, list[ir.Node]]:
+    uses = (use for use in value.uses() if use.node in wanted)
+    return _grouped(((_operator(use.node), use.idx), use.node) for use in uses)
 
 
 def _operator(node: ir.Node) -> tuple[str, str, str]:
@@ -335,8 +310,10 @@ def pair_initializers(
         graphs: The graphs; their nodes are paired.
         nodes: The pairs.
     """
-    olds = {v.name or "": v for v in graphs[0].initializers.values() if not v.is_graph_input()}
-    news = {v.name or "": v for v in graphs[1].initializers.values() if not v.is_graph_input()}
+    olds, news = (
+        {v.name or "": v for v in graph.initializers.values() if not v.is_graph_input()}
+        for graph in graphs
+    )
     readers = _read_alike(olds, news, nodes)
     found = _Found()
     for name, value in olds.items():  # untouched, as nearly all are
@@ -351,7 +328,12 @@ def pair_initializers(
             found.add(value, other)
     # Behind those that a name and a reader speak for: what holds the same, then what is read at the
     # same place, then what has the same name and is not read.
-    _by_content(found, olds.values(), news.values(), old.content, new.content)
+    groups: defaultdict[Content | None, list[ir.Value]] = defaultdict(list)
+    for value in found.free(news.values()):
+        groups[new.content(value)].append(value)
+    for value in found.free(olds.values()):
+        if group := groups.get(old.content(value)):
+            found.add(value, group.pop(0))
     for value, other in readers:
         if _shape(value) == _shape(other):
             found.add(value, other)
@@ -389,22 +371,6 @@ def _read_alike(
                 if other is not None and other in inside:
                     pairs[value, other] = None
     return list(pairs)
-
-
-def _by_content(
-    found: _Found,
-    olds: Iterable[ir.Value],
-    news: Iterable[ir.Value],
-    content_old: Callable[[ir.Value], Content | None],
-    content_new: Callable[[ir.Value], Content | None],
-) -> None:
-    groups: defaultdict[Hashable, list[ir.Value]] = defaultdict(list)
-    for value in found.free(news):
-        groups[content_new(value)].append(value)
-    for value in found.free(olds):
-        group = groups.get(content_old(value))
-        if group:
-            found.add(value, group.pop(0))
 
 
 def _shape(value: ir.Value) -> Hashable:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, make_dataclass
 from types import GenericAlias
 from typing import Any, Literal
 
+from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.choices import DiffPart
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Form, Key, Record
@@ -16,14 +17,10 @@ __all__ = [
     "Change",
     "DiffReport",
     "NodeChange",
-    "NodeFacts",
     "Rename",
     "Replacement",
     "WeightChange",
 ]
-
-
-_PLACE = ("graph", "node", "index", "op")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +42,12 @@ class Change(Record):
     old: Any
     new: Any
 
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts(Record):
-    """A node that one of the models does not have.
-
-    Attributes:
-        location: Where it stands.
-        inputs: Names of what it reads; "" for an input left out.
-        outputs: Names of what it makes.
-    """
-
-    location: Location
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    JSON = (Key("location", parts=_PLACE), "inputs", "outputs")
+    @classmethod
+    def whole(cls, place: str, name: str, shown: str, *, is_added: bool) -> Change:
+        """Return that a whole, shown as a text, was added or removed."""
+        if is_added:
+            return cls(place, name, "added", None, shown)
+        return cls(place, name, "removed", shown, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +66,7 @@ class NodeChange(Record):
     old: str | None
     new: str | None
 
-    JSON = (Key("location", parts=_PLACE), "what", "old", "new")
+    JSON = (Key("location", parts=("graph", "node", "index", "op")), "what", "old", "new")
 
 
 @dataclass(frozen=True, slots=True)

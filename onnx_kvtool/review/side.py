@@ -50,7 +50,6 @@ class Scope:
     """The nodes of one graph, and what is connected to each of them.
 
     Attributes:
-        path: Path of the graph.
         graph: The graph.
         nodes: Its nodes, in an order in which they can run.
         up: What a node computes, as a number: its operator and attributes, and those of all that
@@ -60,12 +59,16 @@ class Scope:
         anchors: The operator of a node with what its weights hold, for nodes that have some.
     """
 
-    path: str
     graph: ir.Graph
     nodes: tuple[ir.Node, ...]
     up: dict[ir.Node, int] = field(default_factory=dict)
     down: dict[ir.Node, int] = field(default_factory=dict)
     anchors: dict[ir.Node, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: ir.Graph) -> Scope:
+        """Return the nodes of one graph, not hashed yet."""
+        return cls(graph, tuple(graph))
 
 
 class Side:
@@ -93,10 +96,6 @@ class Side:
     def place(self, node: ir.Node) -> Location:
         """Return where a node stands in the file."""
         return self._places[node]
-
-    def scope(self, path: str, graph: ir.Graph) -> Scope:
-        """Return the nodes of one graph, not hashed yet."""
-        return Scope(path, graph, tuple(graph))
 
     def attributes(self, node: ir.Node) -> Mapping[str, str]:
         """Return the attributes of a node as text by name, but for graphs."""
@@ -218,7 +217,7 @@ class Side:
                 labels = dict.fromkeys(self.captured(node), hash("outer"))
                 for place, value in enumerate(body.inputs):
                     labels[value] = hash(("input", place, name))
-                made.append((name, self.hash_scope(self.scope("", body), labels)))
+                made.append((name, self.hash_scope(Scope.of(body), labels)))
             found = self._hashes[node] = hash(tuple(made))
         return found
 

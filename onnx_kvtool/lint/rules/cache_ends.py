@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
@@ -157,10 +157,6 @@ def _returned(cache: Cache, context: Context) -> Fix | None:
     graph, present = context.model.graph, cache.node.outputs[0]
     if cache.node.graph is not graph or present.type is None or present.is_graph_output():
         return None
-    return Fix("unsafe", f"return `{present.name}` as an output", _adding(graph, present))
-
-
-def _adding(graph: ir.Graph, present: ir.Value) -> Callable[[], None]:
     # Inference has written type and shape on the value, and takes them away after the rules ran.
     type_, shape = present.type, present.shape
 
@@ -174,7 +170,7 @@ def _adding(graph: ir.Graph, present: ir.Value) -> Callable[[], None]:
             present.shape = shape
         graph.outputs.append(present)
 
-    return apply
+    return Fix("unsafe", f"return `{present.name}` as an output", apply)
 
 
 @check("KV106")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import onnx_ir as ir
 
@@ -114,7 +115,7 @@ def _name_fix(
     if len(names) > _MOST_SHOWN:
         title = f"`{present}` to `{names[present]}` and {len(names) - 1} others after their pasts"
     renamed = {outputs[old]: new for old, new in names.items()}
-    return Fix("unsafe", f"rename {title}", _renaming_values(renamed))
+    return Fix("unsafe", f"rename {title}", partial(_rename_values, renamed))
 
 
 def _value_names(context: Context) -> frozenset[str | None]:
@@ -126,13 +127,10 @@ def _value_names(context: Context) -> frozenset[str | None]:
     )
 
 
-def _renaming_values(names: Mapping[ir.Value, str]) -> Callable[[], None]:
-    def apply() -> None:
-        if all(value.is_graph_output() for value in names):
-            for value, name in names.items():
-                value.name = name
-
-    return apply
+def _rename_values(names: Mapping[ir.Value, str]) -> None:
+    if all(value.is_graph_output() for value in names):
+        for value, name in names.items():
+            value.name = name
 
 
 @check("KV107")
@@ -295,25 +293,21 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
 
 def _dimension_fix(model: ir.Model, kept: str, others: Sequence[str]) -> Fix:
     what = ", ".join(f"`{name}`" for name in others)
-    return Fix(
-        "safe", f"rename dimension {what} to `{kept}`", _renaming_dimensions(model, kept, others)
-    )
+    rename = partial(_rename_dimensions, model, kept, others)
+    return Fix("safe", f"rename dimension {what} to `{kept}`", rename)
 
 
-def _renaming_dimensions(model: ir.Model, kept: str, others: Sequence[str]) -> Callable[[], None]:
+def _rename_dimensions(model: ir.Model, kept: str, others: Sequence[str]) -> None:
     pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, others)) + r")\b")
-
-    def apply() -> None:
-        def renamed(dim: int | str | None) -> int | str | None:
-            # Not a part of another name, such as `batch-size`.
-            named = isinstance(dim, str) and not set(others).isdisjoint(names_in(dim))
-            return pattern.sub(kept, str(dim)) if named else dim
-
-        for value in _values(model):
-            if value.shape is not None and not value.shape.is_static():
-                dims = [d if isinstance(d, int) else d.value for d in value.shape]
-                new = [renamed(dim) for dim in dims]
-                if new != dims:
-                    value.shape = ir.Shape(new)
-
-    return apply
+    for value in _values(model):
+        if value.shape is not None and not value.shape.is_static():
+            dims = [d if isinstance(d, int) else d.value for d in value.shape]
+            new = [
+                # Not a part of another name, such as `batch-size`.
+                pattern.sub(kept, dim)
+                if isinstance(dim, str) and not set(others).isdisjoint(names_in(dim))
+                else dim
+                for dim in dims
+            ]
+            if new != dims:
+                value.shape = ir.Shape(new)

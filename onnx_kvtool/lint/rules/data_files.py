@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-
-import onnx_ir as ir
+from collections.abc import Iterator
+from functools import partial
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, enumerated
@@ -123,11 +122,12 @@ def external_bad_key(rule: Rule, context: Context) -> Iterator[Finding]:
         unknown = [k for k, _ in extras if k not in _KNOWN and not k.startswith(_ONNXRUNTIME)]
         if unknown:
             what = counted(len(unknown), "unknown key")
+            drop = partial(drop_external_extras, tensor, unknown)
             yield rule.found(
                 place,
                 f"its external data has {what}: {enumerated(unknown)}",
                 help="the keys are `location`, `offset`, `length` and `checksum`",
-                fix=Fix("safe", f"remove {enumerated(unknown)}", _dropping(tensor, unknown)),
+                fix=Fix("safe", f"remove {enumerated(unknown)}", drop),
             )
         for given in (value for key, value in extras if key == "checksum"):
             if judge.judge(tensor) is not None:
@@ -150,10 +150,3 @@ def _sha1(path: str) -> str:
         return digest(file_pieces(path), "sha1")
     except OSError as error:
         return f"unreadable ({error.strerror or error})"
-
-
-def _dropping(tensor: ir.ExternalTensor, keys: list[str]) -> Callable[[], None]:
-    def apply() -> None:
-        drop_external_extras(tensor, keys)
-
-    return apply

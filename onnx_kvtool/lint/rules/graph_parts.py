@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import onnx_ir as ir
 
@@ -48,16 +49,13 @@ def unused_initializer(rule: Rule, context: Context) -> Iterator[Finding]:
 def _removal(graph: ir.Graph, value: ir.Value) -> Fix | None:
     if value.is_graph_input():
         return None
-    return Fix("safe", f"remove the initializer `{value.name}`", _removing(graph, value))
 
-
-def _removing(graph: ir.Graph, value: ir.Value) -> Callable[[], None]:
     def apply() -> None:
         is_there = graph.initializers.get(value.name or "") is value
         if is_there and not value.uses() and not value.is_graph_output():
             del graph.initializers[value.name or ""]
 
-    return apply
+    return Fix("safe", f"remove the initializer `{value.name}`", apply)
 
 
 @check("MD404")
@@ -77,7 +75,7 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]
             Location(graph_path(graph.name), value=unused[0].name),
             f"nothing reads the input {name}",
             help="remove it, or connect its outputs",
-            fix=Fix("unsafe", f"remove the input {name}", _removing_inputs(graph, unused)),
+            fix=Fix("unsafe", f"remove the input {name}", partial(_remove_inputs, graph, unused)),
         )
     dead: dict[str, list[_DeadEnd]] = {}
     for end in _dead_ends(context):
@@ -93,27 +91,21 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]
             first.site.location(),
             f"nothing reads {names or 'its outputs'}{more}",
             help="remove the node, or connect its result",
-            fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", _removing_nodes(ends)),
+            fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", partial(_remove_nodes, ends)),
         )
 
 
-def _removing_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> Callable[[], None]:
-    def apply() -> None:
-        gone = {v for v in unused if not v.uses() and not v.is_graph_output()}
-        graph.inputs[:] = [value for value in graph.inputs if value not in gone]
-
-    return apply
+def _remove_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> None:
+    removed = {v for v in unused if not v.uses() and not v.is_graph_output()}
+    graph.inputs[:] = [value for value in graph.inputs if value not in removed]
 
 
-def _removing_nodes(ends: Sequence[_DeadEnd]) -> Callable[[], None]:
-    def apply() -> None:
-        # Each time readers before what they read, so that nothing is removed that is needed now.
-        for node in (node for end in ends for node in (end.site.node, *end.feeding)):
-            is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
-            if node.graph is not None and not is_needed:
-                remove_node(node)
-
-    return apply
+def _remove_nodes(ends: Sequence[_DeadEnd]) -> None:
+    # Each time readers before what they read, so that nothing is removed that is needed now.
+    for node in (node for end in ends for node in (end.site.node, *end.feeding)):
+        is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
+        if node.graph is not None and not is_needed:
+            remove_node(node)
 
 
 @check("MD405")
@@ -133,22 +125,18 @@ def duplicate_node_name(rule: Rule, context: Context) -> Iterator[Finding]:
                 site.location(),
                 f"nodes {earlier} and {site.index} of the graph are both called `{name}`",
                 help="give each node its own name, or none",
-                fix=Fix("safe", "rename the later node", _renaming(site.node, names)),
+                fix=Fix("safe", "rename the later node", partial(_rename, site.node, names)),
             )
 
 
-def _renaming(node: ir.Node, taken: set[str | None]) -> Callable[[], None]:
-    def apply() -> None:
-        graph, name = node.graph, node.name
-        if graph is None or not name:
-            return
-        count = 1
-        while f"{name}_{count}" in taken:
-            count += 1
-        node.name = f"{name}_{count}"
-        taken.add(node.name)
-
-    return apply
+def _rename(node: ir.Node, taken: set[str | None]) -> None:
+    if node.graph is None or not node.name:
+        return
+    count = 1
+    while f"{node.name}_{count}" in taken:
+        count += 1
+    node.name = f"{node.name}_{count}"
+    taken.add(node.name)
 
 
 @check("MD413")
@@ -183,15 +171,12 @@ def missing_graph_name(rule: Rule, context: Context) -> Iterator[Finding]:
         if graph.name or id(graph) in functions:
             continue
         name = "main_graph" if graph is context.model.graph else "body"
-        fix = Fix("safe", f"call the graph `{name}`", _naming(graph, name))
+        fix = Fix("safe", f"call the graph `{name}`", partial(_name, graph, name))
         yield rule.found(Location(path), "the graph has no name", help="name it", fix=fix)
 
 
-def _naming(graph: ir.Graph, name: str) -> Callable[[], None]:
-    def apply() -> None:
-        graph.name = graph.name or name
-
-    return apply
+def _name(graph: ir.Graph, name: str) -> None:
+    graph.name = graph.name or name
 
 
 @check("MD433")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import onnx
 import onnx.helper
@@ -39,15 +40,12 @@ def ir_too_old_for_opset(rule: Rule, context: Context) -> Iterator[Finding]:
             f"the IR version is {model.ir_version}, and opset {opset} came with IR version "
             f"{wanted}",
             help=f"raise the IR version to {wanted}",
-            fix=Fix("safe", f"raise the IR version to {wanted}", _raising(model, wanted)),
+            fix=Fix("safe", f"raise the IR version to {wanted}", partial(_raise, model, wanted)),
         )
 
 
-def _raising(model: ir.Model, version: int) -> Callable[[], None]:
-    def apply() -> None:
-        model.ir_version = max(model.ir_version, version)
-
-    return apply
+def _raise(model: ir.Model, version: int) -> None:
+    model.ir_version = max(version, model.ir_version or 0)
 
 
 @check("MD408")
@@ -100,16 +98,13 @@ def unused_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
                 place,
                 f"the {owner} imports {enumerated(spare)}, and no node of it is of that domain",
                 help="remove the import",
-                fix=Fix("safe", title, _removing(imports, spare)),
+                fix=Fix("safe", title, partial(_remove, imports, spare)),
             )
 
 
-def _removing(imports: dict[str, int], domains: list[str]) -> Callable[[], None]:
-    def apply() -> None:
-        for domain in domains:
-            imports.pop(domain, None)
-
-    return apply
+def _remove(imports: dict[str, int], domains: list[str]) -> None:
+    for domain in domains:
+        imports.pop(domain, None)
 
 
 @check("ON613")
@@ -162,10 +157,7 @@ def _initializers(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 def _raised(model: ir.Model, least: int) -> Fix:
-    def apply() -> None:
-        model.ir_version = max(least, model.ir_version or 0)
-
-    return Fix("safe", f"raise `ir_version` to {least}", apply)
+    return Fix("safe", f"raise `ir_version` to {least}", partial(_raise, model, least))
 
 
 def _first_places(

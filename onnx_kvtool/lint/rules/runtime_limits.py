@@ -71,11 +71,9 @@ def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Iterator[F
 def ort_dtype(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
     """Compare the type of each TensorScatter with those of the kernels."""
     for limit in limits_named(target, "tensor-scatter-types"):
-        for site in context.sites:
-            if site.node.op_type != "TensorScatter" or site.node.domain:
-                continue
+        for site in context.sites_of("TensorScatter"):
             dtype = dtype_word(site.node)
-            if dtype is None or dtype in limit.types:
+            if site.node.domain or dtype is None or dtype in limit.types:
                 continue
             past = site.node.inputs[0] if site.node.inputs else None
             name = "" if past is None else f" `{past.name}`"
@@ -93,11 +91,8 @@ def ort_dtype(rule: Rule, context: Context, target: Target) -> Iterator[Finding]
 def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
     """Look at each Attention that has the input."""
     for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
-        for site in context.sites:
-            if site.node.op_type != "Attention" or site.node.domain:
-                continue
-            view = site.view(Attention)
-            if view is None or view.nonpad_kv_seqlen is None:
+        for site, view in context.views(Attention):
+            if view.nonpad_kv_seqlen is None:
                 continue
             text, is_proved = "", True
             if limit.name == "attention-causal-nonpad":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from functools import partial
 
 import onnx_ir as ir
 
-from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.operands import (
     dtype_word,
     has_operator,
@@ -44,12 +46,14 @@ def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -
     version = tuple(int(part) for part in target.asked.rpartition(" ")[2].split("."))
     if version >= _FIRST_GOOD:
         return
-    for site in context.sites:
+    for site in context.sites_of("ScatterND"):
         node = site.node
-        if node.op_type != "ScatterND" or node.domain or "reduction" not in node.attributes:
+        if node.domain or "reduction" not in node.attributes:
             continue
         given = node.attributes["reduction"]
         is_default = not given.is_ref() and given.value == "none"
+        drop = partial(node.attributes.pop, "reduction", None)
+        fix = Fix("safe", "remove `reduction=none`, the default", drop)
         shown = "" if given.is_ref() else f'="{given.value}"'
         yield rule.found(
             site.location(),
@@ -57,15 +61,8 @@ def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -
             help="leave the default out"
             if is_default
             else "use TensorRT 10.9 or later, or a graph without a reduction",
-            fix=_drop(node) if is_default else None,
+            fix=fix if is_default else None,
         )
-
-
-def _drop(node: ir.Node) -> Fix:
-    def apply() -> None:
-        node.attributes.pop("reduction", None)
-
-    return Fix("safe", "remove `reduction=none`, the default", apply)
 
 
 @check("KV303")
@@ -73,16 +70,16 @@ def trt_mode(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
     """Look at the mode of each TensorScatter."""
     if not has_operator(target, "TensorScatter-24"):
         return
-    for site in context.sites:
-        if site.node.op_type != "TensorScatter" or site.node.domain:
-            continue
-        view = site.view(TensorScatter)
-        if view is not None and view.mode == "circular":
+    for site, view in context.views(TensorScatter):
+        if view.mode == "circular":
+            linear = ir.AttrString("mode", "linear")
+            write = partial(operator.setitem, site.node.attributes, "mode", linear)
+            fix = Fix("safe", "write `linear`, which is the same where no row wraps", write)
             yield rule.found(
                 site.location(),
                 f"`mode` is `circular`, and {runtime_words(target)} takes `linear` alone",
                 help=f"lower the model for this release: {lowering_command(target)}",
-                fix=_linear(site) if _never_wraps(view, context) else None,
+                fix=fix if _never_wraps(view, context) else None,
             )
 
 
@@ -104,36 +101,23 @@ def _never_wraps(view: TensorScatter, context: Context) -> bool:
     return all(0 <= start <= capacity - length for start in starts.ravel())
 
 
-def _linear(site: Site) -> Fix:
-    def apply() -> None:
-        site.node.attributes["mode"] = ir.AttrString("mode", "linear")
-
-    return Fix("safe", "write `linear`, which is the same where no row wraps", apply)
-
-
 @check("KV304")
 def trt_layout(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
     """Compare each TensorScatter with the layer."""
     for limit in limits_named(target, "kv-cache-update"):
-        for site in context.sites:
-            if site.node.op_type != "TensorScatter" or site.node.domain:
-                continue
-            reasons = list(_layout_reasons(site, limit))
-            if reasons:
-                past = site.node.inputs[0]
+        for site, view in context.views(TensorScatter):
+            if reasons := list(_layout_reasons(view, dtype_word(site.node), limit)):
+                past = view.past_cache
                 yield rule.found(
                     site.location(past),
                     f"{runtime_words(target)} takes caches of 4 dimensions, axis 2 and a fixed "
-                    f"capacity, and `{past.name if past else ''}` has {', '.join(reasons)}",
+                    f"capacity, and `{past.name}` has {', '.join(reasons)}",
                     help="export 4-dimensional caches, or lower the model for this release: "
                     + lowering_command(target),
                 )
 
 
-def _layout_reasons(site: Site, limit: Limit) -> Iterator[str]:
-    view = site.view(TensorScatter)
-    if view is None:
-        return
+def _layout_reasons(view: TensorScatter, dtype: str | None, limit: Limit) -> Iterator[str]:
     dims = dims_of(view.past_cache)
     if dims is not None:
         if len(dims) != _DIMENSIONS:
@@ -149,7 +133,6 @@ def _layout_reasons(site: Site, limit: Limit) -> Iterator[str]:
         is_open = capacity is None and view.past_cache.is_graph_input()
         if isinstance(capacity, str) or is_open:
             yield f"the capacity `{capacity or '?'}`"
-    dtype = dtype_word(site.node)
     if dtype is not None and dtype not in limit.types:
         yield f"type {dtype}"
 
@@ -177,12 +160,8 @@ def trt_attention_form(rule: Rule, context: Context, target: Target) -> Iterator
     """Compare each Attention with the form that is taken."""
     if not limits_named(target, "attention-4d"):
         return
-    for site in context.sites:
-        if site.node.op_type != "Attention" or site.node.domain:
-            continue
-        view = site.view(Attention)
-        reasons = [] if view is None else list(_form_reasons(view))
-        if reasons:
+    for site, view in context.views(Attention):
+        if reasons := list(_form_reasons(view)):
             yield rule.found(
                 site.location(),
                 f"{runtime_words(target)} takes no Attention with {', '.join(reasons)}",
