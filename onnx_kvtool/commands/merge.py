@@ -49,7 +49,7 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
 
     Args:
         reports: Files that `kvtool check --format json` has written.
-        fail_on: Severity from which on a finding makes `exit_code` 1.
+        fail_on: Lowest severity that makes `exit_code` 1.
 
     Raises:
         UnreadableModel: If a file is no such report.

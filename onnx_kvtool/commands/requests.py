@@ -770,7 +770,7 @@ class CheckCall(CheckRequest):
         kw_only=False,
     )
     fail_on: Severity = option(
-        "", default="error", python="Severity from which on a finding makes `exit_code` 1."
+        "", default="error", python="Lowest severity that makes `exit_code` 1."
     )
     jobs: int = option(
         "",

@@ -26,10 +26,10 @@ class Location(Record):
         graph: Path of the graph: its name for the main graph (`main_graph`), then one part
             `/<node>.<attribute>` per nested sub-graph; `domain::name` first for a function body.
             Empty when the place is the model as a whole.
-        node: Name of the node; None for an unnamed one, or when no node is meant.
-        index: Position of the node in its graph, counted from 0; None when no node is meant.
+        node: Name of the node; None for an unnamed one, or if no node is concerned.
+        index: Position of the node in its graph, counted from 0; None if no node is concerned.
         op: Operator of the node, `Op` or `domain::Op`.
-        value: Name of the value that is meant.
+        value: Name of the value.
     """
 
     graph: str = ""
@@ -50,7 +50,7 @@ class Location(Record):
 
     @property
     def node_label(self) -> str | None:
-        """The node's name, or `#<index>` for an unnamed one; None when no node is meant."""
+        """The node's name, or `#<index>` for an unnamed one; None if no node is concerned."""
         if self.node:
             return self.node
         return None if self.index is None else f"#{self.index}"
@@ -85,7 +85,7 @@ class Diagnostic(Record):
     Attributes:
         code: Stable identifier (`unknown-rank`, `KV008`); never reused for another meaning.
         severity: `error`, `warning` or `info`.
-        location: The place that is meant.
+        location: The place.
         message: What is wrong, got and expected; one sentence without a full stop.
         help: What to do about it, imperative; None when there is nothing to suggest.
         lowest_opset: For a refusal, the lowest opset at which the node could stay or be lowered;

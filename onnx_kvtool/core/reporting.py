@@ -151,7 +151,7 @@ class Covered(Record):
         unnoticed: Places where a mistake was planted and no comparison noticed it.
         lengths: Largest number of rows of a cache or table that were in use; None without any.
         rows: Rows of the largest cache or table; None without any.
-        not_finite: Outputs of which no run gave a finite value.
+        not_finite: Outputs without a finite value in any run.
         constant: Outputs that had one value in all elements of all runs.
         unproven: Outputs that were not compared because random numbers go into them.
         tolerance: The tolerance of each output, by name.

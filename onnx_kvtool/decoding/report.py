@@ -137,7 +137,7 @@ class BenchReport(Shown):
     Attributes:
         workload: What each of them did.
         runtime: `onnxruntime <version>`.
-        runs: One for each model, in the order in which they were named.
+        runs: One for each model, in the order of the arguments.
         profile: Where their steps go; empty unless that was asked for.
 
     Examples:

@@ -276,11 +276,11 @@ class EvalReport(Shown):
         seed: The seed of what was drawn; None when nothing was.
         steps: Decode steps after the first run.
         inputs: What the last run was fed.
-        trace: The nodes in the order in which they ran; empty unless asked for.
+        trace: The nodes in the order of execution; empty unless asked for.
         comparison: None unless asked for.
         updates: Caches before and after, where scatters were asked for by name.
         warnings: Results that the specification leaves undefined, with the node; nodes that the
-            file has in an order in which they cannot run.
+            file has in an order that cannot run.
         borrowed: The nodes that onnx.reference runs.
         saved: Path of the `.npz` file that was written; None when none was.
         values: What was fetched from the last run, by name, in order; empty in a report that was

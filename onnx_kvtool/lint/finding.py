@@ -116,7 +116,7 @@ class Finding(Record):
 
     @property
     def location(self) -> Location:
-        """The place that is meant."""
+        """The place."""
         return self.diagnostic.location
 
     @property

@@ -215,7 +215,7 @@ class Tally:
     """Counts over all files, added file by file; it keeps no findings.
 
     Args:
-        fail_on: Severity from which on a finding makes the answer no.
+        fail_on: Lowest severity that makes the answer no.
         files: Reports to begin with.
         notes: Remarks for people about the whole run.
 
@@ -299,8 +299,8 @@ class CheckReport(Shown):
     """What was found in all files; a sequence of the findings.
 
     Attributes:
-        files: One report for each file, in the order in which they were named.
-        fail_on: Severity from which on a finding makes the answer no.
+        files: One report for each file, in the order of the arguments.
+        fail_on: Lowest severity that makes the answer no.
         notes: Remarks for people about the whole run.
         shard: `i/n`, which part of all files these are; None for all.
 

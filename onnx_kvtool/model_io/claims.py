@@ -26,7 +26,7 @@ def require_text(texts: Iterable[str | bytes], path: str) -> None:
 
     Args:
         texts: Names as protobuf hands them out.
-        path: Path of the graph in which they stand.
+        path: Path of their graph.
 
     Raises:
         MalformedModel: For the first that is not UTF-8.

@@ -174,7 +174,7 @@ def stored_once(
 
 
 _LEAST = 1024
-"""Bytes from which on a weight stands in a file that models share."""
+"""Size in bytes of the smallest weight that stands in a file that models share."""
 
 
 def _weights(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol | None]]:

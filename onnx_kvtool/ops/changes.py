@@ -33,7 +33,7 @@ FIRST_IR: Mapping[ir.DataType, int] = {
 """IR version that brought each element type; those that are missing are as old as ONNX itself."""
 
 CONSTANTS = 4
-"""IR version from which on an initializer need not be an input of its graph."""
+"""First IR version whose initializers need not be an input of its graph."""
 
 FUNCTIONS = 8
 """IR version that brought model-local functions."""

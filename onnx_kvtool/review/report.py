@@ -231,7 +231,7 @@ class DiffReport(Shown):
         interface: Inputs and outputs: `added`, `removed`, `dtype`, `shape`, `position`, `default`.
         metadata: What is said of the model, its graphs and its functions.
         caches: Facts of caches.
-        ops: Operators of which there are more or fewer, with the numbers.
+        ops: Operators whose count changed, with both counts.
         functions: Functions that were added or removed, and their signatures.
         added: Nodes that came, but for those in `replaced`.
         removed: Nodes that went, but for those in `replaced`.

@@ -51,7 +51,7 @@ class Scope:
 
     Attributes:
         graph: The graph.
-        nodes: Its nodes, in an order in which they can run.
+        nodes: Its nodes, in an order that can run.
         up: What a node computes, as a number: its operator and attributes, and those of all that
             leads to it. Equal for nodes that compute the same.
         down: What is made of a node: its operator and attributes, and those of all that it leads

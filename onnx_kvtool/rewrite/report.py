@@ -142,7 +142,7 @@ class Refusal(Record):
     """A refusal as JSON has it.
 
     Attributes:
-        location: The place that is meant.
+        location: The place.
         reason_code: Stable identifier of the reason.
         reason: What is wrong, one sentence without a full stop.
         lowest_opset: Lowest opset at which the node could stay or be lowered; null when none would

@@ -79,7 +79,7 @@ class SizeEqualities:
                 raise ValueError(f"`{a}` and `{b}` would make {one} equal to {other}")
 
     def __iter__(self) -> Iterator[Equality]:
-        """Yield the equalities between names, in the order in which they were found."""
+        """Yield the equalities between names, in the order of their discovery."""
         return iter(self._found.values())
 
     @property

@@ -96,7 +96,7 @@ class FirstMismatch(Record):
 
     Attributes:
         mismatch: Its index, its value in A (`expected`) and in B (`actual`).
-        run: The run in which it was found, in words.
+        run: The run that showed it, in words.
     """
 
     mismatch: Mismatch

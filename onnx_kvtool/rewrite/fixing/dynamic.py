@@ -29,7 +29,7 @@ _RAISED = (
 )
 
 _MERGED = (
-    "take the branch that is meant as a model of its own: of an encoder-decoder, the export"
+    "extract the branch that you need as a model of its own: of an encoder-decoder, the export"
     " `with_past`, such as `decoder_with_past_model.onnx` of optimum"
 )
 

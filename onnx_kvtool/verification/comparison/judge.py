@@ -32,7 +32,7 @@ class OutputAccount:
         bit_equal: Whether every bit agreed in every run.
         max_abs_diff: Largest difference; None once shapes or dtypes differed.
         mismatch: The first element that differs by more than it may.
-        where: The run in which it was found.
+        where: The run that showed it.
         is_different: Whether it differed in any way by more than it may.
     """
 
