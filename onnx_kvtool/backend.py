@@ -20,16 +20,6 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.evaluation.proto import ProtoSource
 
-__all__ = [
-    "KvtoolBackend",
-    "KvtoolBackendRep",
-    "is_compatible",
-    "prepare",
-    "run_model",
-    "run_node",
-    "supports_device",
-]
-
 
 class KvtoolBackendRep(BackendRep):
     """A model that is ready to run.

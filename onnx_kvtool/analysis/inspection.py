@@ -21,16 +21,6 @@ from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "InspectReport",
-    "ModelFacts",
-    "NodeFacts",
-    "ValueFacts",
-    "describe",
-    "list_nodes",
-    "node_facts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts(Record):

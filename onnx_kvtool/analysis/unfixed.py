@@ -11,8 +11,6 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
-__all__ = ["unfixed_inputs"]
-
 
 def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[Diagnostic]:
     """Yield the dimensions of inputs that are no numbers, each name once.

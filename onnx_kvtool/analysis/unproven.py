@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = ["Unproven"]
-
 
 class Unproven(KvtoolError):
     """Raised where nodes look like one operator and cannot be proven to be it.

@@ -24,8 +24,6 @@ from onnx_kvtool.cli.verify import verify
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard.early_sympy import put_off
 
-__all__ = ["COMMANDS", "app", "main"]
-
 COMMANDS: Table[str, click.Command] = Table(
     "command",
     [

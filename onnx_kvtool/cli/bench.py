@@ -12,8 +12,6 @@ from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source, members
 
-__all__ = ["bench"]
-
 _EPILOG = """\b
 Exit codes:
   0  every model ran

@@ -15,8 +15,6 @@ from onnx_kvtool.cli.types import show_failure
 from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["check"]
-
 _EPILOG = """\b
 Exit codes:
   0  no finding at or above --fail-on

@@ -18,21 +18,6 @@ from onnx_kvtool import __version__
 from onnx_kvtool.cli.output import KvtoolContext, write_data, write_epilog, write_sections
 from onnx_kvtool.cli.types import Tolerance, Whole, WrongUsage, WrongValue
 
-__all__ = [
-    "DESCRIBED",
-    "HELP_NAMES",
-    "REPORTS",
-    "KvtoolCommand",
-    "KvtoolOption",
-    "command",
-    "document",
-    "offers",
-    "show_schema",
-    "show_version",
-    "text_of",
-]
-
-
 # `--schema`: the JSON schema of what a command prints with `--format json`.
 
 

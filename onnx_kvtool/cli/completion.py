@@ -23,23 +23,6 @@ from onnx_kvtool.core.choices import DiffPart, words
 if TYPE_CHECKING:
     from onnx_kvtool.model_io.wire import Outline
 
-__all__ = [
-    "assumptions",
-    "cache_dtypes",
-    "codes",
-    "dims",
-    "inputs",
-    "install",
-    "models",
-    "nodes",
-    "operators",
-    "parts",
-    "replaceable",
-    "rules",
-    "targets",
-    "values",
-]
-
 
 # What a shell offers for a word that is not finished.
 #

@@ -14,8 +14,6 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import DiffRequest
 from onnx_kvtool.model_io.places import NOTHING, check_source
 
-__all__ = ["diff"]
-
 _EPILOG = """\b
 Exit codes:
   0  the models are the same

@@ -11,8 +11,6 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["evaluate"]
-
 _EPILOG = """\b
 Exit codes:
   0  the run succeeded; with --compare: the outputs agree

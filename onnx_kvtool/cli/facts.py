@@ -9,9 +9,6 @@ from onnx_kvtool.cli.options import asking
 from onnx_kvtool.cli.output import show, write_data
 from onnx_kvtool.commands.requests import OpsRequest, RuleRequest, TargetsRequest
 
-__all__ = ["help_", "ops", "rule", "targets"]
-
-
 # `kvtool ops`: show what kvtool knows of an operator.
 
 

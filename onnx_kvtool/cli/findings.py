@@ -22,7 +22,6 @@ from onnx_kvtool.report.text import print_talk
 if TYPE_CHECKING:
     from onnx_kvtool.commands.check_settings import Settings
 
-__all__ = ["ShownFindings", "Sink"]
 
 S = TypeVar("S", bound="Sink")
 

@@ -33,9 +33,6 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import as_shortage
 from onnx_kvtool.core.words import closest
 
-__all__ = ["KvtoolGroup", "ending_in_order"]
-
-
 _BUG = 4
 _INTERRUPTED = 130  # what shells report for a process ended by SIGINT
 _BROKEN_PIPE = 141  # and for one ended by SIGPIPE

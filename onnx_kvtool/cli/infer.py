@@ -11,8 +11,6 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import InferRequest
 from onnx_kvtool.model_io.places import check_output, check_source
 
-__all__ = ["infer"]
-
 _EPILOG = """\b
 Exit codes:
   0  done, without a conflict

@@ -12,8 +12,6 @@ from onnx_kvtool.commands.requests import InspectRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["inspect"]
-
 _EPILOG = """\b
 Exit codes:
   0  done

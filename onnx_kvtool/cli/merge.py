@@ -14,8 +14,6 @@ from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["merge"]
-
 _EPILOG = """\b
 Exit codes:
   0  no finding at or above --fail-on

@@ -23,8 +23,6 @@ from onnx_kvtool.cli.types import (
 from onnx_kvtool.commands.options import Declared, Request, words_of
 from onnx_kvtool.core.errors import UsageError
 
-__all__ = ["asking"]
-
 _R = TypeVar("_R", bound=Request)
 
 _Values = tuple[str, ...]

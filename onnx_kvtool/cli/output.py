@@ -21,25 +21,6 @@ from onnx_kvtool.model_io.places import check_output, in_directory
 if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
 
-__all__ = [
-    "SUFFIXES",
-    "KvtoolContext",
-    "PageFormatter",
-    "as_unwritable",
-    "reader_has_gone",
-    "refuse_stdout",
-    "report_place",
-    "secure_streams",
-    "show",
-    "shown_progress",
-    "stem_of",
-    "write_data",
-    "write_epilog",
-    "write_report",
-    "write_sections",
-    "write_text",
-]
-
 
 # What goes to standard output: data, reports as JSON, models.
 

@@ -11,8 +11,6 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import PrintRequest
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["print_"]
-
 _EPILOG = """\b
 Exit codes:
   0  done

@@ -15,9 +15,6 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import check_verified
 from onnx_kvtool.model_io.places import check_result
 
-__all__ = ["lower", "raise_"]
-
-
 # What the commands that write a model refuse before anything is read.
 
 

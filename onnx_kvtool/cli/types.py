@@ -20,24 +20,6 @@ from onnx_kvtool.core.words import bytes_of, closest, did_you_mean, escape, esca
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure
 
-__all__ = [
-    "ReportFile",
-    "Rows",
-    "Seconds",
-    "Size",
-    "Tolerance",
-    "Whole",
-    "Word",
-    "WrongUsage",
-    "WrongValue",
-    "explain",
-    "show_bug",
-    "show_error",
-    "show_failure",
-    "show_interrupted",
-    "show_wrong_usage",
-]
-
 
 # What is wrong with a command line, in the words of the house.
 

@@ -11,8 +11,6 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.model_io.places import check_source
 
-__all__ = ["verify"]
-
 _EPILOG = """\b
 Exit codes:
   0  the models are equal

@@ -21,20 +21,6 @@ from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
-__all__ = [
-    "asked",
-    "check_data",
-    "check_dims",
-    "check_least",
-    "check_sizes",
-    "impossible_size",
-    "in_keywords",
-    "listed",
-    "spare_model",
-    "speaking_python",
-]
-
-
 # What can be wrong with what commands have in common: arguments, and the model they are about.
 
 

@@ -23,8 +23,6 @@ from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
 from onnx_kvtool.model_io.places import members
 from onnx_kvtool.runtime.sessions import check_provider, running_on
 
-__all__ = ["bench", "run"]
-
 _VOCABULARY = 4
 """Tokens that are taken to exist where no model says how many it knows."""
 

@@ -27,8 +27,6 @@ from onnx_kvtool.model_io.model_source import path_of
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.model_io.remote import is_remote, requests
 
-__all__ = ["check", "run", "stream"]
-
 
 @asked(CheckCall)
 def check(request: CheckCall) -> CheckReport:

@@ -22,8 +22,6 @@ from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.model_io.atomic import stamp
 from onnx_kvtool.model_io.stored import digest, file_digest
 
-__all__ = ["Kept"]
-
 _FILE = "results.sqlite3"
 _LAYOUT = 2
 _SETTLED = 2 * 10**9  # nanoseconds: a file younger than that may change within one tick of a clock

@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 from onnx_kvtool import __version__
 from onnx_kvtool.core.errors import Shortage, UsageError
 
-__all__ = ["run_on_cluster"]
-
 _AHEAD = 16
 """Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
 

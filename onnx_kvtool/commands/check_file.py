@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.rewrite.verify import Verifier
 
-__all__ = ["check_file", "check_model", "check_nothing", "died"]
 
 _NO, _BUG = 1, 4
 

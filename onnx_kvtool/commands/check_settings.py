@@ -30,7 +30,6 @@ from onnx_kvtool.targets.target import find_target
 if TYPE_CHECKING:
     from onnx_kvtool.commands.requests import CheckRequest
 
-__all__ = ["FixMode", "Settings", "resolve"]
 
 FixMode = Literal["none", "apply", "show"]
 

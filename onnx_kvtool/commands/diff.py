@@ -25,8 +25,6 @@ from onnx_kvtool.review.compare import Reviewed, compare_models
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.report import DiffReport
 
-__all__ = ["diff", "run", "run_for_git"]
-
 
 @asked(DiffRequest)
 def diff(request: DiffRequest) -> DiffReport:

@@ -51,9 +51,6 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.sessions import check_provider, running_on
 
-__all__ = ["evaluate", "run"]
-
-
 _SECONDS = 600.0
 _SHARE = 0.75
 """What the runs of the command may take: time, and of the memory that is free."""

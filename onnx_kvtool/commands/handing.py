@@ -32,8 +32,6 @@ from onnx_kvtool.verification.shrinking.weights import (
 )
 from onnx_kvtool.verification.sizes import weight_bytes
 
-__all__ = ["handed_on"]
-
 _COPIES = 3
 """How often a model stands in memory while it is run."""
 

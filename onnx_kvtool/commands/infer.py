@@ -24,8 +24,6 @@ from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.shapes.infer import correct_constants
 from onnx_kvtool.shapes.inference import Inference, InferReport, infer_model
 
-__all__ = ["infer", "run"]
-
 _ANOTHER = "name another file with `-o OUT`"
 
 

@@ -24,8 +24,6 @@ from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import names_in
 
-__all__ = ["caches_of", "inspect", "run"]
-
 _PROVEN = frozenset({"scatter_nd", "scatter_elements", "where"})
 """Kinds of which more can be said when the shapes of the index computation are known."""
 

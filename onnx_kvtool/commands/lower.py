@@ -30,8 +30,6 @@ from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verificati
 from onnx_kvtool.targets.limits import highest_opset
 from onnx_kvtool.targets.target import Target, find_target
 
-__all__ = ["check_request", "lower", "run"]
-
 
 @asked(LowerRequest)
 def lower(request: LowerRequest) -> tuple[ir.Model, LowerReport]:

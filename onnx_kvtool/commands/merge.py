@@ -19,8 +19,6 @@ from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
 from onnx_kvtool.model_io.atomic import patient
 
-__all__ = ["Part", "merge", "parts", "resolve_format"]
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

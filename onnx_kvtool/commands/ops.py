@@ -21,22 +21,6 @@ from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.targets.releases import releases
 
-__all__ = [
-    "AttributeEntry",
-    "KernelEntry",
-    "LimitEntry",
-    "LoweringEntry",
-    "Operator",
-    "OpsReport",
-    "ParameterEntry",
-    "RaisingEntry",
-    "RuleEntry",
-    "UpgradeEntry",
-    "VersionEntry",
-    "run",
-]
-
-
 # What `kvtool ops` answers: the facts of an operator, and what the tool has of its own for it.
 
 

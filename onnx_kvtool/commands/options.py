@@ -27,8 +27,6 @@ else:
         return lambda cls: cls
 
 
-__all__ = ["Declared", "Request", "argument", "flag", "option", "path_in", "words_of"]
-
 _R = TypeVar("_R", bound="Request")
 
 

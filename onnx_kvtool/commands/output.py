@@ -22,8 +22,6 @@ from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.stored import stored, stored_once
 from onnx_kvtool.targets.releases import releases
 
-__all__ = ["Written", "default_output", "save", "write_result", "write_together"]
-
 
 class Written(Protocol):
     """Messages about a written result."""

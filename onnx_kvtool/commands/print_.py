@@ -24,8 +24,6 @@ from onnx_kvtool.model_io.stored import file_digest
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.printing import model_lines
 
-__all__ = ["Printed", "print", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Printed(Record):

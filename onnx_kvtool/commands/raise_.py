@@ -30,8 +30,6 @@ from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseOutcome, RaiseSe
 from onnx_kvtool.rewrite.report import Refused, Verification
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
-__all__ = ["raise_", "run"]
-
 
 @asked(RaiseRequest)
 def raise_(request: RaiseRequest) -> tuple[ir.Model, RaiseReport]:

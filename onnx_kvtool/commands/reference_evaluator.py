@@ -33,8 +33,6 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import evaluate
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 
-__all__ = ["ReferenceEvaluator"]
-
 
 class ReferenceEvaluator:
     """A model that runs in the reference runtime, in place of `onnx.reference.ReferenceEvaluator`.

@@ -36,24 +36,6 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.model_io.model_source import ModelSource
 
-__all__ = [
-    "BenchRequest",
-    "CheckCall",
-    "CheckRequest",
-    "DiffRequest",
-    "EvalRequest",
-    "InferRequest",
-    "InspectRequest",
-    "LowerRequest",
-    "MergeRequest",
-    "OpsRequest",
-    "PrintRequest",
-    "RaiseRequest",
-    "RewriteRequest",
-    "RuleRequest",
-    "TargetsRequest",
-    "VerifyRequest",
-]
 
 _PROVIDER = (
     "Execution provider of the installed onnxruntime, with its options, such as"

@@ -42,8 +42,6 @@ from onnx_kvtool.shapes.infer import forget_contradictions
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
 
-__all__ = ["in_files", "in_memory", "prepared", "proven"]
-
 
 class Report(Written, Protocol):
     """What is said of every rewrite."""

@@ -13,8 +13,6 @@ from onnx_kvtool.lint.rule import Basis, Rule, markdown
 from onnx_kvtool.lint.settings.config import find_rule
 from onnx_kvtool.lint.table import RULES
 
-__all__ = ["RuleReport", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class RulePage(Record):

@@ -9,8 +9,6 @@ from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.targets.release import Evidence, Release
 from onnx_kvtool.targets.target import named_releases
 
-__all__ = ["TargetsReport", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class LimitEntry(Record):

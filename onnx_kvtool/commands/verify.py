@@ -23,8 +23,6 @@ from onnx_kvtool.runtime.sessions import check_provider, running_on
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
-__all__ = ["run", "verify"]
-
 # Defects with which no runtime can make sense of a model.
 _UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"})
 

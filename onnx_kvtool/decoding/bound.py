@@ -11,8 +11,6 @@ import onnxruntime as ort
 from onnx_kvtool.runtime.onnxruntime import array_of, load, load_exactly, running
 from onnx_kvtool.runtime.sessions import EXTENDED, Array
 
-__all__ = ["BoundSession", "Buffer"]
-
 
 class Buffer:
     """A tensor in memory that onnxruntime reads or writes where it lies.

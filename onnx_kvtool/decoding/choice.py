@@ -12,8 +12,6 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = ["Tokens", "choosing", "likeliest"]
-
 Tokens = npt.NDArray[np.int64]
 
 

@@ -26,9 +26,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of
 
-__all__ = ["Decoder"]
-
-
 _ROOM = 256
 """Rows that a cache gets beyond the prompt where nobody says how many."""
 

@@ -23,9 +23,6 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate
 
-__all__ = ["Feeder", "Form", "Hold", "KeptCaches"]
-
-
 # What a host feeds to a decoder at a step, beside its caches.
 
 

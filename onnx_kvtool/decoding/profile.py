@@ -16,8 +16,6 @@ from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.decoding.bound import BoundSession
 
-__all__ = ["OperatorSeconds", "PartSeconds", "Profile", "parts_of", "profiled"]
-
 Part = Literal["attention", "cache update", "projections", "rest"]
 
 _UPDATES = frozenset({"TensorScatter", "ScatterND", "ScatterElements", "Scatter"})

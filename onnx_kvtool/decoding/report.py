@@ -10,8 +10,6 @@ from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.decoding.kept import Form
 from onnx_kvtool.decoding.profile import Profile
 
-__all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]
-
 
 @dataclass(frozen=True, slots=True)
 class Workload(Record):

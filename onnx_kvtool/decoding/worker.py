@@ -27,8 +27,6 @@ from onnx_kvtool.model_io.places import members
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 
-__all__ = ["Loaded", "Round", "Worker", "main"]
-
 
 @dataclass(frozen=True, slots=True)
 class Loaded:

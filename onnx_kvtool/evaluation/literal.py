@@ -21,9 +21,6 @@ from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS, INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = ["Decimals", "literal_array", "natural_dtype", "parse_json", "save_values"]
-
-
 # Values in a `.npz` file.
 
 

@@ -29,18 +29,6 @@ from onnx_kvtool.verification.inputs.stepping import advance
 from onnx_kvtool.verification.inputs.symbols import attempts
 from onnx_kvtool.verification.report import FirstMismatch, OutputReport
 
-__all__ = [
-    "Loop",
-    "Outcome",
-    "Versus",
-    "apart_from",
-    "bound_sizes",
-    "drawn_feeds",
-    "owned",
-    "plan_with",
-]
-
-
 # The inputs of the first run: given, or drawn so that they fit what is given.
 
 

@@ -17,9 +17,6 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = ["SingleOperator", "operand_values", "single_operator"]
-
-
 # The inputs of a single operator, named and typed by its schema.
 
 

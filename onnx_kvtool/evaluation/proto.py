@@ -16,8 +16,6 @@ from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.engine.program import Trace
 
-__all__ = ["ProtoSource", "model_of", "parameters_of", "trace_lines", "value_lines"]
-
 ProtoSource = ModelSource | bytes | onnx.GraphProto | onnx.FunctionProto | onnx.NodeProto
 """What can be run: a model, the bytes of its file, or a part of one."""
 

@@ -19,20 +19,6 @@ from onnx_kvtool.runtime.sessions import Array as AnyArray
 from onnx_kvtool.verification.comparison.compare import Mask, bits_differ
 from onnx_kvtool.verification.report import OutputReport
 
-__all__ = [
-    "SMALL",
-    "Comparison",
-    "EvalReport",
-    "Summary",
-    "TraceEntry",
-    "TypeFacts",
-    "Update",
-    "plain",
-    "summarize",
-    "type_facts",
-]
-
-
 # What is said of a value: its type, its shape, its extremes, and its elements if they are few.
 
 

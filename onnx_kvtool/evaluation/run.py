@@ -27,21 +27,6 @@ from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.subject import capture
 
-__all__ = [
-    "RunSettings",
-    "check_inputs",
-    "declared_dtype",
-    "feed_of",
-    "find_node",
-    "input_values",
-    "run_model",
-    "updated_input",
-    "updates_of",
-    "value_named",
-    "wanted_values",
-]
-
-
 # Nodes that write into a value, and that value before and after.
 
 

@@ -20,17 +20,6 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 from onnx_kvtool.verification.subject import capture
 
-__all__ = [
-    "Runner",
-    "keep_runner",
-    "leave_out",
-    "main_values",
-    "open_runner",
-    "part_of",
-    "without_rest",
-]
-
-
 # The part of a model that makes some of its values from others, as a model of its own.
 
 

@@ -32,9 +32,6 @@ from onnx_kvtool.ops.traits import DTYPE_NAMES, ELEMENT_TYPE_ATTRIBUTES, dtype_n
 from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = ["Given", "attribute", "read_spec", "spec_file"]
-
-
 # Where the value of an input comes from: `NAME=SPEC`.
 
 

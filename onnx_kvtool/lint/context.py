@@ -32,11 +32,6 @@ from onnx_kvtool.targets.target import Target
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
 
-__all__ = [
-    "Context",
-    "Site",
-    "bound",
-]
 
 View = TypeVar("View", bound=NodeView)
 Fact = TypeVar("Fact")

@@ -21,13 +21,6 @@ from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Target
 
-__all__ = [
-    "KEY",
-    "lint",
-    "look",
-    "suppress",
-]
-
 
 def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()) -> list[Finding]:
     """Return what rules find in a model, in the order of the model and then of the codes.

@@ -11,8 +11,6 @@ from typing import Any, Literal
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.record import Key, Record
 
-__all__ = ["Applicability", "Finding", "Fix"]
-
 _QUOTED = re.compile(r"`([^`]*)`")
 _NUMBER = re.compile(r"[_.]?\d+")
 _GROUP = 16  # hexadecimal digits

@@ -23,12 +23,6 @@ from typing import TypeVar
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.guard.early_sympy import put_off
 
-__all__ = [
-    "begin",
-    "ended_with",
-    "run_jobs",
-]
-
 _AHEAD = 64
 """Items for each worker that are submitted ahead of the result that is waited for, so that one that
 takes long keeps no other worker idle, and ten thousand results are never held at once."""

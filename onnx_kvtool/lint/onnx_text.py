@@ -24,8 +24,6 @@ from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.origin import origin
 
-__all__ = ["Snapshot", "changes", "diff", "readable", "snapshot"]
-
 _SHOWN_BYTES = 256
 """Up to this size the values of a tensor are shown; of others type and shape alone."""
 _OWN_METADATA = "kvtool."

@@ -13,21 +13,6 @@ from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.model_io.atomic import Stamp
 
-__all__ = [
-    "RANK",
-    "ROUNDS",
-    "Applied",
-    "CheckReport",
-    "Failure",
-    "FileReport",
-    "RuleCount",
-    "Summary",
-    "Tally",
-    "apply_fixes",
-    "fixable",
-]
-
-
 # What `kvtool check` reports.
 
 

@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.lint.finding import Applicability, Finding, Fix
     from onnx_kvtool.targets.target import Target
 
-__all__ = [
-    "Basis",
-    "Check",
-    "Rule",
-    "check",
-    "checks_in",
-    "facts",
-    "markdown",
-    "plain",
-]
 
 Basis = Literal["constant", "symbolic", "heuristic"]
 Check = Callable[..., "Iterator[Finding]"]

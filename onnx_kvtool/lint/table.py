@@ -8,8 +8,6 @@ from pathlib import Path
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.lint.rule import Rule
 
-__all__ = ["RULES"]
-
 _GROUPS = ("KV", "MD", "XD", "ON")
 
 

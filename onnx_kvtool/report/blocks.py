@@ -13,24 +13,6 @@ from onnx_kvtool.core.words import counted
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches import Cache
 
-__all__ = [
-    "VERDICT_STYLES",
-    "Block",
-    "Grid",
-    "Group",
-    "Line",
-    "Marked",
-    "and_others",
-    "cache_groups",
-    "common",
-    "form",
-    "groups_alike",
-    "joined",
-    "name_groups",
-    "named",
-    "without_numbers",
-]
-
 
 # Sentences that differ in names only, as those of the layers of a decoder do.
 

@@ -24,9 +24,6 @@ from onnx_kvtool.review.report import (
     WeightChange,
 )
 
-__all__ = ["ARROW", "Section", "blocks", "sections", "to_html", "to_markdown", "verdict"]
-
-
 # What `diff` found in sections, each a line and perhaps a table, whatever shows them.
 
 

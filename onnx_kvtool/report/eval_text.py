@@ -16,9 +16,6 @@ from onnx_kvtool.report import proof_text
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, Marked, named
 from onnx_kvtool.runtime.kernels.kernel import Value
 
-__all__ = ["array_lines", "blocks", "excerpt", "ranges", "remarks"]
-
-
 # Arrays as lines of text, with the elements that matter marked.
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.symbolic.knowledge import Conflict
     from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["infer_blocks", "ops_blocks", "targets_blocks"]
-
 
 # What `infer` found, in lines and tables for people.
 

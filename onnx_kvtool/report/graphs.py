@@ -14,9 +14,6 @@ from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.blocks import common, name_groups, without_numbers
 from onnx_kvtool.report.blocks import joined as common_name
 
-__all__ = ["Drawing", "Layout", "Placed", "drawing", "joined", "layered", "to_dot", "to_mermaid"]
-
-
 # Places for the boxes of a small graph: layers from top to bottom, few crossings.
 
 

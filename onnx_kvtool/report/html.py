@@ -23,8 +23,6 @@ from onnx_kvtool.report.inspect_text import (
 from onnx_kvtool.report.page import SCRIPT, attribute, table, text, whole_page
 from onnx_kvtool.report.pictures import CostModel, cost_model, graph_svg, memory_svg
 
-__all__ = ["to_html"]
-
 _MOST_PICTURES = 40
 _TYPES = (
     ("float32", 32),

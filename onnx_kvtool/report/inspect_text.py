@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.decoding.profile import OperatorSeconds, Profile
     from onnx_kvtool.decoding.report import BenchReport, BenchRun
 
-__all__ = [
-    "bench_blocks",
-    "bytes_text",
-    "cache_table",
-    "cost_text",
-    "group_table",
-    "inspect_blocks",
-    "model_lines",
-    "node_table",
-    "shape_text",
-    "updated_by",
-    "value_table",
-    "whatif_lines",
-]
-
 
 # What `inspect` found, in lines and tables for people.
 

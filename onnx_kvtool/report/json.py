@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from onnx_kvtool import __version__
 
-__all__ = ["SCHEMA_VERSION", "JsonReport", "headed", "to_json"]
-
 SCHEMA_VERSION = 1
 """Version of the keys and their meaning; adding a key does not change it."""
 

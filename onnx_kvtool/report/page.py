@@ -10,9 +10,6 @@ from onnx_kvtool import __version__
 from onnx_kvtool.core.words import escape, escape_lines
 from onnx_kvtool.report.blocks import Grid
 
-__all__ = ["SCRIPT", "STYLE", "attribute", "table", "text", "whole_page"]
-
-
 # Text from a model inside HTML and SVG.
 
 

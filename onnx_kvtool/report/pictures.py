@@ -13,9 +13,6 @@ from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.report.graphs import Placed, layered
 from onnx_kvtool.report.page import attribute, text
 
-__all__ = ["CostModel", "Piece", "cost_model", "graph_svg", "memory_svg"]
-
-
 # The graph around a cache as a picture.
 
 

@@ -27,19 +27,6 @@ from onnx_kvtool.rewrite.report import LowerReport, Verification
 if TYPE_CHECKING:
     from onnx_kvtool.verification.report import OutputReport, VerifyReport
 
-__all__ = [
-    "HEADER",
-    "comparison_blocks",
-    "covered",
-    "ending",
-    "lower_blocks",
-    "not_covered",
-    "output_rows",
-    "raise_blocks",
-    "remarks",
-    "unproven",
-]
-
 
 # What people read of a comparison of two models, as lines and rows.
 

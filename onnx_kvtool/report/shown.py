@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.decoding.report import BenchReport
     from onnx_kvtool.report.json import JsonReport
 
-__all__ = ["bench_page", "frame", "html", "rendered", "streams", "text"]
 
 _STREAMS = {
     "BenchReport": ("inspect_text:bench_blocks",),

@@ -18,13 +18,6 @@ from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.blocks import Block, Grid, Line, Marked
 
-__all__ = [
-    "print_blocks",
-    "print_talk",
-    "progress_line",
-    "text_of_blocks",
-]
-
 _READABLE = 24  # columns that text of several words gets, however narrow the terminal is
 _UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
 

@@ -22,9 +22,6 @@ from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, sa
 from onnx_kvtool.review.report import Change, DiffReport, Rename, Replacement
 from onnx_kvtool.review.side import Side, declared, dim_renames, type_of, with_names
 
-__all__ = ["Reviewed", "compare_models", "matched_values", "replacements"]
-
-
 # Nodes that came in the place of others: ScatterND and its indices in that of TensorScatter.
 
 

@@ -20,22 +20,6 @@ from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.remote import RemoteFile, beside, is_remote
 from onnx_kvtool.model_io.stored import digest, file_pieces
 
-__all__ = [
-    "Digests",
-    "chunks",
-    "decoded",
-    "identifier",
-    "is_whole",
-    "number",
-    "quoted",
-    "reference_text",
-    "scalar_attribute",
-    "sha256",
-    "type_text",
-    "word",
-]
-
-
 # ONNX's own syntax for names, types and attributes, as `onnx.parser` reads it.
 #
 # onnx's printer leaves out default values of function attributes and every metadata below the

@@ -20,9 +20,6 @@ from onnx_kvtool.review.matching import (
 from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, WeightChange
 from onnx_kvtool.review.side import Content, Declared, Scope, Side, declared, is_undefined, producer
 
-__all__ = ["Ends", "GraphComparison", "changed_entries", "said"]
-
-
 _Changed = Callable[[str, str | None, str | None], None]
 """Reports that a fact of a node is another one."""
 

@@ -15,17 +15,6 @@ from onnx_kvtool.review.digests import Digests, chunks, decoded, is_whole
 from onnx_kvtool.review.report import WeightChange
 from onnx_kvtool.review.side import Content, Scope, Side, producer
 
-__all__ = [
-    "Distance",
-    "Matcher",
-    "NodePairs",
-    "distance",
-    "pair_initializers",
-    "shown_content",
-    "weight_changes",
-]
-
-
 # How much the values of two tensors differ, read some at a time.
 
 

@@ -24,17 +24,6 @@ from onnx_kvtool.review.digests import (
     word,
 )
 
-__all__ = [
-    "CONTENT",
-    "REMARK",
-    "CanonicalWriter",
-    "attribute_lines",
-    "canonical",
-    "model_lines",
-    "tensor_text",
-]
-
-
 # A model as one message in which everything that readers do not tell apart is the same.
 #
 # Tensors are told by their values or by a digest of these, whatever field or file holds them.

@@ -13,15 +13,6 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.core.reporting import Shown
 
-__all__ = [
-    "Change",
-    "DiffReport",
-    "NodeChange",
-    "Rename",
-    "Replacement",
-    "WeightChange",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Change(Record):

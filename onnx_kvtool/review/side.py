@@ -17,20 +17,6 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests, type_text
 from onnx_kvtool.review.printing import CanonicalWriter, attribute_lines
 
-__all__ = [
-    "Content",
-    "Declared",
-    "Scope",
-    "Side",
-    "declared",
-    "dim_renames",
-    "is_undefined",
-    "producer",
-    "type_of",
-    "with_names",
-]
-
-
 # One of two models that are compared: what its nodes are, apart from their names and order.
 
 

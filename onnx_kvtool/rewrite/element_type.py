@@ -19,8 +19,6 @@ from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES, dtype_name
 
-__all__ = ["REPLACED", "TypeChange", "change_element_type", "naming_the_flag"]
-
 _D = ir.DataType
 _A = ir.AttributeType
 

@@ -42,8 +42,6 @@ from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.targets.limits import ReleaseLimits
 from onnx_kvtool.targets.release import Release
 
-__all__ = ["legalise"]
-
 
 def legalise(
     model: ir.Model,

@@ -28,8 +28,6 @@ from onnx_kvtool.rewrite.raising.stage import (
 )
 from onnx_kvtool.rewrite.upgrade import upgrade
 
-__all__ = ["raise_model"]
-
 Stage = Callable[[ir.Model, RaiseSettings, RaiseOutcome], bool]
 """Rewrites what it can prove, in place, and adds to the outcome what it did and what it left.
 

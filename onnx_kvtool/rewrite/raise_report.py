@@ -14,17 +14,6 @@ from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Phase, Verification
 from onnx_kvtool.symbolic.dimensions import Dim
 
-__all__ = [
-    "CacheSource",
-    "InputAdded",
-    "RaiseReport",
-    "Raised",
-    "RaisedAttention",
-    "RaisedCache",
-    "Standardized",
-    "Unraised",
-]
-
 CacheSource = Literal[
     "fixed", "concat", "rolling", "attention", "group_query_attention", "multi_head_attention"
 ]

@@ -14,16 +14,6 @@ from onnx_kvtool.core.words import counted
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
 
-__all__ = [
-    "NOT_RUN",
-    "LowerReport",
-    "Lowered",
-    "Outcome",
-    "Phase",
-    "Refusal",
-    "Refused",
-    "Verification",
-]
 
 NOT_RUN = "not run"
 """What is said of a comparison that nobody asked for, or of which nothing came to compare."""

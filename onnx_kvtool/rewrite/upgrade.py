@@ -21,8 +21,6 @@ from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early
 from onnx_kvtool.shapes.infer import annotate
 
-__all__ = ["OLDEST", "upgrade"]
-
 OLDEST = 7
 """The oldest opset whose operators are read: the first with today's broadcasting, and the first
 that onnxruntime supports. An older model will do whose operators did not change until then."""

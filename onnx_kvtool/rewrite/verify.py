@@ -17,8 +17,6 @@ from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
-__all__ = ["Verifier"]
-
 _SOURCE, _RESULT = "the source", "the result"
 
 

@@ -17,8 +17,6 @@ from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts
 
-__all__ = ["prove_each"]
-
 _MOST_RUNS = 4
 """Most times that a model is inferred anew, for sizes that may be 0, or that a branch knows."""
 

@@ -24,20 +24,6 @@ from onnx_kvtool.symbolic.simplification import Facts, largest
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
-__all__ = [
-    "CONTROL",
-    "Outcome",
-    "at",
-    "body_graph",
-    "call",
-    "if_",
-    "loop",
-    "malformed",
-    "run_body",
-    "run_foreign_bodies",
-    "scan",
-]
-
 
 # What a node says of one of its outputs.
 

@@ -20,7 +20,6 @@ from onnx_kvtool.symbolic.rules.site import Unknown
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward
 
-__all__ = ["form_of"]
 
 _SMALL = 64
 """Elements of a constant up to which a form may depend on them."""

@@ -43,9 +43,6 @@ from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["Forward", "GraphContext", "InferredIndexMaps", "report_wrong_opset"]
-
-
 # Nodes that the opset which the model declares does not have.
 
 

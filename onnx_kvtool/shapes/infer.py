@@ -22,15 +22,6 @@ from onnx_kvtool.shapes.types import Addition, Completion
 from onnx_kvtool.symbolic.dimensions import is_invented
 from onnx_kvtool.symbolic.knowledge import Lost
 
-__all__ = [
-    "Annotations",
-    "annotate",
-    "correct_constants",
-    "forget_contradictions",
-    "forget_invented_names",
-    "importing_all",
-]
-
 
 @dataclass(slots=True)
 class Annotations:

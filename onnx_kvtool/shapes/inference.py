@@ -22,9 +22,6 @@ from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 
-__all__ = ["InferReport", "Inference", "UnknownValue", "infer_model", "inferred"]
-
-
 # What `kvtool infer` answers.
 
 

@@ -29,18 +29,6 @@ from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 
-__all__ = [
-    "CONSEQUENCE",
-    "DECLARED",
-    "Told",
-    "complaints",
-    "of_model",
-    "of_node",
-    "refusals",
-    "unknown_nodes",
-]
-
-
 # What onnx's strict inference holds against a model, node by node.
 #
 # It puts all its complaints into one text that names nodes by their names only, which may be

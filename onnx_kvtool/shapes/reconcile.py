@@ -20,8 +20,6 @@ from onnx_kvtool.symbolic.rules.site import Unknown
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
-__all__ = ["chain", "reconcile"]
-
 
 # The nodes that lead to a size, from where it first appears.
 

@@ -11,9 +11,6 @@ import onnx_ir as ir
 from onnx_kvtool.symbolic.dimensions import is_invented
 from onnx_kvtool.symbolic.rules.contrib import Contrib
 
-__all__ = ["Addition", "Completion", "contrib_types", "innermost", "read_type"]
-
-
 # Types as messages hold them.
 
 

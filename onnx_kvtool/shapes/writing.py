@@ -15,9 +15,6 @@ from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, 
 from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge, Lost
 
-__all__ = ["Writer", "fill", "fix_dims", "forget_composed", "may_rest_on"]
-
-
 # Writing what was found on the values of a model.
 
 

@@ -24,9 +24,6 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.simplification import Facts, interval, largest, substitute
 
-__all__ = ["Equality", "SizeEqualities", "broadcast_size", "stretched"]
-
-
 # Which sizes are one: as the operators of a model demand it, or as a user grants it.
 
 

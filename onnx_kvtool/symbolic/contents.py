@@ -15,9 +15,6 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["LARGEST", "MOST_PARTS", "IndexMap", "Partial", "elements", "fill"]
-
-
 MOST_PARTS = 64
 """Longest axis along which the elements are described one by one."""
 

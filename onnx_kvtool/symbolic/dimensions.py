@@ -37,29 +37,6 @@ from onnx_kvtool.symbolic.simplification import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = [
-    "HEAVIEST",
-    "Dim",
-    "Shape",
-    "SizeText",
-    "bind_dim",
-    "contradict",
-    "dim_names",
-    "dimensions_in",
-    "dims_of",
-    "evaluate",
-    "is_composed",
-    "is_invented",
-    "merge",
-    "names_in",
-    "normal",
-    "product",
-    "read_size",
-    "read_text",
-    "shape_words",
-    "words",
-]
-
 
 # The text of a symbolic dimension, read: the one parser of it.
 

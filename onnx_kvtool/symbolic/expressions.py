@@ -9,32 +9,6 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-__all__ = [
-    "ONE",
-    "ZERO",
-    "Atom",
-    "Choice",
-    "Coordinate",
-    "Dimension",
-    "Element",
-    "Expr",
-    "Extent",
-    "IsNegative",
-    "IsZero",
-    "Largest",
-    "Lookup",
-    "Modulo",
-    "Monomial",
-    "Quotient",
-    "coordinate",
-    "integer",
-    "product",
-    "text",
-    "total",
-    "variable",
-]
-
-
 # The variables of an expression.
 
 

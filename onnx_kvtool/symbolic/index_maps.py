@@ -48,8 +48,6 @@ from onnx_kvtool.symbolic.rules.sources import stored
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, interval, substitute
 
-__all__ = ["HEAVIEST", "IndexMaps"]
-
 HEAVIEST = 256
 """Largest weight of an expression; a value that would need a larger one is opaque."""
 

@@ -12,8 +12,6 @@ from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Atom, Expr, Extent, integer, variable
 
-__all__ = ["Conflict", "Knowledge", "Lost"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lost(Record):

@@ -31,30 +31,6 @@ from onnx_kvtool.symbolic.expressions import (
     variable,
 )
 
-__all__ = [
-    "OUTSIDE",
-    "Facts",
-    "as_index",
-    "at_least",
-    "below",
-    "choose",
-    "divided",
-    "exact_quotient",
-    "interval",
-    "is_less",
-    "is_zero",
-    "largest",
-    "lookup",
-    "modulo",
-    "negation",
-    "quotient",
-    "simplified",
-    "smallest",
-    "substitute",
-    "truths",
-]
-
-
 # Between which numbers an expression lies.
 #
 # Sizes are taken to be below `OUTSIDE`: no axis of a tensor that fits in memory together with the

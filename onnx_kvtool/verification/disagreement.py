@@ -28,9 +28,6 @@ from onnx_kvtool.verification.shrinking.weights import live
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.weights import SIZES, Likeness, weight_differences
 
-__all__ = ["Disagreement", "Said", "Verdict", "Watch", "earliest_difference"]
-
-
 # What two models say differently, and whether a run could have shown it.
 
 

@@ -45,8 +45,6 @@ from onnx_kvtool.verification.report import (
 from onnx_kvtool.verification.subject import Subject, reasons_of, refusal, rejected_of
 from onnx_kvtool.verification.weights import Likeness, likeness, tensor_difference
 
-__all__ = ["compare_models"]
-
 
 def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
     """Run `a` and `b` on the same inputs and compare every output.

@@ -27,9 +27,6 @@ from onnx_kvtool.verification.report import Settings, TwinReport
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.twins import has_external, roundable
 
-__all__ = ["NarrowPair", "rounding_note"]
-
-
 # Two models of a 16-bit type, and what their float32 twins say of them.
 
 

@@ -21,21 +21,6 @@ from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Subject
 
-__all__ = [
-    "GraphView",
-    "Recorder",
-    "corresponding",
-    "difference",
-    "handing_out",
-    "is_seen",
-    "mistake",
-    "open_to_mistakes",
-    "places_between",
-    "port",
-    "total_bytes",
-]
-
-
 # The values that two models have in common, and the places where one of them was rewritten.
 
 

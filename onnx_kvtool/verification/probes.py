@@ -36,9 +36,6 @@ from onnx_kvtool.verification.planting import (
 from onnx_kvtool.verification.report import EarliestDifference
 from onnx_kvtool.verification.subject import Subject
 
-__all__ = ["Probed", "Probes"]
-
-
 _GROUP = 128
 """Places that are looked at with one loading of both models."""
 

@@ -17,17 +17,6 @@ from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
 from onnx_kvtool.verification.comparison.compare import Mismatch
 from onnx_kvtool.verification.inputs.points import Directions
 
-__all__ = [
-    "STEPS",
-    "EarliestDifference",
-    "FirstMismatch",
-    "OutputReport",
-    "Settings",
-    "TwinReport",
-    "VerifyReport",
-]
-
-
 # How two models are to be compared.
 
 

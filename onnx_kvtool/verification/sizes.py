@@ -44,16 +44,6 @@ from onnx_kvtool.verification.shrinking.weights import (
 from onnx_kvtool.verification.subject import Subject, capture
 from onnx_kvtool.verification.weights import alike, weight_difference
 
-__all__ = [
-    "Candidate",
-    "Large",
-    "compare_candidates",
-    "compare_shrunk",
-    "is_bounded",
-    "weight_bytes",
-]
-
-
 # Whether the runs of a model are known to end soon and to stay small.
 
 

@@ -28,21 +28,6 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.twins import twin
 
-__all__ = [
-    "Host",
-    "Hosted",
-    "NearestHost",
-    "Subject",
-    "Through",
-    "WideHost",
-    "capture",
-    "reasons_of",
-    "refusal",
-    "rejected_of",
-    "through",
-]
-
-
 # Sessions of models that are fed, and whose outputs are read, as a host of theirs would do it.
 
 

@@ -16,9 +16,6 @@ from onnx_kvtool.model_io.forms import every_holder, every_node
 from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
-__all__ = ["Twin", "has_external", "roundable", "twin"]
-
-
 _A = onnx.AttributeProto
 _T = onnx.TensorProto
 _LOW = frozenset({_T.FLOAT16, _T.BFLOAT16})

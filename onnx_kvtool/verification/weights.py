@@ -21,22 +21,6 @@ from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.comparison.compare import bits_differ, compare, distances, largest
 from onnx_kvtool.verification.subject import Subject
 
-__all__ = [
-    "SIZES",
-    "Likeness",
-    "WeightDifference",
-    "Weighted",
-    "alike",
-    "is_recast",
-    "likeness",
-    "place_of",
-    "same_values",
-    "tensor_difference",
-    "weight_difference",
-    "weight_differences",
-]
-
-
 # Whether two models are the same but for names and the values of their weights.
 
 

@@ -25,18 +25,6 @@ from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
 from onnx_kvtool.symbolic.simplification import at_least, negation, substitute
 
-__all__ = [
-    "SWALLOWS",
-    "Causality",
-    "asked_of",
-    "causality",
-    "choice_of",
-    "element_of",
-    "sees_some",
-    "shows_all",
-    "without_padding",
-]
-
 _DEEPEST = 12
 """Most steps above a mask that are looked through for what makes it."""
 

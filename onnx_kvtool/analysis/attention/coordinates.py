@@ -29,23 +29,6 @@ from onnx_kvtool.symbolic.rules.site import ElementSite
 from onnx_kvtool.symbolic.rules.table import element_rule
 from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, simplified, substitute
 
-__all__ = [
-    "BATCH",
-    "HEAD",
-    "KEY",
-    "QUERY",
-    "SUMMED",
-    "Frame",
-    "Product",
-    "Seen",
-    "Sight",
-    "frames",
-    "is_product",
-    "number_of",
-    "product",
-]
-
-
 # Which element of which value another value holds, seen through operators that only move.
 #
 # The index maps say what integers are. Queries, keys and scores are no integers, and what counts

@@ -35,8 +35,6 @@ from onnx_kvtool.symbolic.expressions import Expr, text
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
-__all__ = ["Fusion", "MayBeEmpty", "is_candidate", "prove", "sinks_noted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fusion:

@@ -44,9 +44,6 @@ from onnx_kvtool.symbolic.expressions import (
     variable,
 )
 
-__all__ = ["MaskFunction", "MaskPart", "Masking", "mask_function", "masking"]
-
-
 # A mask as a function of coordinates and of inputs, from which it can be written anew.
 #
 # A mask over the rows in use has as many columns as there are such rows. Where it is known which

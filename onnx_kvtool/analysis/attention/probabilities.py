@@ -28,8 +28,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts
 
-__all__ = ["Weighted", "read_weighted", "weighted_by"]
-
 _DEEPEST = 16
 """Most steps from the Softmax to the product, and from there to a result of rank 4."""
 

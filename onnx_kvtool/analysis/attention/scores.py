@@ -27,19 +27,6 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, intege
 from onnx_kvtool.symbolic.expressions import text as written
 from onnx_kvtool.symbolic.simplification import divided, exact_quotient
 
-__all__ = [
-    "ROWS",
-    "Hidden",
-    "Mask",
-    "Operand",
-    "Scores",
-    "may_be_scores",
-    "operands_above",
-    "read_scores",
-    "scaled_above",
-]
-
-
 # Queries, keys and values as Attention takes them: (B, heads, rows, width).
 
 

@@ -16,21 +16,6 @@ from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import DTYPE_FORM
 from onnx_kvtool.symbolic.dimensions import Dim, bind_dim, product
 
-__all__ = [
-    "Cache",
-    "CacheKind",
-    "Footprint",
-    "InPlace",
-    "RotatedCache",
-    "Share",
-    "bound",
-    "footprint",
-    "growing",
-    "growth_in_words",
-    "kept",
-]
-
-
 CacheKind = Literal[
     "tensor_scatter",
     "scatter_nd",

@@ -22,8 +22,6 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
-__all__ = ["find_caches"]
-
 _NO_CACHE_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL})
 _STATE_NAME = re.compile(r"past|cache|kv", re.IGNORECASE)
 

@@ -13,8 +13,6 @@ from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 
-__all__ = ["judge_in_place", "reads_before"]
-
 _MOST_ABOVE = 64
 """Most nodes above the positions of an update that are looked through."""
 

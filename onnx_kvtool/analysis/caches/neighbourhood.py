@@ -13,8 +13,6 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 
-__all__ = ["Edge", "Neighbourhood", "Spot", "neighbourhood"]
-
 SpotKind = Literal["input", "initializer", "output", "update", "node"]
 
 _LEVELS_UP = 2

@@ -26,17 +26,6 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified
 
-__all__ = [
-    "Positions",
-    "element_positions",
-    "mask_positions",
-    "rolling",
-    "rolling_command",
-    "rolling_in_words",
-    "tuple_positions",
-]
-
-
 # Where a scatter or a mask writes, read off what its integers hold.
 
 

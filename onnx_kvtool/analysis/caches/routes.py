@@ -18,9 +18,6 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
-__all__ = ["Frame", "Program", "Route", "Routes"]
-
-
 # The graphs of a model as they are run: a function body once for each of its calls.
 
 

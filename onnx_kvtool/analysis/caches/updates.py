@@ -18,20 +18,6 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = [
-    "OPERATORS",
-    "UNKNOWN_AXES",
-    "AxisMap",
-    "Link",
-    "Update",
-    "compose",
-    "inverted",
-    "link",
-    "map_axis",
-    "updates",
-]
-
-
 # Operators that hand a tensor on: the same, arranged differently, cast, or a part of it.
 
 

@@ -13,8 +13,6 @@ from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import bind_dim
 
-__all__ = ["Question", "Step", "WhatIf", "answer", "is_window"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -24,29 +24,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches import Cache
     from onnx_kvtool.lint.context import Context
 
-__all__ = [
-    "DIRECTIONS",
-    "GENAI_CONFIG",
-    "TEMPLATES",
-    "Branches",
-    "Level",
-    "Place",
-    "Role",
-    "Template",
-    "configured_templates",
-    "copies",
-    "counterpart",
-    "is_scatter_of",
-    "key_value_pairs",
-    "layered",
-    "levels",
-    "place_of",
-    "readers",
-    "same_but_direction",
-    "scatter_behind",
-    "through",
-]
-
 
 # What names of caches say: layer, role, past or present, and how a past and its present pair.
 

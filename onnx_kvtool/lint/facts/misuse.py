@@ -29,8 +29,6 @@ from onnx_kvtool.ops.schema import (
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 
-__all__ = ["Misuse", "misuses"]
-
 
 @dataclass(frozen=True, slots=True)
 class Misuse:

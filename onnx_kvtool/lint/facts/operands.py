@@ -26,25 +26,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
     from onnx_kvtool.targets.target import Target
 
-__all__ = [
-    "FIRST_OPSET",
-    "IN_DEFAULT_DOMAIN",
-    "Operands",
-    "Start",
-    "declared",
-    "dtype_word",
-    "has_operator",
-    "limited",
-    "limits_named",
-    "lowering_command",
-    "node_words",
-    "operands",
-    "rows",
-    "runtime_words",
-    "shape_words",
-    "unknown_operators",
-]
-
 
 # The operands of a TensorScatter as far as they can be read, whatever is wrong with the node.
 #

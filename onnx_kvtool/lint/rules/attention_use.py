@@ -22,13 +22,6 @@ from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.attention import prove_each
 
-__all__ = [
-    "axis_differs_from_layout",
-    "cache_without_nonpad_seqlen",
-    "decomposed_attention",
-    "nonpad_with_past",
-]
-
 
 @check("KV113")
 def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:

@@ -20,16 +20,6 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
-__all__ = [
-    "growing_cache",
-    "past_has_other_consumer",
-    "past_not_graph_input",
-    "past_present_io_mismatch",
-    "past_scattered_twice",
-    "present_not_graph_output",
-    "raisable_pattern",
-]
-
 _POSITIONS = 2
 """The input of a TensorScatter that says where it writes."""
 

@@ -29,8 +29,6 @@ from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
-__all__ = ["dim_param_inconsistent", "layers_disagree_shape", "past_present_name_pairing"]
-
 _MOST_SHOWN = 2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MADE_UP = re.compile(r"(.*_)?([sud]|unk_*|dim_?|axis_?)\d+")

@@ -15,8 +15,6 @@ from onnx_kvtool.model_io.external_data import ReferenceJudge
 from onnx_kvtool.model_io.message import drop_external_extras, external_extras
 from onnx_kvtool.model_io.stored import digest, file_pieces
 
-__all__ = ["external_bad_key", "external_misaligned", "external_symlink", "wrong_reference"]
-
 _PAGE = 4096
 _KNOWN = frozenset({"checksum", "basepath"})
 _ONNXRUNTIME = "prepacked_"

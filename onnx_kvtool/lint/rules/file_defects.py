@@ -14,8 +14,6 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.model_io.origin import settle
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
-__all__ = ["bad_dims", "duplicate_opset_import", "read_defects", "unsorted_nodes"]
-
 _REMEDIES = {
     "MD409": "import the version that the nodes were written for",
     "MD411": "export the model again, or set `ir_version` to that of its opset",

@@ -17,17 +17,6 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 
-__all__ = [
-    "deep_call_chain",
-    "duplicate_node_name",
-    "empty_graph",
-    "empty_node",
-    "missing_graph_name",
-    "untyped_interface",
-    "unused_initializer",
-    "unused_input_or_dead_node",
-]
-
 _MOST_CALLS = 100
 _MOST_FUNCTIONS = 10_000
 

@@ -19,14 +19,6 @@ from onnx_kvtool.ops.changes import FIRST_IR, FUNCTIONS, OVERLOADS
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import dtype_name
 
-__all__ = [
-    "function_opset",
-    "ir_feature",
-    "ir_too_old_for_opset",
-    "unknown_version",
-    "unused_opset_import",
-]
-
 
 @check("MD401")
 def ir_too_old_for_opset(rule: Rule, context: Context) -> Iterator[Finding]:

@@ -22,13 +22,6 @@ from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.onnx_inference import CONSEQUENCE, DECLARED, complaints, unknown_nodes
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = [
-    "misused",
-    "scale_shape",
-    "shape_conflict",
-    "unbound_parameter",
-]
-
 
 @check(*(f"ON{number}" for number in range(601, 613)))
 def misused(rule: Rule, context: Context) -> Iterator[Finding]:

@@ -30,16 +30,6 @@ from onnx_kvtool.targets.conditions.table import OF_SHAPES
 from onnx_kvtool.targets.limits import has_other_form
 from onnx_kvtool.targets.target import Target
 
-__all__ = [
-    "known_limit",
-    "no_kernel",
-    "ort_attention_nonpad",
-    "ort_dtype",
-    "ort_not_in_place",
-    "size_not_fixed",
-    "version_too_new",
-]
-
 _HAVE_RULES = frozenset(
     {
         "kv-cache-update",

@@ -22,15 +22,6 @@ from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval, substitute
 
-__all__ = [
-    "scatter_dtype_unsupported",
-    "scatter_duplicate_indices",
-    "scatter_index_out_of_bounds",
-    "scatterelements_shape",
-    "scatternd_rank",
-]
-
-
 _Dims = tuple[Dim, ...] | None
 
 

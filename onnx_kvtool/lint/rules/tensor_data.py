@@ -20,8 +20,6 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.traits import contradiction
 
-__all__ = ["bad_sparse_tensor", "misdeclared_constant", "proto_over_2gb", "undefined_element_type"]
-
 _INT64 = 7
 _MOST_READ = 1 << 20
 

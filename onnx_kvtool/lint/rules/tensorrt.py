@@ -26,14 +26,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of, product
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.target import Target
 
-__all__ = [
-    "scatternd_reduction_attr_trt",
-    "trt_attention_form",
-    "trt_layout",
-    "trt_mode",
-    "trt_volume",
-]
-
 _FIRST_GOOD = (10, 9)
 _DIMENSIONS = 4
 _SEQUENCE = 2

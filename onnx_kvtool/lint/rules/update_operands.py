@@ -16,18 +16,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
-__all__ = [
-    "axis_is_batch",
-    "axis_out_of_range",
-    "bad_mode",
-    "dtype_mismatch",
-    "non_axis_dim_mismatch",
-    "opset_too_old",
-    "present_decl_mismatch",
-    "rank_mismatch",
-    "update_longer_than_cache",
-]
-
 
 @check("KV001")
 def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:

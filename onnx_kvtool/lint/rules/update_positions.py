@@ -21,15 +21,6 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, product
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
-__all__ = [
-    "decode_without_write_indices",
-    "key_value_index_mismatch",
-    "linear_overflow",
-    "negative_write_index",
-    "write_indices_dtype",
-    "write_indices_shape",
-]
-
 _DEPTH = 6
 
 

@@ -24,13 +24,6 @@ from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.model_io.sorting import natural
 from onnx_kvtool.model_io.stored import file_digest
 
-__all__ = [
-    "Baseline",
-    "NewBaseline",
-    "read_baseline",
-    "with_fingerprints",
-]
-
 _VERSION = 1
 
 

@@ -19,25 +19,6 @@ from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.atomic import patient
 
-__all__ = [
-    "ALL",
-    "FORMATS",
-    "KEYS",
-    "LEVELS",
-    "Config",
-    "PathPatterns",
-    "PerFileIgnore",
-    "Selection",
-    "check_codes",
-    "discover",
-    "find_rule",
-    "is_pattern",
-    "load",
-    "matches",
-    "split_codes",
-]
-
-
 # Patterns of paths, as `.gitignore` writes them.
 
 

@@ -14,9 +14,6 @@ from onnx_kvtool.lint.settings.config import PathPatterns, is_pattern
 from onnx_kvtool.model_io.atomic import is_pipe, patient
 from onnx_kvtool.model_io.remote import find, is_remote
 
-__all__ = ["find_models", "parse_shard", "take_shard", "tracked_models"]
-
-
 # Models that git tracks, read from the index of a repository.
 #
 # git itself is not run: in a repository of unknown origin its configuration names programs, and in

@@ -20,19 +20,6 @@ from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.report.findings.writer import Spool, Writer, qualified_name, shown_path, uri
 from onnx_kvtool.report.json import headed
 
-__all__ = [
-    "LEVELS",
-    "ConciseWriter",
-    "GitlabWriter",
-    "JsonLinesWriter",
-    "JsonWriter",
-    "JunitWriter",
-    "ListInParts",
-    "RdjsonWriter",
-    "SarifWriter",
-]
-
-
 # One line for each finding: `path:graph:node: CODE message`.
 
 

@@ -18,8 +18,6 @@ from onnx_kvtool.report.findings.writer import (
     shown_path,
 )
 
-__all__ = ["GithubWriter", "StepSummary", "step_outputs"]
-
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
 _LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
 

@@ -25,9 +25,6 @@ from onnx_kvtool.report.findings.formats import (
 from onnx_kvtool.report.findings.github import GithubWriter
 from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["MERGERS", "WRITERS", "Merger"]
-
-
 # The formats of findings that are data; text for people is printed by `report.text`.
 
 

@@ -12,8 +12,6 @@ from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.findings.writer import Writer, folded, others_in_words
 from onnx_kvtool.report.text import text_of_blocks
 
-__all__ = ["TextWriter", "blocks", "blocks_of", "closing", "counts", "remarks", "remarks_of"]
-
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 

@@ -15,18 +15,6 @@ from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.report.blocks import joined
 
-__all__ = [
-    "Spool",
-    "Writer",
-    "folded",
-    "others_in_words",
-    "qualified_name",
-    "rendered",
-    "shown_path",
-    "uri",
-]
-
-
 # Places in a model in one word, for formats that know lines of text alone.
 
 

@@ -12,8 +12,6 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
-__all__ = ["Arrangement", "Axes", "Sizes", "completed", "compose", "rearranges", "seen_through"]
-
 Axes = tuple[int | None, ...]
 """For each axis of a value the axis of its base that it is; None for an axis of size 1 that the
 base lacks. Axes of the base that do not occur have size 1."""

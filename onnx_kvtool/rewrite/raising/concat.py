@@ -14,8 +14,6 @@ from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text
 
-__all__ = ["raise_concat"]
-
 
 def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that a Concat-4/11/13 is `cache[:p]`, rows of an update, `cache[p + L:]`.

@@ -30,8 +30,6 @@ from onnx_kvtool.rewrite.raising.stage import (
 )
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["raise_contrib"]
-
 _GROUPED = "GroupQueryAttention"
 _AXIS = 2
 _WRITES = (

@@ -30,9 +30,6 @@ from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text, variable
 
-__all__ = ["Replaced", "raise_fixed", "replace_update"]
-
-
 # The edit: a TensorScatter in the place of a proven update.
 
 

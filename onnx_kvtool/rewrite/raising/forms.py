@@ -32,17 +32,6 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.expressions import coordinate as at
 from onnx_kvtool.symbolic.simplification import Facts, at_least, below, substitute
 
-__all__ = [
-    "Mask",
-    "prove_one_hot",
-    "raise_one_hot_sum",
-    "raise_scatter_elements",
-    "raise_scatter_nd",
-    "raise_where",
-    "read_mask",
-]
-
-
 # Updates written as ScatterElements: P3 and P4 of the forms that exporters emit.
 
 

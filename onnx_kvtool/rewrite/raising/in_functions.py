@@ -11,8 +11,6 @@ from onnx_kvtool.core.walk import function_path, nodes
 from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 
-__all__ = ["functions_with", "inline_tagged", "place_of", "remove_tags", "tag_nodes"]
-
 _TAG = "onnx_kvtool.raise.place"
 _BETWEEN = "\x1f"
 

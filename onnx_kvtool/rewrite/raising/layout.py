@@ -25,22 +25,6 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.simplification import Facts, largest, simplified
 
-__all__ = [
-    "TO_THE_END",
-    "Cut",
-    "Numbers",
-    "Window",
-    "bounds_along",
-    "cache_of",
-    "constants",
-    "cut_of",
-    "first_of",
-    "is_state",
-    "roll_of",
-    "windowed",
-]
-
-
 # Slices along one axis: what part of a tensor a value is.
 
 

@@ -37,16 +37,6 @@ from onnx_kvtool.symbolic.simplification import (
     substitute,
 )
 
-__all__ = [
-    "Positions",
-    "check_counts_from_zero",
-    "check_no_overflow",
-    "check_start",
-    "legal_index",
-    "read_positions",
-    "unrelated",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Positions:

@@ -15,8 +15,6 @@ from onnx_kvtool.rewrite.raising.stage import Assumptions, ValueKind
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
-__all__ = ["Proof", "ProvenUpdate", "Roll"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProvenUpdate:

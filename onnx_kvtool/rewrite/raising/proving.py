@@ -37,18 +37,6 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, intege
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = [
-    "LACKS_A_SIZE",
-    "FullSizes",
-    "Plan",
-    "Planned",
-    "Proving",
-    "full_sizes",
-    "is_candidate",
-    "plan",
-]
-
-
 # From a proof to an edit: which value is the cache, and in which order its axes stand.
 
 

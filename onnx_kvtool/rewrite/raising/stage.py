@@ -28,29 +28,6 @@ from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
 from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
-__all__ = [
-    "GROWN",
-    "KINDS",
-    "LONGER",
-    "Assumptions",
-    "Grown",
-    "Kind",
-    "RaiseOutcome",
-    "RaiseSettings",
-    "Size",
-    "ValueKind",
-    "WindowRead",
-    "dims_to_run",
-    "fix_raised",
-    "head_sizes",
-    "implied",
-    "input_shapes",
-    "scopes_of",
-    "token_count",
-    "without_capacity",
-]
-
-
 # What a user may grant that a graph does not say.
 
 

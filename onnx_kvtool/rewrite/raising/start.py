@@ -30,8 +30,6 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["Batch", "Measures", "check_expressible", "narrowed", "one_row", "write_indices"]
-
 _ROW = coordinate(0)
 
 

@@ -17,8 +17,6 @@ from onnx_kvtool.rewrite.raising.forms import (
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 
-__all__ = ["RAISINGS", "Raising"]
-
 
 @dataclass(frozen=True, slots=True)
 class Raising:

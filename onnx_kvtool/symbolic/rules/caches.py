@@ -10,8 +10,6 @@ from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.simplification import Facts, divided, interval
 
-__all__ = ["attention", "tensor_scatter"]
-
 _FIRST = 24
 """The opset that introduced TensorScatter."""
 

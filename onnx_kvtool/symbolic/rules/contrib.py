@@ -22,8 +22,6 @@ from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknow
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
 from onnx_kvtool.symbolic.simplification import Facts, exact_quotient, largest
 
-__all__ = ["CONTRIB", "Contrib"]
-
 
 @dataclass(frozen=True, slots=True)
 class Contrib:

@@ -43,32 +43,6 @@ from onnx_kvtool.symbolic.simplification import (
     substitute,
 )
 
-__all__ = [
-    "absolute_elements",
-    "add_elements",
-    "broadcast",
-    "broadcast_elements",
-    "broadcast_shapes",
-    "cast_elements",
-    "clip_elements",
-    "comparison_elements",
-    "divide_elements",
-    "either_elements",
-    "equal_elements",
-    "largest_of_elements",
-    "like",
-    "mod_elements",
-    "multiply_elements",
-    "negate_elements",
-    "not_elements",
-    "one_shape",
-    "smallest_of_elements",
-    "subtract_elements",
-    "where_elements",
-    "xor_elements",
-]
-
-
 # Broadcasting of descriptions.
 
 

@@ -19,38 +19,6 @@ from onnx_kvtool.ops.view import counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
 from onnx_kvtool.symbolic.dimensions import dims_of, product
 
-__all__ = [
-    "FoldRule",
-    "add",
-    "and_",
-    "cast",
-    "cast_like",
-    "concat",
-    "constant",
-    "divide",
-    "equal",
-    "gather",
-    "greater",
-    "greater_or_equal",
-    "identity",
-    "less",
-    "less_or_equal",
-    "modulo",
-    "multiply",
-    "negate",
-    "not_",
-    "or_",
-    "range_",
-    "reshape",
-    "shape",
-    "size",
-    "squeeze",
-    "subtract",
-    "unsqueeze",
-    "where",
-    "xor",
-]
-
 _MOST_AXES = 32
 """Highest rank that is folded: numpy below 2.0 holds no more axes."""
 

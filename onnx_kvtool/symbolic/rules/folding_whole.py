@@ -17,25 +17,6 @@ from onnx_kvtool.ops.view import counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
 from onnx_kvtool.symbolic.rules.folding import FoldRule
 
-__all__ = [
-    "absolute",
-    "clip",
-    "constant_of_shape",
-    "cumulative_sum",
-    "expand",
-    "flatten",
-    "largest",
-    "non_zero",
-    "reduce_",
-    "sign",
-    "slice_",
-    "smallest",
-    "sum_",
-    "tile",
-    "transpose",
-    "trilu",
-]
-
 _Inputs = Sequence[Partial | None]
 _Attributes = Mapping[str, Any]
 

@@ -14,31 +14,6 @@ from onnx_kvtool.symbolic.rules.elementwise import broadcast_elements, broadcast
 from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.simplification import Facts, choose, is_less, modulo, substitute
 
-__all__ = [
-    "concat",
-    "concat_elements",
-    "cumulative_sum_elements",
-    "expand",
-    "expand_elements",
-    "flatten",
-    "gather",
-    "gather_elements",
-    "gather_nd",
-    "gather_nd_elements",
-    "identity_elements",
-    "renumbered",
-    "scattered_elements",
-    "squeeze",
-    "squeeze_elements",
-    "tile",
-    "tile_elements",
-    "transpose",
-    "transpose_elements",
-    "unsqueeze",
-    "unsqueeze_elements",
-]
-
-
 # Operators that move elements without a look at them.
 
 

@@ -21,8 +21,6 @@ from onnx_kvtool.symbolic.simplification import (
     substitute,
 )
 
-__all__ = ["flatten_elements", "means_itself", "reshape", "reshape_elements"]
-
 
 def reshape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Reshape: what is asked for, with 0 and -1 resolved."""

@@ -21,19 +21,6 @@ from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 if TYPE_CHECKING:
     from onnx_kvtool.symbolic.contents import IndexMap
 
-__all__ = [
-    "Contents",
-    "ElementRule",
-    "ElementSite",
-    "ShapeRule",
-    "ShapeSite",
-    "TypeOf",
-    "Unknown",
-    "Unrelated",
-    "asked",
-    "placed",
-]
-
 
 # One node, as the rules see it that say what shape its outputs have.
 

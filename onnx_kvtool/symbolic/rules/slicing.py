@@ -31,8 +31,6 @@ from onnx_kvtool.symbolic.simplification import (
     substitute,
 )
 
-__all__ = ["Cut", "cut_along", "slice_", "slice_elements", "split", "split_elements"]
-
 _FIRST_UNEQUAL = 18
 """From this opset on the last part of a Split may be smaller than the others."""
 

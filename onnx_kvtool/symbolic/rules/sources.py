@@ -34,25 +34,6 @@ from onnx_kvtool.symbolic.simplification import (
     substitute,
 )
 
-__all__ = [
-    "constant",
-    "constant_elements",
-    "constant_of_shape",
-    "constant_of_shape_elements",
-    "described",
-    "non_zero",
-    "one_hot",
-    "one_hot_elements",
-    "range_",
-    "range_elements",
-    "scalar",
-    "shape_elements",
-    "shape_vector",
-    "size_elements",
-    "stored",
-]
-
-
 # Constants: numbers in a file, read as functions of their coordinates where they are some.
 
 

@@ -24,15 +24,6 @@ from onnx_kvtool.symbolic.rules import (
 from onnx_kvtool.symbolic.rules.folding import FoldRule
 from onnx_kvtool.symbolic.rules.site import ElementRule, ShapeRule
 
-__all__ = [
-    "OPERATOR_RULES",
-    "OTHER_RULES",
-    "OperatorRules",
-    "element_rule",
-    "fold_rule",
-    "shape_rule",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorRules:

@@ -17,26 +17,6 @@ from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.simplification import Facts, divided
 
-__all__ = [
-    "arg_reduce",
-    "conv",
-    "conv_transpose",
-    "depth_to_space",
-    "gemm",
-    "layer_normalization",
-    "mat_mul",
-    "normalized",
-    "pad",
-    "pool",
-    "product_shape",
-    "reduce",
-    "resize",
-    "space_to_depth",
-    "top_k",
-    "upsample",
-]
-
-
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
 
 

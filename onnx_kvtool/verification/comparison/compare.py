@@ -13,23 +13,6 @@ import numpy.typing as npt
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = [
-    "EXACT",
-    "Mask",
-    "Mismatch",
-    "OutputDifference",
-    "Tolerance",
-    "bits_differ",
-    "compare",
-    "compare_form",
-    "distances",
-    "kept_rows",
-    "largest",
-    "moved_rows",
-    "tolerance_of",
-]
-
-
 # How two values of the same output differ.
 
 

@@ -21,8 +21,6 @@ from onnx_kvtool.verification.comparison.randomness import RandomOutputs
 from onnx_kvtool.verification.comparison.rounding import Measure, Noise, Scales, TwinRun, Twins
 from onnx_kvtool.verification.inputs.plan import InputPlan
 
-__all__ = ["Account", "Difference", "Judge", "OutputAccount"]
-
 
 @dataclass(slots=True)
 class OutputAccount:

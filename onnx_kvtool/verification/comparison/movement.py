@@ -17,9 +17,6 @@ from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
 from onnx_kvtool.verification.inputs.flow import is_default
 
-__all__ = ["Arithmetic", "Coarse", "Emptiness", "arithmetic", "coarser"]
-
-
 _RANKS = {
     ir.DataType.DOUBLE: 0,
     ir.DataType.FLOAT: 1,

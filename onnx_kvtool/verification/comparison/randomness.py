@@ -26,9 +26,6 @@ from onnx_kvtool.verification.comparison.compare import (
 )
 from onnx_kvtool.verification.comparison.rounding import Measure
 
-__all__ = ["RUNS", "RandomOutputs", "Sample", "Unlike", "random_values", "unlike"]
-
-
 # Which values of a model depend on random numbers, so that no two runs need agree on them.
 
 

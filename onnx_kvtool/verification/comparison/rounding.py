@@ -34,21 +34,6 @@ from onnx_kvtool.verification.comparison.compare import (
 )
 from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, coarser
 
-__all__ = [
-    "Measure",
-    "Noise",
-    "Pair",
-    "Scales",
-    "Shaken",
-    "TwinAccount",
-    "TwinRun",
-    "TwinSessions",
-    "Twins",
-    "distance",
-    "widened_inputs",
-]
-
-
 # How close outputs have to be.
 
 

@@ -19,8 +19,6 @@ from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.inputs.stepping import advance, reached, rows_of
 from onnx_kvtool.verification.inputs.symbols import attempts, fitting, reaching, roomier
 
-__all__ = ["Script", "run_side_by_side"]
-
 
 @dataclass(frozen=True, slots=True)
 class Script:

@@ -34,20 +34,6 @@ from onnx_kvtool.verification.inputs.values import moderate
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Subject, through
 
-__all__ = [
-    "FixedHost",
-    "GrowingHost",
-    "Grown",
-    "PaddingHost",
-    "dead_count",
-    "growing_cases",
-    "grown",
-    "padding_note",
-    "query_axes",
-    "without_padding",
-]
-
-
 # The runs in which a model with growing caches is compared with its fixed form.
 
 

@@ -27,18 +27,6 @@ from onnx_kvtool.verification.inputs.roles import Uses
 from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of
 from onnx_kvtool.verification.subject import Subject
 
-__all__ = [
-    "Arrangement",
-    "FixedCache",
-    "GrowingPair",
-    "Probe",
-    "Side",
-    "growing_pair",
-    "kept_rows_of",
-    "may_be_growing_pair",
-]
-
-
 # Where the rows of one cache stand in two models.
 
 

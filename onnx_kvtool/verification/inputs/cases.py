@@ -5,20 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = [
-    "CAPACITY",
-    "CASES",
-    "LIKELIEST",
-    "READINGS",
-    "Case",
-    "Kind",
-    "Padding",
-    "Range",
-    "Reading",
-    "cases_of",
-]
-
-
 Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
 """What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
 mask covers; rows that a fixed cache holds; something else; either sequences or rows."""

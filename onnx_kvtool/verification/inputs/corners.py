@@ -14,9 +14,6 @@ from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.cases import Case, Range, Start
 from onnx_kvtool.verification.inputs.flow import is_default, small_integer, small_numbers
 
-__all__ = ["Corners", "corner_cases", "corners_of", "stays_within"]
-
-
 _DEEPEST = 8
 """Nodes above a value that are looked at."""
 

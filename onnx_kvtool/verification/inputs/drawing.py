@@ -25,9 +25,6 @@ from onnx_kvtool.verification.inputs.symbols import (
 )
 from onnx_kvtool.verification.inputs.values import any_bits, directed, token_ids, varied
 
-__all__ = ["draw"]
-
-
 _EARLY = 3
 """The last start that is drawn when nothing says how many rows a cache has."""
 

@@ -19,17 +19,6 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_integer
 
-__all__ = [
-    "Flow",
-    "Place",
-    "is_default",
-    "is_narrowed",
-    "small_integer",
-    "small_numbers",
-    "wrapping_capacities",
-]
-
-
 # Where a value goes: through copies, calls of model-local functions and sub-graphs.
 
 

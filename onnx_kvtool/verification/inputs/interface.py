@@ -15,18 +15,6 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.ops.operators import Mode
 
-__all__ = [
-    "CachePair",
-    "Caches",
-    "Interface",
-    "Port",
-    "find_caches",
-    "interface_difference",
-    "interface_of",
-    "narrowed",
-]
-
-
 # What a model looks like from outside: its inputs and outputs.
 
 

@@ -16,19 +16,6 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of
 
-__all__ = [
-    "Counters",
-    "Integers",
-    "counted_positions",
-    "covering_mask",
-    "dead_rows",
-    "lengthened",
-    "padded",
-    "padding_input",
-    "tokens_of",
-]
-
-
 # Padding of a batch: which rows hold no token, and what follows from that.
 
 

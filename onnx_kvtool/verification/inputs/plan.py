@@ -21,9 +21,6 @@ from onnx_kvtool.verification.inputs.points import Directions, Points, points_of
 from onnx_kvtool.verification.inputs.roles import Role, Uses, Write, uses_of
 from onnx_kvtool.verification.inputs.windows import Windows, windows_of
 
-__all__ = ["COUNTER", "InputPlan", "InputSpec", "plan"]
-
-
 Dim = int | str
 
 COUNTER = r"^past_length(_\d+)?$"

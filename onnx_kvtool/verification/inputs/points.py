@@ -19,9 +19,6 @@ from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.corners import Corners, corners_of, stays_within
 from onnx_kvtool.verification.inputs.flow import is_default, small_numbers
 
-__all__ = ["Directions", "Points", "points_of"]
-
-
 _MOST_NUMBERS = 64
 """Numbers that are kept; more would leave each of them too few elements of an input."""
 

@@ -21,9 +21,6 @@ from onnx_kvtool.verification.inputs.flow import (
 )
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches
 
-__all__ = ["Role", "Uses", "Write", "uses_of"]
-
-
 Role = Literal[
     "past_cache",
     "update",

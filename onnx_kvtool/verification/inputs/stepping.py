@@ -21,8 +21,6 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, fixed_capacities, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import any_bits, directed, moderate, token_ids
 
-__all__ = ["advance", "reached", "rows_of"]
-
 
 def advance(
     plan: InputPlan,

@@ -20,20 +20,6 @@ from onnx_kvtool.verification.inputs.cases import LIKELIEST, READINGS, Case, Kin
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 
-__all__ = [
-    "Layout",
-    "attempts",
-    "fitting",
-    "fixed_capacities",
-    "kinds_of",
-    "least_memory",
-    "reaching",
-    "roomier",
-    "sizes_for",
-    "tokens_before",
-]
-
-
 # What the symbolic dimensions of a model's inputs count, and sizes for them.
 
 

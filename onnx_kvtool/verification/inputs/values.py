@@ -15,9 +15,6 @@ from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.inputs.cases import Range
 from onnx_kvtool.verification.inputs.points import Directions, Points
 
-__all__ = ["any_bits", "directed", "moderate", "token_ids", "varied"]
-
-
 _T = TypeVar("_T", bound=np.generic)
 
 

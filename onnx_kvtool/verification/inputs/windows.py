@@ -15,9 +15,6 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.verification.inputs.flow import is_default
 
-__all__ = ["Windows", "windows_of"]
-
-
 # Sizes that may suit inputs at which a model looks through windows, as images and sound.
 
 

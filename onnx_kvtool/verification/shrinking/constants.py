@@ -17,8 +17,6 @@ from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice, Si
 from onnx_kvtool.verification.shrinking.sizes import Shape, Size
 from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, code_bits
 
-__all__ = ["keep_derived_numbers", "keep_irregular_tables", "separated", "shortened"]
-
 
 def separated(model: Skeleton) -> Skeleton:
     """Return a model in which each node has the small constants of integers that it reads alone.

@@ -16,23 +16,6 @@ from onnx_kvtool.verification.shrinking.sizes import (
     pin,
 )
 
-__all__ = [
-    "attention",
-    "dequantize",
-    "gather_block_quantized",
-    "group_query_attention",
-    "join_beside",
-    "mat_mul_n_bits",
-    "mixture_of_experts",
-    "quantized_mixture_of_experts",
-    "rotary_embedding",
-    "scatter_elements",
-    "scatter_nd",
-    "tensor_scatter",
-    "top_k",
-]
-
-
 # How the operators of attention tie heads and the size of a head.
 
 

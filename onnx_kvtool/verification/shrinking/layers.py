@@ -14,9 +14,6 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
 from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured
 
-__all__ = ["Cut", "Flow", "Side", "Thinned", "spine", "thinned"]
-
-
 # The places where the whole of a decoder passes through one node, between one layer and the next.
 #
 # A node lies on the spine of a graph if every way from the start of the spine to the deepest

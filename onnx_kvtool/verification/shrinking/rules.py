@@ -36,9 +36,6 @@ from onnx_kvtool.verification.shrinking.sizes import (
     pin,
 )
 
-__all__ = ["SIZE_RULES", "unknown"]
-
-
 # How Reshape and its kin take sizes apart and put them together.
 
 

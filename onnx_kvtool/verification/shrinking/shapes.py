@@ -31,9 +31,6 @@ from onnx_kvtool.verification.shrinking.sizes import (
 )
 from onnx_kvtool.verification.shrinking.weights import Skeleton, captured
 
-__all__ = ["LEAST", "LONGEST", "Choice", "Shapes", "Sizes", "choose", "sizes_of"]
-
-
 # The sizes of every value of one model, tied together by what its operators ask for.
 
 

@@ -36,8 +36,6 @@ from onnx_kvtool.verification.shrinking.weights import (
 )
 from onnx_kvtool.verification.weights import is_recast, same_values
 
-__all__ = ["CannotShrink", "Pair", "check_weights", "shrink"]
-
 
 class CannotShrink(KvtoolError):
     """No copies of the models that mean the same are small enough to be run.

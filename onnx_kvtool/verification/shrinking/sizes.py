@@ -13,27 +13,6 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.ops.contrib import default_of
 from onnx_kvtool.ops.schema import NEWEST
 
-__all__ = [
-    "CARRYING",
-    "Call",
-    "Found",
-    "Item",
-    "Link",
-    "Links",
-    "Shape",
-    "Size",
-    "Unknown",
-    "broadcast",
-    "carried",
-    "count_carriers",
-    "factor",
-    "fixed",
-    "need",
-    "pin",
-    "unify",
-]
-
-
 # Which dimensions of two models have to have the same size, and which may be another.
 #
 # A size may be a product: the width of a projection is heads times head size, and a Reshape takes

@@ -23,24 +23,6 @@ from onnx_kvtool.model_io.forms import SparseInitializer, bodies
 from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.verification.weights import is_recast, place_of
 
-__all__ = [
-    "READ",
-    "SMALL",
-    "WEIGHT_TYPES",
-    "Quantised",
-    "Skeleton",
-    "captured",
-    "code_bits",
-    "drawn",
-    "hides",
-    "live",
-    "quantised_of",
-    "skeleton",
-    "with_counterparts",
-    "without_unread",
-]
-
-
 # Values of weights in copies.
 
 

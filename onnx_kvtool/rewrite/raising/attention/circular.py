@@ -23,9 +23,6 @@ from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, Windo
 from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 from onnx_kvtool.symbolic.expressions import integer
 
-__all__ = ["columns", "is_any_order", "read_circular", "read_rotated"]
-
-
 # Attention over windows of a fixed size, made to read circular caches as they lie.
 #
 #     Attention(Q, Gather(K, order), Gather(V, order), mask)   # order = (arange(W) + n) mod W

@@ -15,17 +15,6 @@ from onnx_kvtool.emit.forms import unsqueeze, where
 from onnx_kvtool.rewrite.raising.stage import WindowRead
 from onnx_kvtool.symbolic.expressions import Coordinate, Expr
 
-__all__ = [
-    "FIXED",
-    "Columns",
-    "all_rows",
-    "emit_fixed_mask",
-    "emit_hidden",
-    "emit_mask_of",
-    "window_mask",
-]
-
-
 # Masks over the rows in use, written for all rows of a cache: no size of them changes.
 #
 #     shown[b, i, j] = (j <= i + past) and ... and attention_mask[b, j] != 0

@@ -22,8 +22,6 @@ from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Dimension
 
-__all__ = ["Candidate", "prove_all"]
-
 Candidate = tuple[Location, ir.Node]
 """A Softmax, and where it stood in the source."""
 

@@ -45,9 +45,6 @@ from onnx_kvtool.shapes.writing import Writer, forget_composed, may_rest_on
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import text
 
-__all__ = ["keep_mask_shapes", "open_functions", "raise_attention", "raise_growing_attention"]
-
-
 # Attention in model-local functions, whose sizes are known at their calls only.
 
 

@@ -16,18 +16,6 @@ from onnx_kvtool.rewrite.raising.layout import bounds_along, constants
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import integer
 
-__all__ = [
-    "WHY_IN_USE",
-    "WHY_IN_USE_GROUPED",
-    "WHY_WHOLE",
-    "WholeMask",
-    "Wide",
-    "read_in_use",
-    "read_whole",
-    "read_wide",
-]
-
-
 # Attention over the rows in use of a cache, made to read the whole capacity.
 #
 #     K = Slice(TensorScatter(past_key, ...), 0, n)         ->   K = TensorScatter(past_key, ...)

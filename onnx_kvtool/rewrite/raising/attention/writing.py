@@ -17,9 +17,6 @@ from onnx_kvtool.emit.forms import scaled_queries, unsqueeze, where
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.symbolic.expressions import Expr
 
-__all__ = ["Rows", "emit_count", "emit_mask", "for_each_sequence", "write"]
-
-
 # Putting what hides keys into the graph, as one mask.
 
 

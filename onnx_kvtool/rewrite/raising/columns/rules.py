@@ -20,19 +20,6 @@ from onnx_kvtool.symbolic.expressions import coordinate, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, interval
 
-__all__ = [
-    "Rule",
-    "Stuck",
-    "Widened",
-    "gathered",
-    "is_grown",
-    "looked_up",
-    "rule_of",
-    "scattered",
-    "sliced",
-]
-
-
 # What a rule is given that writes the wide form of what a node gives.
 
 

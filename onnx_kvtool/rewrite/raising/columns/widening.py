@@ -20,9 +20,6 @@ from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
 from onnx_kvtool.symbolic.simplification import Facts, simplified
 
-__all__ = ["Widening", "grown_values", "widen"]
-
-
 # Values that are as long as the rows in use, made as long as a cache: no size of them changes.
 #
 #     wide[b, i, j] = value[b, i, j]     for j < n, the rows in use after the step

@@ -20,9 +20,6 @@ from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
 from onnx_kvtool.symbolic.dimensions import words
 from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
-__all__ = ["Edit", "attend", "check_attention", "in_heads", "shape_limits", "with_rows"]
-
-
 # Attention that puts its cache together itself, taken apart: the cache first, then Attention.
 
 

@@ -14,9 +14,6 @@ from onnx_kvtool.core.walk import subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 
-__all__ = ["PASTS", "End", "Ends", "Growth", "growth_of", "handed_on"]
-
-
 # How the present of a cache comes about, followed from where it leaves the model.
 
 

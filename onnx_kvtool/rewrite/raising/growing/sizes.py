@@ -33,9 +33,6 @@ from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, interval, substitute
 
-__all__ = ["Position", "Sizes", "forget_lengths", "name_lengths", "position_of"]
-
-
 # What is known of sizes where caches grow: that all are one length, and what a step adds.
 
 

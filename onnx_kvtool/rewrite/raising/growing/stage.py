@@ -41,9 +41,6 @@ from onnx_kvtool.rewrite.raising.stage import (
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["Circulating", "raise_growing"]
-
-
 # The edit of a window that grows: a circular cache in its place.
 
 

@@ -20,8 +20,6 @@ from onnx_kvtool.rewrite.raising.growing.growth import End
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants
 from onnx_kvtool.rewrite.raising.stage import Assumptions
 
-__all__ = ["Rolling", "is_rolling", "rolling_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
