@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 
 import onnx
 
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.guard.small_constants import HOLDERS, Contents
 from onnx_kvtool.model_io.forms import bodies, every_holder
 
 FAULT = Fault(
@@ -20,30 +20,27 @@ FAULT = Fault(
 
 
 def infer_with_distinct_names(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, every name in bodies standing for one value while it runs.
+    """Return `infer(contents)`, every name in bodies standing for one value while it runs.
 
     The branches of an If, and bodies beside each other, may name their values alike. Inference of
     onnx 1.23.2 keeps what it knows of the elements of integer values by name alone: it complains
     that the second one "already exists", or takes the elements of the first one for its own.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, all names as they were.
     """
-    if operators.isdisjoint(HOLDERS):
-        return infer(message)
-    originals = _make_distinct(message)
+    if contents.operators.isdisjoint(HOLDERS):
+        return infer(contents)
+    originals = _make_distinct(contents.message)
     if not originals:
-        return infer(message)
+        return infer(contents)
     try:
-        result = infer(message)
+        result = infer(contents)
     finally:
-        _rename_everywhere(message, originals)
+        _rename_everywhere(contents.message, originals)
     _rename_everywhere(result, originals)
     return result
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import HOLDERS
-from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.guard.small_constants import Contents
 
 FAULT = Fault(
     library="onnx",
@@ -25,25 +24,20 @@ _TERM = re.compile(rb"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 def infer_past_endless_equations(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, with nothing known of an Einsum whose equation is malformed.
+    """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if "Einsum" not in operators:
-        return infer(message)
     hidden = [
         node
-        for node in every_node(message, HOLDERS)
-        if node.op_type == "Einsum" and node.domain in DEFAULT_DOMAINS and is_endless(node)
+        for node in contents.of("Einsum")
+        if node.domain in DEFAULT_DOMAINS and is_endless(node)
     ]
-    return infer_hiding(message, infer, hidden) if hidden else infer(message)
+    return infer_hiding(contents, infer, hidden) if hidden else infer(contents)
 
 
 def is_endless(node: onnx.NodeProto) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import onnx
 
-from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.guard.small_constants import HOLDERS, Contents
 from onnx_kvtool.model_io.forms import every_node
 
 _HIDDEN = "kvtool.hidden"
@@ -14,19 +14,19 @@ _HIDDEN = "kvtool.hidden"
 
 
 def infer_hiding(
-    message: onnx.ModelProto,
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents,
+    infer: Callable[[Contents], onnx.ModelProto],
     hidden: list[onnx.NodeProto],
 ) -> onnx.ModelProto:
     """Return the result of inference with some nodes hidden from it."""
-    holders = (message, *message.functions)
+    holders = (contents.message, *contents.message.functions)
     domains = [node.domain for node in hidden]
     for node in hidden:
         node.domain = _HIDDEN
     for holder in holders:
         holder.opset_import.add(domain=_HIDDEN, version=1)
     try:
-        result = infer(message)
+        result = infer(contents)
     finally:
         for node, domain in zip(hidden, domains, strict=True):
             _set_domain(node, domain)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.guard.small_constants import HOLDERS, Contents
 from onnx_kvtool.model_io.forms import every_node
 
 FAULT = Fault(
@@ -26,26 +26,24 @@ _CHANGED = frozenset({"auto_pad", "ceil_mode", "pads"})
 
 
 def infer_past_last_windows(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, where no window of a pool begins behind the axis.
+    """Return `infer(contents)`, where no window of a pool begins behind the axis.
 
     A pool whose attributes are parameters of a function stays as it is.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if operators.isdisjoint(_POOLS) or not any(map(_is_meant, _pools(message))):
-        return infer(message)
+    message = contents.message
+    if contents.operators.isdisjoint(_POOLS) or not any(map(_is_meant, _pools(message))):
+        return infer(contents)
     copy = onnx.ModelProto()
     copy.CopyFrom(message)
     for node in filter(_is_meant, _pools(copy)):
         _round_down(node)
-    result = infer(copy)
+    result = infer(Contents(copy))
     for given, inferred in zip(_pools(message), _pools(result), strict=True):
         if _is_meant(given):
             del inferred.attribute[:]

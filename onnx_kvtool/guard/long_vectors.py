@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
 
 import numpy as np
 import onnx
@@ -15,12 +14,12 @@ from onnx_kvtool.guard.small_constants import (
     FLOATS,
     HOLDERS,
     INTEGERS,
+    Contents,
     Sizes,
     is_told,
     sizing,
-    small_constants,
 )
-from onnx_kvtool.model_io.forms import bodies, every_node
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
 FAULT = Fault(
@@ -47,7 +46,7 @@ HANDED_ON = {
 be, or make, those of the output; what else they read only chooses among them."""
 
 
-def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
+def may_run_out(contents: Contents) -> bool:
     """Return whether inference with data propagation may write down a very long vector.
 
     It writes down each element of a value of rank 1 that an operator of `HANDED_ON` reads. Such a
@@ -56,31 +55,36 @@ def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
     Sizes that many small ones make in another way are not found.
 
     Args:
-        message: The model.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model.
     """
-    if operators.isdisjoint(HANDED_ON):
+    if contents.operators.isdisjoint(HANDED_ON):
         return False
-    infos = (*message.graph.input, *message.graph.value_info, *message.graph.output)
-    if any(_is_long(info.type.tensor_type.shape) for info in infos):
+    graph = contents.message.graph
+    infos = (*graph.input, *graph.value_info, *graph.output)
+    if any(_is_long(info.type.tensor_type.shape) for info in infos) or _piles_up(contents):
         return True
-    if "Concat" in operators and _piles_up(message):
-        return True
-    large = small_constants(message, _may_be_a_large_size, INTEGERS)
-    scales = small_constants(message, _may_be_a_large_size, FLOATS)
-    return bool(large or scales) and _tells_a_node(message, large, scales)
+    large = contents.constants(_may_be_a_large_size, INTEGERS)
+    scales = contents.constants(_may_be_a_large_size, FLOATS)
+    return bool(large or scales) and _tells_a_node(contents, large, scales)
 
 
 def _is_long(shape: onnx.TensorShapeProto) -> bool:
     return len(shape.dim) == 1 and shape.dim[0].dim_value > LONGEST
 
 
-def _piles_up(message: onnx.ModelProto) -> bool:
+def _piles_up(contents: Contents) -> bool:
     """Return whether Concats may join vectors to a very long one; other axes do not count."""
-    lengths = {info.name: _length(info) for info in message.graph.input}
-    lengths.update((t.name, t.dims[0]) for t in message.graph.initializer if len(t.dims) == 1)
+    graph = contents.message.graph
+    lengths = {info.name: _length(info) for info in graph.input}
+    lengths.update((t.name, t.dims[0]) for t in graph.initializer if len(t.dims) == 1)
+    most = max(lengths.values(), default=1)  # if each Concat joined the longest there is by then
+    for node in contents.of("Concat"):
+        if most <= LONGEST and _is_first(node):
+            most *= max(1, len(node.input))
+    if most <= LONGEST:
+        return False
     passes: dict[tuple[str, str], bool] = {}  # by operator, as most nodes are of a few
-    for node in every_node(message, HOLDERS):
+    for node in contents.nodes:
         op = node.op_type, node.domain
         if op not in passes:
             keeps = traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS)
@@ -89,7 +93,7 @@ def _piles_up(message: onnx.ModelProto) -> bool:
             continue
         if op[0] == "Concat":
             given = [lengths.get(name, 1) for name in node.input if name]
-            length = sum(given) if all(a.i <= 0 for a in node.attribute) else 1
+            length = sum(given) if _is_first(node) else 1
         else:
             length = max([lengths[name] for name in node.input if name in lengths], default=1)
         if length > LONGEST:
@@ -97,6 +101,11 @@ def _piles_up(message: onnx.ModelProto) -> bool:
         if length > 1:  # what is not there counts as 1
             lengths.update((name, length) for name in node.output[:1] if name)
     return False
+
+
+def _is_first(node: onnx.NodeProto) -> bool:
+    """Return whether a Concat joins vectors, as far as its axis says."""
+    return all(attribute.i <= 0 for attribute in node.attribute)
 
 
 def _length(info: onnx.ValueInfoProto) -> int:
@@ -109,20 +118,21 @@ def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:
     return bool(((sizes > _LARGE) & (sizes < _END)).any())
 
 
-def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -> bool:
+def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool:
     """Return whether a node may be told a size by one of these constants.
 
     Most large numbers tell none: the end of a Slice, what Where or Clip puts in, a mask's filling.
 
     Args:
-        message: The model.
+        contents: Those of the model.
         large: Names of constants of integers; those of what is computed of them are added.
         scales: Names of constants of floats, with which inference computes nothing further.
     """
-    calls = {(function.domain, function.name) for function in message.functions}
-    returned = {name for function in message.functions for name in function.output}
+    functions = contents.message.functions
+    calls = {(function.domain, function.name) for function in functions}
+    returned = {name for function in functions for name in function.output}
     told: dict[tuple[str, str], bool] = {}  # by operator, as most nodes are of a few
-    for node in every_node(message, HOLDERS):
+    for node in contents.nodes:
         key = node.domain, node.op_type
         for graph in bodies(node) if key[1] in HOLDERS else ():
             returned.update(value.name for value in graph.output)
@@ -157,28 +167,18 @@ def _makers() -> Sizes:
     }
 
 
-def makes_long_vector(message: onnx.ModelProto, operators: Set[str]) -> bool:
+def makes_long_vector(contents: Contents) -> bool:
     """Return whether a node is told by a constant to make more than 2**20 elements along an axis.
 
     Told so by a size that is computed, it is not found.
 
     Args:
-        message: The model.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model.
     """
-    if operators.isdisjoint(_makers()):
-        return False
-    long: set[str] | None = None
     makers = _makers()
-    for node in every_node(message, HOLDERS):
-        sizes = makers.get(node.op_type)
-        if sizes is None or node.domain not in DEFAULT_DOMAINS:
-            continue
-        if long is None:
-            long = small_constants(message, _is_above)
-        if is_told(node, sizes, long, _is_above):
-            return True
-    return False
+    found = [node for node in contents.of(*makers) if node.domain in DEFAULT_DOMAINS]
+    long = contents.constants(_is_above) if found else set()
+    return any(is_told(node, makers[node.op_type], long, _is_above) for node in found)
 
 
 def _is_above(numbers: NDArray[np.float64]) -> bool:

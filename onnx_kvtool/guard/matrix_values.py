@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.long_vectors import HANDED_ON
-from onnx_kvtool.guard.small_constants import (
-    HOLDERS,
-    INTEGERS,
-    is_told,
-    small_constants,
-)
-from onnx_kvtool.model_io.forms import every_holder, every_node
+from onnx_kvtool.guard.small_constants import HOLDERS, INTEGERS, Contents, is_told
+from onnx_kvtool.model_io.forms import every_holder
 
 FAULT = Fault(
     library="onnx",
@@ -43,11 +38,9 @@ _Holder = onnx.GraphProto | onnx.FunctionProto
 
 
 def infer_past_matrix_values(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, where the elements of a matrix are not known.
+    """Return `infer(contents)`, where the elements of a matrix are not known.
 
     Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
     out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two
@@ -55,50 +48,45 @@ def infer_past_matrix_values(
     each that may do so hands its result on through an Identity, which knows none.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if "Unsqueeze" not in operators:
-        return infer(message)
-    made = set(_matrices(message))
+    made = set(_matrices(contents))
     if not made:
-        return infer(message)
+        return infer(contents)
     # In place, as a copy of all nodes takes longer than inference.
-    places = [_hand_on(holder, made) for holder in every_holder(message, HOLDERS)]
+    places = [_hand_on(holder, made) for holder in contents.holders]
     try:
-        result = infer(message)
+        result = infer(Contents(contents.message))
     finally:
-        _restore(message, places)
-    _restore(result, places)
-    for holder in every_holder(result, HOLDERS):
+        _restore(contents.holders, places)
+    holders = every_holder(result, HOLDERS)
+    _restore(holders, places)
+    for holder in holders:
         marked = [i for i, info in enumerate(holder.value_info) if info.name.endswith(_MARK)]
         for place in reversed(marked):
             del holder.value_info[place]
     return result
 
 
-def _matrices(message: onnx.ModelProto) -> Iterator[str]:
+def _matrices(contents: Contents) -> Iterator[str]:
     """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
     unsqueezes = [
         node
-        for node in every_node(message, HOLDERS)
-        if node.op_type == "Unsqueeze"
-        and node.domain in DEFAULT_DOMAINS
-        and node.input
-        and node.output
+        for node in contents.of("Unsqueeze")
+        if node.domain in DEFAULT_DOMAINS and node.input and node.output
     ]
     made = {node.output[0] for node in unsqueezes}
     read = {
         name
-        for node in every_node(message, HOLDERS)
-        if node.op_type in _READERS and node.domain in DEFAULT_DOMAINS
+        for node in contents.of(*_READERS)
+        if node.domain in DEFAULT_DOMAINS
         for name in made.intersection(node.input)
     }
     if not read:
         return
-    to_matrix = small_constants(message, _makes_matrix, INTEGERS)
-    vectors = _no_scalars(message)
+    to_matrix = contents.constants(_makes_matrix, INTEGERS)
+    vectors = _no_scalars(contents)
     for node in unsqueezes:
         if node.output[0] in read:
             is_matrix = is_told(node, _AXES, to_matrix, _makes_matrix)
@@ -111,18 +99,18 @@ def _makes_matrix(axes: NDArray[np.float64]) -> bool:
     return not np.isin(axes, (0, -1)).all()
 
 
-def _no_scalars(message: onnx.ModelProto) -> Set[str]:
+def _no_scalars(contents: Contents) -> Set[str]:
     """Return names of values that have at least one dimension, as far as that is seen at once."""
     found: set[str] = set()
-    for holder in every_holder(message, HOLDERS):
+    for holder in contents.holders:
         if isinstance(holder, onnx.GraphProto):
             infos = (*holder.input, *holder.value_info)
             found.update(info.name for info in infos if info.type.tensor_type.shape.dim)
             found.update(tensor.name for tensor in holder.initializer if tensor.dims)
-        for node in holder.node:
-            passes = node.op_type in _ELEMENTWISE and not found.isdisjoint(node.input)
-            if (passes or node.op_type in _VECTORS) and node.domain in DEFAULT_DOMAINS:
-                found.update(node.output)
+    for node in contents.of(*_ELEMENTWISE, *_VECTORS):
+        passes = node.op_type in _VECTORS or not found.isdisjoint(node.input)
+        if passes and node.domain in DEFAULT_DOMAINS:
+            found.update(node.output)
     return found
 
 
@@ -142,9 +130,9 @@ def _hand_on(holder: _Holder, made: Set[str]) -> list[int]:
     return places
 
 
-def _restore(message: onnx.ModelProto, places: list[list[int]]) -> None:
+def _restore(holders: list[_Holder], places: list[list[int]]) -> None:
     """Take the Identities away that stand at these positions of each holder."""
-    for holder, positions in zip(every_holder(message, HOLDERS), places, strict=True):
+    for holder, positions in zip(holders, places, strict=True):
         for place in reversed(positions):
             holder.node[place - 1].output[0] = holder.node[place].output[0]
             del holder.node[place]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import (
-    HOLDERS,
-    Sizes,
-    is_told,
-    sizing,
-    small_constants,
-)
-from onnx_kvtool.model_io.forms import bodies, every_node
+from onnx_kvtool.guard.small_constants import Contents, Sizes, is_told, sizing
+from onnx_kvtool.model_io.forms import bodies
 
 FAULT = Fault(
     library="onnx",
@@ -58,11 +52,9 @@ _ROUNDS = 4
 
 
 def infer_past_negative_sizes(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, with nothing known of a Slice whose input may have a negative size.
+    """Return `infer(contents)`, with nothing known of a Slice whose input may have a negative size.
 
     Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
     (onnx/onnx#8481). It computes such a size itself from what some nodes are told: a pad of -5, a
@@ -70,26 +62,24 @@ def infer_past_negative_sizes(
     sizes before it are known to be none of these; in a body or a function it is not looked at.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if not _may_slice(operators):
-        return infer(message)
-    slices = [node for node in every_node(message, HOLDERS) if _is(node, "Slice")]
-    told, windows = _suspects(message, HOLDERS)
+    slices = _slices(contents)
+    told, windows = _suspects(contents) if slices else ([], [])
     if not (told or windows):
-        return infer(message)
+        return infer(contents)
+    message = contents.message
     hidden, nested = _behind(message, slices, [*told, *windows])
     for _ in range(_ROUNDS):
-        result = infer_hiding(message, infer, [*hidden, *nested])
+        result = infer_hiding(contents, infer, [*hidden, *nested])
         negative = _negative(result.graph)
         further = {id(node) for node in _behind(message, hidden, hidden)[0]}
         kept = [n for n in hidden if id(n) in further or negative.intersection(n.input)]
         if len(kept) == len(hidden):
             return result
         hidden = kept
-    return infer_hiding(message, infer, [*hidden, *nested])
+    return infer_hiding(contents, infer, [*hidden, *nested])
 
 
 def slices_negative_size(message: onnx.ModelProto) -> str | None:
@@ -99,10 +89,9 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     BeamSearch or GreedySearch holds. Windows that are larger than their input are found where onnx
     infers the sizes.
     """
-    if not _may_slice({node.op_type for node in every_node(message)}):
-        return None
-    slices = [node for node in every_node(message) if _is(node, "Slice")]
-    told, windows = _suspects(message, None)
+    contents = Contents(message, within=None)
+    slices = _slices(contents)
+    told, windows = _suspects(contents) if slices else ([], [])
     for node in told:
         if any(_behind(message, slices, [node])):
             return node.op_type
@@ -110,7 +99,7 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     if not windows or not (hidden or nested):
         return None
     try:
-        result = infer_hiding(message, onnx.shape_inference.infer_shapes, [*hidden, *nested])
+        result = infer_hiding(contents, _infer, [*hidden, *nested])
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
@@ -121,31 +110,24 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     return windows[0].op_type if _negative(result.graph) else None
 
 
-def _may_slice(operators: Set[str]) -> bool:
-    return "Slice" in operators and not operators.isdisjoint(_BY_NUMBER.keys() | _BY_WINDOW.keys())
+def _infer(contents: Contents) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(contents.message)
 
 
-def _is(node: onnx.NodeProto, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in DEFAULT_DOMAINS
+def _slices(contents: Contents) -> list[onnx.NodeProto]:
+    return [node for node in contents.of("Slice") if node.domain in DEFAULT_DOMAINS]
 
 
-def _suspects(
-    message: onnx.ModelProto, within: Set[str] | None
-) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Return the nodes that are told a negative number, and those with a window besides.
-
-    Args:
-        message: The model.
-        within: The operators whose bodies are looked into; None for all.
-    """
+def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Return the nodes that are told a negative number, and those with a window besides."""
     told, windows = [], []
     negative: set[str] | None = None
-    for node in every_node(message, within):
-        sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW.get(node.op_type)
-        if sizes is None or node.domain not in DEFAULT_DOMAINS:
+    for node in contents.of(*_BY_NUMBER, *_BY_WINDOW):
+        sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW[node.op_type]
+        if node.domain not in DEFAULT_DOMAINS:
             continue
         if negative is None:
-            negative = small_constants(message, _below_zero, within=within)
+            negative = contents.constants(_below_zero)
         if is_told(node, sizes, negative, _below_zero):
             told.append(node)
         elif node.op_type in _BY_WINDOW:

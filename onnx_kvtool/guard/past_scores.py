@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 import onnx
 
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import HOLDERS
+from onnx_kvtool.guard.small_constants import HOLDERS, Contents
 from onnx_kvtool.model_io.forms import every_holder
 
 FAULT = Fault(
@@ -26,30 +26,25 @@ _Holder = onnx.GraphProto | onnx.FunctionProto
 
 
 def infer_past_scores(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, where the width of scores over past keys is not known.
+    """Return `infer(contents)`, where the width of scores over past keys is not known.
 
     onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
     whatever reads the scores is then inferred wrongly. Joined along the keys with something of
     which the rank alone is known, they keep their other dimensions.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if "Attention" not in operators:
-        return infer(message)
-    if not any(_is_meant(n) for h in every_holder(message, HOLDERS) for n in h.node):
-        return infer(message)
+    if not any(map(_is_meant, contents.of("Attention"))):
+        return infer(contents)
     copy = onnx.ModelProto()
-    copy.CopyFrom(message)
+    copy.CopyFrom(contents.message)
     for holder in every_holder(copy, HOLDERS):
         _widen(holder)
-    result = infer(copy)
+    result = infer(Contents(copy))
     for holder in every_holder(result, HOLDERS):
         _restore(holder)
     return result

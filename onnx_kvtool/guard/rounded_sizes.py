@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import SMALL_BYTES
+from onnx_kvtool.guard.small_constants import SMALL_BYTES, Contents
 
 FAULT = Fault(
     library="onnx",
@@ -39,30 +39,28 @@ def scaled(size: int, scale: float) -> int | None:
 
 
 def infer_past_rounded_sizes(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, with nothing known of nodes whose sizes runtimes do not agree on.
+    """Return `infer(contents)`, with nothing known of nodes whose sizes runtimes do not agree on.
 
     Nodes in bodies and functions are not looked at.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if operators.isdisjoint(_SCALED):
-        return infer(message)
-    scales = _scales(message.graph)
-    nodes = [n for n in message.graph.node if n.op_type in _SCALED and n.domain in DEFAULT_DOMAINS]
+    if contents.operators.isdisjoint(_SCALED):
+        return infer(contents)
+    graph = contents.message.graph
+    scales = _scales(graph)
+    nodes = [n for n in graph.node if n.op_type in _SCALED and n.domain in DEFAULT_DOMAINS]
     # What the file declares comes first, since a strict inference would fail on it.
-    hidden = _doubtful(nodes, scales, message.graph)
-    result = infer_hiding(message, infer, hidden) if hidden else infer(message)
+    hidden = _doubtful(nodes, scales, graph)
+    result = infer_hiding(contents, infer, hidden) if hidden else infer(contents)
     found = _doubtful(nodes, scales, result.graph)
     if all(any(node is other for other in hidden) for node in found):
         return result
-    return infer_hiding(message, infer, found)
+    return infer_hiding(contents, infer, found)
 
 
 def _scales(graph: onnx.GraphProto) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""The small constants of a model message: what nodes are told of sizes, counts and pads."""
+"""The nodes of a model message, and what its small constants tell them of sizes and pads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from onnx_kvtool.model_io.forms import every_holder, every_node
+from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 
@@ -49,39 +49,53 @@ def sizing(op_type: str) -> Sizing:
     return tuple(sorted(places)), names
 
 
-def op_types(message: onnx.ModelProto) -> set[str]:
-    """Return the operators of all nodes that onnx's inference looks at, nested ones too."""
-    found = {node.op_type for node in message.graph.node}
-    found.update(node.op_type for function in message.functions for node in function.node)
-    if not found.isdisjoint(HOLDERS):
-        found.update(node.op_type for node in every_node(message, HOLDERS))
-    return found
+class Contents:
+    """A model message, gone through once for all who look at its nodes.
 
-
-def small_constants(
-    message: onnx.ModelProto,
-    test: Test,
-    types: Set[int] = INTEGERS | FLOATS,
-    within: Set[str] | None = HOLDERS,
-) -> set[str]:
-    """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test.
+    Names and domains may change meanwhile; nodes may not come or go.
 
     Args:
         message: The model.
-        test: The test.
-        types: The element types that a constant has to have.
         within: The operators whose bodies are looked into; None for all.
     """
-    found = set()
-    for holder in every_holder(message, within):
-        for node in holder.node:
-            if node.op_type == "Constant" and any(
-                _attribute_has(attribute, test, types) for attribute in node.attribute
-            ):
+
+    def __init__(self, message: onnx.ModelProto, within: Set[str] | None = HOLDERS) -> None:
+        self.message = message
+        self.holders: list[onnx.GraphProto | onnx.FunctionProto] = [message.graph]
+        self.holders += message.functions
+        self.nodes: list[onnx.NodeProto] = []
+        self._types: list[str] = []
+        for holder in self.holders:  # which grows
+            for node in holder.node:
+                op_type = node.op_type
+                self.nodes.append(node)
+                self._types.append(op_type)
+                if within is None or op_type in within:
+                    self.holders += bodies(node)
+        self.operators = frozenset(self._types)
+
+    def of(self, *op_types: str) -> list[onnx.NodeProto]:
+        """Return the nodes of some operators, of any domain, those of a body behind its graph's."""
+        wanted = self.operators.intersection(op_types)
+        if not wanted:
+            return []
+        return [n for n, kind in zip(self.nodes, self._types, strict=True) if kind in wanted]
+
+    def constants(self, test: Test, types: Set[int] = INTEGERS | FLOATS) -> set[str]:
+        """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test.
+
+        Args:
+            test: The test.
+            types: The element types that a constant has to have.
+        """
+        found = set()
+        for node in self.of("Constant"):
+            if any(_attribute_has(attribute, test, types) for attribute in node.attribute):
                 found.update(node.output)
-        if isinstance(holder, onnx.GraphProto):
-            found.update(t.name for t in holder.initializer if _tensor_has(t, test, types))
-    return found
+        for holder in self.holders:
+            if isinstance(holder, onnx.GraphProto):
+                found.update(t.name for t in holder.initializer if _tensor_has(t, test, types))
+        return found
 
 
 def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) -> bool:
@@ -90,7 +104,7 @@ def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) ->
     Args:
         node: The node.
         sizes: Where it is told sizes.
-        names: What `small_constants` returned for the test.
+        names: What `Contents.constants` returned for the test.
         test: The test, for its attributes.
     """
     places, attributes = sizes

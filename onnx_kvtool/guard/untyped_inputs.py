@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 import onnx
 
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import HOLDERS
-from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.guard.small_constants import Contents
 
 FAULT = Fault(
     library="onnx",
@@ -23,33 +22,27 @@ _CRASHING = frozenset({"RegexFullMatch"})
 
 
 def infer_past_untyped_inputs(
-    message: onnx.ModelProto,
-    operators: Set[str],
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(message)`, with nothing known of a node that would end the process.
+    """Return `infer(contents)`, with nothing known of a node that would end the process.
 
     The inputs of such a node are looked at after a first inference without it. In a body or a
     function it stays unknown.
 
     Args:
-        message: The model; it is as it was afterwards.
-        operators: The operators of its nodes, as `op_types` returns them.
+        contents: Those of the model, which is as it was afterwards.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if operators.isdisjoint(_CRASHING):
-        return infer(message)
-    nodes = [n for n in every_node(message, HOLDERS) if n.op_type in _CRASHING and n.domain == ""]
-    hidden = nodes
+    hidden = [node for node in contents.of(*_CRASHING) if node.domain == ""]
     while hidden:
-        result = infer_hiding(message, infer, hidden)
+        result = infer_hiding(contents, infer, hidden)
         typed = set(_typed(result.graph))
-        own = {id(node) for node in message.graph.node}
+        own = {id(node) for node in contents.message.graph.node}
         left = [n for n in hidden if id(n) not in own or not typed.issuperset(n.input)]
         if len(left) == len(hidden):
             return result
         hidden = left
-    return infer(message)
+    return infer(contents)
 
 
 def _typed(graph: onnx.GraphProto) -> Iterator[str]:

@@ -277,16 +277,18 @@ class MessageWriter:
             for value in (*node.inputs, *node.outputs):
                 if value is not None:
                     self.name(value)
-        # In one call, because there are tens of thousands; what is None is left out.
-        out = graph.node.add(
-            op_type=node.op_type,
-            domain=node.domain or None,
-            name=node.name or None,
-            overload=node.overload or None,
-            doc_string=node.doc_string or None,
-            input=inputs,
-            output=outputs,
-        )
+        out = graph.node.add()  # without arguments, which take longer to read than to set
+        out.op_type = node.op_type
+        out.input.extend(inputs)
+        out.output.extend(outputs)
+        if node.domain:
+            out.domain = node.domain
+        if node.name:
+            out.name = node.name
+        if node.overload:
+            out.overload = node.overload
+        if node.doc_string:
+            out.doc_string = node.doc_string
         if node.metadata_props:
             self.metadata(out, node.metadata_props)
         if node.attributes.data:

@@ -16,7 +16,7 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
-from onnx_kvtool.guard.small_constants import op_types
+from onnx_kvtool.guard.small_constants import Contents
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.errors import CannotDraw
@@ -84,8 +84,8 @@ def is_bounded(model: ir.Model, memory: int) -> bool:
         del message.graph.value_info[:]
         for value in message.graph.output:
             value.type.tensor_type.ClearField("shape")
-        operators = op_types(message)
-        if may_run_out(message, operators) or makes_long_vector(message, operators):
+        contents = Contents(message)
+        if may_run_out(contents) or makes_long_vector(contents):
             return False
         inferred = infer_with_data(message).graph
     except (

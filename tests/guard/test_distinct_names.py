@@ -8,7 +8,7 @@ import pytest
 
 from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
 from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.guard.small_constants import op_types
+from onnx_kvtool.guard.small_constants import Contents
 
 _HEAD = '<ir_version: 10, opset_import: ["": 18, "local": 1]>'
 
@@ -108,14 +108,14 @@ def test_a_name_that_hides_an_outer_one_is_its_own() -> None:
     )
     seen: list[str] = []
 
-    def look(given: onnx.ModelProto) -> onnx.ModelProto:
-        for graph in _bodies(given.graph):
+    def look(contents: Contents) -> onnx.ModelProto:
+        for graph in _bodies(contents.message.graph):
             seen.extend(f"{n.input[0]} -> {n.output[0]}" for n in graph.node)
         result = onnx.ModelProto()
-        result.CopyFrom(given)
+        result.CopyFrom(contents.message)
         return result
 
-    result = infer_with_distinct_names(model, op_types(model), look)
+    result = infer_with_distinct_names(Contents(model), look)
     assert seen == ["x -> t~0", "t -> e"]
     assert result == model
 

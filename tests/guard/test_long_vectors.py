@@ -9,7 +9,7 @@ import pytest
 
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.long_vectors import HANDED_ON, may_run_out
-from onnx_kvtool.guard.small_constants import op_types
+from onnx_kvtool.guard.small_constants import Contents
 from tests.grids import thinned
 
 _ENDS = "a = Constant <value_ints = [0]> () b = Constant <value_ints = [9]> ()"
@@ -113,7 +113,7 @@ def test_a_huge_size_does_not_fill_the_memory(text: str) -> None:
 @pytest.mark.parametrize("text", BOMBS)
 def test_a_huge_size_is_looked_at_in_a_process_of_its_own(text: str) -> None:
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 18]>' + text)
-    assert may_run_out(model, op_types(model))
+    assert may_run_out(Contents(model))
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -121,7 +121,7 @@ def test_a_large_number_that_is_no_size_needs_no_process(text: str) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 18, "com.example": 1]>' + text
     )
-    assert not may_run_out(model, op_types(model))
+    assert not may_run_out(Contents(model))
 
 
 def test_the_operators_that_inference_computes_the_elements_of_are_those_of_onnx() -> None:
@@ -149,7 +149,7 @@ def test_a_model_with_large_sizes_is_inferred(
         "  minus = Constant <value_ints = [-1]> () t = Concat <axis = 0> (minus, m)"
         "  y = Reshape (z, t) }"
     )
-    assert may_run_out(model, op_types(model))
+    assert may_run_out(Contents(model))
     monkeypatch.setattr(sys, "executable", executable)
     dims = infer_with_data(model).graph.output[0].type.tensor_type.shape.dim
     known = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
@@ -163,7 +163,7 @@ def test_a_contradiction_found_in_another_process_is_an_error_when_strict() -> N
         "{ i = Constant <value_ints = [70000]> () j = Constant <value_int = 0> ()"
         "  n = Gather (i, j) t = Reshape (x, i) y = Add (x, z) }"
     )
-    assert may_run_out(model, op_types(model))
+    assert may_run_out(Contents(model))
     with pytest.raises(onnx.shape_inference.InferenceError, match="Incompatible dimensions"):
         infer_with_data(model, strict=True)
     assert infer_with_data(model).graph.output[0].name == "y"
