@@ -4,8 +4,11 @@ Fenced blocks count, and pages have no others. A block of `sh`, `bash`, `zsh` or
 that shell and has to succeed; if a block of `text` follows it, the output has to end with that
 text. A block of `text` whose first line begins with `$ ` is a session: the line is run, and its
 output has to be the rest, whatever the exit code. A block of `python` is run as a program.
-All examples of a page run one after the other in one directory, in which lie the files of `stage`.
-In shown output, a line `...` stands for any lines.
+All examples of a page run one after the other in one directory, in which lie the fixtures; a page
+makes what else it names. In shown output, a line `...` stands for any lines.
+
+`python -m tests.page_examples [PAGE ...]` writes what this machine prints into the pages, with the
+versions of its libraries.
 """
 
 from __future__ import annotations
@@ -20,39 +23,32 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import onnx
-import onnx.parser
 from click.testing import CliRunner
 
 from onnx_kvtool.cli import app
 
-__all__ = ["Block", "Example", "blocks", "examples", "matches", "normalised", "run", "stage"]
+__all__ = [
+    "Block",
+    "Example",
+    "anew",
+    "blocks",
+    "examples",
+    "matches",
+    "normalised",
+    "run",
+    "stage",
+    "workplace",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = ROOT / "fixtures" / "models"
 
 SHELLS = ("sh", "bash", "zsh", "fish")
-
-_WRONG_AXIS = """
-    <ir_version: 12, opset_import: ["": 24]>
-    decoder (float[2, 3, 7, 5] past, float[2, 3, 1, 5] update, int64[2] start)
-        => (float[2, 3, 7, 5] present) {
-        [cache] present = TensorScatter <axis: int = 0> (past, update, start)
-    }
-"""
-
-_FLOAT8_CACHE = """
-    <ir_version: 12, opset_import: ["": 24]>
-    decoder (float8e4m3fn[2, 3, 7, 5] past, float8e4m3fn[2, 3, 1, 5] update, int64[2] start)
-        => (float8e4m3fn[2, 3, 7, 5] present) {
-        [cache_0] present = TensorScatter (past, update, start)
-    }
-"""
 
 
 @dataclass(frozen=True)
@@ -118,27 +114,28 @@ def examples(text: str) -> Iterator[Example]:
 
 
 def stage(directory: Path) -> None:
-    """Fill the directory in which the examples of a page run.
+    """Fill a directory with the models that the reference of Python makes before its examples."""
+    workplace(directory)
+    text = (ROOT / "docs" / "python" / "reference.md").read_text(encoding="utf-8")
+    with _within(directory):
+        for example in examples(text):
+            code, printed = run(example, directory)
+            assert code == 0, printed
 
-    decoder.onnx is a decoder of opset 24; exported.onnx is one with a static cache as PyTorch's
-    exporter wrote it, positions.onnx a cache that it wrote for a list of positions; float8.onnx is
-    a cache of a type that opset 18 lacks, wrong_axis.onnx one with a mistake, growing.onnx a
-    decoder whose caches grow; models holds copies of decoder.onnx and wrong_axis.onnx; fixtures are
-    the fixtures.
-    """
+
+@contextlib.contextmanager
+def _within(directory: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def workplace(directory: Path) -> None:
+    """Make a directory what a reader has: the fixtures of the checkout, kvtool, Python."""
     (directory / "fixtures").symlink_to(ROOT / "fixtures")
-    (directory / "models").mkdir()
-    for copy in ("decoder.onnx", "models/decoder.onnx"):
-        shutil.copy(MODELS / "native" / "llama_static.onnx", directory / copy)
-    exported = MODELS / "torch_static"
-    shutil.copy(exported / "hf" / "llama_static__dynamo_op18.onnx", directory / "exported.onnx")
-    growing = ROOT / "fixtures" / "growing" / "llama__optimum.onnx"
-    shutil.copy(growing, directory / "growing.onnx")
-    positions = exported / "hand" / "index_copy_bhsd__dynamo_op18.onnx"
-    shutil.copy(positions, directory / "positions.onnx")
-    for copy in ("wrong_axis.onnx", "models/wrong_axis.onnx"):
-        onnx.save(onnx.parser.parse_model(_WRONG_AXIS), directory / copy)
-    onnx.save(onnx.parser.parse_model(_FLOAT8_CACHE), directory / "float8.onnx")
     _program(directory, "kvtool", f'exec "{sys.executable}" -m onnx_kvtool "$@"')
     for name in ("python", "python3"):  # as in an activated environment, which CI need not have
         _program(directory, name, f'exec "{sys.executable}" "$@"')
@@ -253,9 +250,61 @@ def normalised(report: str) -> str:
     return re.sub(r"\d(\.\d)?e-\d\d *", "SMALL", report)
 
 
+def anew(printed: str, shown: str, *, whole: bool) -> str | None:
+    """Return what a page shows as this run printed it; None where that is something else.
+
+    Unless `whole`, the output only has to end with what is shown.
+    """
+    lines = printed.splitlines(keepends=True)
+    plain = [normalised(line) for line in lines]
+    parts = [part.splitlines(keepends=True) for part in shown.split("...\n")]
+    found, at = [], 0
+    for position, part in enumerate(parts):
+        wanted = [normalised(line) for line in part]
+        last = len(plain) - len(wanted)
+        first = last if position == len(parts) - 1 else at
+        final = at if position == 0 and whole else last
+        here = [n for n in range(max(at, first), final + 1) if plain[n : n + len(part)] == wanted]
+        if not here:
+            return None
+        at = here[0] + len(part)
+        found.append("".join(lines[here[0] : at]))
+    return "...\n".join(found)
+
+
 def matches(printed: str, shown: str, *, whole: bool) -> bool:
     """Return whether output is what a page shows, or, unless `whole`, ends with it."""
-    parts = [re.escape(part) for part in normalised(shown).split("...\n")]
-    pattern = "(?:.*\n)*?".join(parts)
-    head = "" if whole else "(?:.*\n)*?"
-    return re.fullmatch(head + pattern, normalised(printed)) is not None
+    return anew(printed, shown, whole=whole) is not None
+
+
+def _written_anew(path: Path, is_run: Callable[[str, Example], bool]) -> str:
+    """Run the examples of a page and return its text with what they printed."""
+    text = path.read_text(encoding="utf-8")
+    page = path.relative_to(ROOT).as_posix()
+    with tempfile.TemporaryDirectory() as name, _within(Path(name)):
+        workplace(Path(name))
+        for example in examples(text):
+            if not is_run(page, example):
+                continue
+            _, printed = run(example, Path(name))
+            if example.shown is None:
+                continue
+            session = example.language == "session"
+            shown = anew(printed, example.shown, whole=session)
+            if shown is None:
+                shown = printed if session and "...\n" not in example.shown else None
+                what = "other output" if shown else "other output: mend it by hand"
+                sys.stdout.write(f"{page}: {example.first_line}: {what}\n{printed}")
+            head = f"$ {example.code}\n" if session else ""
+            block, new = (f"```text\n{head}{out}```" for out in (example.shown, shown))
+            text = text.replace(block, new, 1) if shown else text
+    return text
+
+
+if __name__ == "__main__":
+    from tests.test_page_examples import is_run
+
+    given = [Path(name).resolve() for name in sys.argv[1:]]
+    os.environ.update(COLUMNS="80", TERM="xterm")
+    for page in given or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        page.write_text(_written_anew(page, is_run), encoding="utf-8")

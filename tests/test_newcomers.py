@@ -41,13 +41,6 @@ def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
-def take_the_model(text: str, home: Path) -> None:
-    """Copy the model that a guide says to take, under the name that it says."""
-    found = re.search(r"take\s+`(fixtures/\S+\.onnx)` as `(\S+\.onnx)`", text)
-    assert found is not None, "the guide does not say with which model it can be followed"
-    shutil.copy(home / found[1], home / found[2])
-
-
 def follow(example: Example, home: Path) -> str:
     """Run an example as it stands, hold what it prints against the page, and return that."""
     code = example.code
@@ -73,7 +66,6 @@ def test_the_wheel_says_its_version_in_an_empty_environment(home: Path) -> None:
 @pytest.mark.needs_onnxruntime("1.29")
 def test_a_growing_decoder_runs_on_an_old_runtime(home: Path) -> None:
     text = page("guides/hugging-face.md")
-    take_the_model(text, home)
     steps = [step for step in examples(text) if is_run("docs/guides/hugging-face.md", step)]
     for step in steps:
         follow(step, home)
@@ -98,7 +90,6 @@ def test_a_growing_decoder_runs_on_an_old_runtime(home: Path) -> None:
 @pytest.mark.needs_onnxruntime("1.29")
 def test_what_a_cache_costs_is_answered_from_python(home: Path) -> None:
     text = page("guides/cache-cost.md")
-    take_the_model(text, home)
     found = list(examples(text))
     told = [follow(example, home) for example in found]
     last = [
