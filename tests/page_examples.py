@@ -306,5 +306,7 @@ if __name__ == "__main__":
 
     given = [Path(name).resolve() for name in sys.argv[1:]]
     os.environ.update(COLUMNS="80", TERM="xterm")
-    for page in given or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    folders = (ROOT / "docs", ROOT / "tests" / "pages")
+    pages = [ROOT / "README.md", *(path for one in folders for path in sorted(one.rglob("*.md")))]
+    for page in given or pages:
         page.write_text(_written_anew(page, is_run), encoding="utf-8")

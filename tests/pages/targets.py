@@ -97,7 +97,7 @@ def _page(runtime: str) -> Iterator[str]:
         "has a kernel at a lower one only."
     )
     yield "## Example"
-    yield f"```text\n{_EXAMPLES.joinpath(f'{runtime}.txt').read_text(encoding='utf-8')}```"
+    yield _EXAMPLES.joinpath(f"{runtime}.md").read_text(encoding="utf-8").rstrip()
     yield "## Limits"
     yield (
         "What releases lack, refuse or compute wrongly within the opsets that they load, and what "
