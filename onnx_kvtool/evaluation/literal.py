@@ -213,7 +213,8 @@ def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
     target: np.dtype[Any] = dtype.numpy()
     texts = np.empty(len(leaves), object)
     texts[:] = [_decimals(leaf, dtype) for leaf in leaves]
-    values = convert(texts, target, saturate=False, round_mode="nearest")
+    with np.errstate(all="ignore"):
+        values = convert(texts, target, saturate=False, round_mode="nearest")
     wide = values.astype(np.float64)
     for text, value in zip(texts.tolist(), wide.tolist(), strict=True):
         meant = float(text)

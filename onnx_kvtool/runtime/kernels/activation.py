@@ -25,8 +25,7 @@ def apply(formula: Callable[[Reals], Reals], x: Array) -> tuple[Array]:
         formula: Element by element, on float64 for a double and float32 for all other types.
         x: Of any shape.
     """
-    with np.errstate(all="ignore"):
-        return (np.asarray(formula(widened(x))).astype(x.dtype, copy=False),)
+    return (np.asarray(formula(widened(x))).astype(x.dtype, copy=False),)
 
 
 def sigmoid_of(x: Reals) -> Reals:
@@ -99,13 +98,12 @@ def shrink_9(input: Array, *, bias: float, lambd: float) -> tuple[Array]:
             raise KernelError(f"`{name}` is {number}, expected a finite number for integers")
     x = np.asarray(input)
     low, high = np.less(x, math.ceil(-lambd)), np.greater(x, math.floor(lambd))
-    with np.errstate(all="ignore"):
-        if bias.is_integer():
-            step = np.asarray(int(bias)).astype(x.dtype)
-            up, down = np.add(x, step), np.subtract(x, step)
-        else:
-            wide = x.astype(np.float64)
-            up, down = (wide + bias).astype(x.dtype), (wide - bias).astype(x.dtype)
+    if bias.is_integer():
+        step = np.asarray(int(bias)).astype(x.dtype)
+        up, down = np.add(x, step), np.subtract(x, step)
+    else:
+        wide = x.astype(np.float64)
+        up, down = (wide + bias).astype(x.dtype), (wide - bias).astype(x.dtype)
     return (np.where(low, up, np.where(high, down, np.zeros((), x.dtype))),)
 
 
@@ -162,8 +160,7 @@ def p_relu_7(X: Array, slope: Array) -> tuple[Array]:
     check_broadcasts("slope", slope.shape, "X", X.shape)
     if X.dtype.kind in "iu":
         x, factor = np.asarray(X), np.asarray(slope)
-        with np.errstate(all="ignore"):
-            product = np.multiply(x, factor, dtype=X.dtype)
+        product = np.multiply(x, factor, dtype=X.dtype)
         return (np.where(np.less(x, 0), product, x),)
     return apply(lambda x: np.where(x < 0, widened(slope) * x, x), X)
 

@@ -136,12 +136,11 @@ def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
             )
     explicit = explicit_equation(equation, [operand.shape for operand in Inputs])
     operands: list[Any] = [widened(operand) for operand in Inputs]
-    with np.errstate(all="ignore"):
-        try:
-            result = np.asarray(np.einsum(explicit, *operands, optimize=len(operands) > 1))
-        except ValueError as error:  # it takes 63 operands, and 64 dimensions
-            raise KernelError(f"numpy says: {error}") from error
-        return (np.array(narrowed(result, Inputs[0].dtype)),)
+    try:
+        result = np.asarray(np.einsum(explicit, *operands, optimize=len(operands) > 1))
+    except ValueError as error:  # it takes 63 operands, and 64 dimensions
+        raise KernelError(f"numpy says: {error}") from error
+    return (np.array(narrowed(result, Inputs[0].dtype)),)
 
 
 # Matrix products over all dtypes, with the checks that they share.
@@ -162,8 +161,7 @@ def matrix_product(A: Array, B: Array) -> Array:
         B: (..., K, N), or (K,), of the dtype of `A`; see `check_factors`.
     """
     if A.dtype.kind not in "iu":
-        with np.errstate(all="ignore"):
-            return narrowed(np.asarray(np.matmul(widened(A), widened(B))), A.dtype)
+        return narrowed(np.asarray(np.matmul(widened(A), widened(B))), A.dtype)
     if _magnitude(A) * _magnitude(B) * A.shape[-1] < _EXACT:
         product: npt.NDArray[Any] = np.matmul(A.astype(np.float64), B.astype(np.float64))
         wide = np.asarray(product).astype(np.int64)
@@ -258,8 +256,7 @@ def gemm_7(
         )
     check_factors(left, right)
     _check_addend(C, (left.shape[0], right.shape[1]))
-    with np.errstate(all="ignore"):
-        return (_sum(left, right, C, alpha, beta),)
+    return (_sum(left, right, C, alpha, beta),)
 
 
 def _sum(A: Array, B: Array, C: Array | None, alpha: float, beta: float) -> Array:
@@ -387,15 +384,14 @@ def q_linear_mat_mul_10(
     right = _centered(b, b_zero_point, ("b", "b_zero_point"), rows=False)
     left = left * _laid_out(a_scale, a.shape, "a_scale", rows=True)
     right = right * _laid_out(b_scale, b.shape, "b_scale", rows=False)
-    with np.errstate(all="ignore"):
-        product: Doubles = np.asarray(np.matmul(left, right))
-        quotient = product / _laid_out(y_scale, product.shape, "y_scale", rows=True)
-        zero = _laid_out(y_zero_point, product.shape, "y_zero_point", rows=True)
-        dtype = y_zero_point.dtype
-        if dtype not in INTEGER_RANGES:
-            return (round_to(np.asarray(quotient + zero), dtype),)
-        low, high = INTEGER_RANGES[dtype]
-        return (np.clip(np.rint(quotient) + zero, low, high).astype(np.int64).astype(dtype),)
+    product: Doubles = np.asarray(np.matmul(left, right))
+    quotient = product / _laid_out(y_scale, product.shape, "y_scale", rows=True)
+    zero = _laid_out(y_zero_point, product.shape, "y_zero_point", rows=True)
+    dtype = y_zero_point.dtype
+    if dtype not in INTEGER_RANGES:
+        return (round_to(np.asarray(quotient + zero), dtype),)
+    low, high = INTEGER_RANGES[dtype]
+    return (np.clip(np.rint(quotient) + zero, low, high).astype(np.int64).astype(dtype),)
 
 
 def _centered(

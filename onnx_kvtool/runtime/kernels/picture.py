@@ -57,10 +57,7 @@ def average_pool(
             padding alone, which does not count.
     """
     sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
-    with np.errstate(all="ignore"):
-        mean = average_pooled(
-            widened(X), kernel_shape, sliding, counts_padding=count_include_pad != 0
-        )
+    mean = average_pooled(widened(X), kernel_shape, sliding, counts_padding=count_include_pad != 0)
     return (narrowed(mean, X.dtype),)
 
 
@@ -108,11 +105,10 @@ def conv(
             f"{group} groups"
         )
     sliding = Sliding(auto_pad, dilations, pads, strides)
-    with np.errstate(all="ignore"):
-        result = convolved(widened(X), widened(W), group, sliding)
-        if B is not None:
-            check_shape("B", B.shape, W.shape[:1], "one number for each map")
-            result += widened(B).reshape(-1, *[1] * (X.ndim - 2))
+    result = convolved(widened(X), widened(W), group, sliding)
+    if B is not None:
+        check_shape("B", B.shape, W.shape[:1], "one number for each map")
+        result += widened(B).reshape(-1, *[1] * (X.ndim - 2))
     return (narrowed(result, X.dtype),)
 
 
@@ -148,9 +144,8 @@ def global_lp_pool(X: Array, *, p: float | None) -> tuple[Array]:
 def _norm(x: Array, kernel: tuple[int, ...], sliding: Sliding, p: float) -> Array:
     if not p > 0:
         raise KernelError(f"`p` is {p}, expected a number above 0")
-    with np.errstate(all="ignore"):
-        powers: Reals = np.abs(x.astype(np.float64)) ** p
-        return narrowed(np.asarray(sum_pooled(powers, kernel, sliding) ** (1 / p)), x.dtype)
+    powers: Reals = np.abs(x.astype(np.float64)) ** p
+    return narrowed(np.asarray(sum_pooled(powers, kernel, sliding) ** (1 / p)), x.dtype)
 
 
 def max_pool(
@@ -245,8 +240,7 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
     for axis, scale in enumerate(scales):
         if not 1 <= scale < np.inf:
             raise KernelError(f"`scales[{axis}]` is {scale}, expected 1 or more")
-    with np.errstate(over="ignore"):
-        products = [_SINGLE(n) * _SINGLE(s) for n, s in zip(x.shape, scales, strict=True)]
+    products = [_SINGLE(n) * _SINGLE(s) for n, s in zip(x.shape, scales, strict=True)]
     sizes = [int(min(product, _SINGLE(2**63))) for product in products]
     require_room(sizes, x.dtype)
     given, numbers = x.dtype, widened(x)
@@ -268,8 +262,7 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
 
 def _between(one: Reals, other: Reals, part: Reals) -> Reals:
     """Return what lies between, `one` itself where the part is 0."""
-    with np.errstate(all="ignore"):
-        mixed = one * (1 - part) + other * part
+    mixed = one * (1 - part) + other * part
     return np.where(part == 0, one, mixed).astype(one.dtype, copy=False)
 
 

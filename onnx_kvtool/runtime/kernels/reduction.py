@@ -144,8 +144,7 @@ def axes_by_input(reduction: Reduction) -> KernelFunction:
 def _reduce(
     reduction: Reduction, data: Array, axes: tuple[int, ...], keepdims: int, context: Context
 ) -> Array:
-    with np.errstate(all="ignore"):
-        return np.asarray(reduction(data, axes, keepdims != 0, context), data.dtype)
+    return np.asarray(reduction(data, axes, keepdims != 0, context), data.dtype)
 
 
 # Reductions that add or multiply.

@@ -169,21 +169,20 @@ def _attend(
         if stage == shown_mode:  # a copy: the later stages work in place
             shown = scores.astype(dtype)
 
-    with np.errstate(all="ignore"):
-        scores = raw_scores(operands, scale)
-        show(0, scores)
-        scores = capped(scores, softcap, dtype)
-        show(1, scores)
-        if bias is not None:
-            scores += bias
-            scores = rounded(scores, dtype)
-        show(2, scores)
-        empty = None
-        if bias is not None:
-            empty = np.asarray(np.equal(bias, -np.inf).all(axis=-1, keepdims=True))
-        weights = attention_weights(scores, empty, dtype, precision)
-        show(3, weights)
-        output = weighted_values(weights, operands, empty)
+    scores = raw_scores(operands, scale)
+    show(0, scores)
+    scores = capped(scores, softcap, dtype)
+    show(1, scores)
+    if bias is not None:
+        scores += bias
+        scores = rounded(scores, dtype)
+    show(2, scores)
+    empty = None
+    if bias is not None:
+        empty = np.asarray(np.equal(bias, -np.inf).all(axis=-1, keepdims=True))
+    weights = attention_weights(scores, empty, dtype, precision)
+    show(3, weights)
+    output = weighted_values(weights, operands, empty)
     if operands.is_flat:
         batch, heads, length, size = output.shape
         output = output.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)

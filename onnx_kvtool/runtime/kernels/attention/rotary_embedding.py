@@ -67,9 +67,8 @@ def rotary_embedding_23(
     )
     x1, x2 = widened(split[..., first]), widened(split[..., second])
     result = np.empty(split.shape, X.dtype)
-    with np.errstate(all="ignore"):
-        result[..., first] = cos * x1 - sin * x2
-        result[..., second] = sin * x1 + cos * x2
+    result[..., first] = cos * x1 - sin * x2
+    result[..., second] = sin * x1 + cos * x2
     result[..., rotated:] = split[..., rotated:]
     return (result.reshape(X.shape),)
 

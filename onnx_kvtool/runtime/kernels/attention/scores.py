@@ -385,8 +385,7 @@ def _norm(rows: Array) -> float:
         # Without the sign, the bits of a 16-bit type sort as its magnitudes do, NaN last.
         bits = max(int(np.max(p.view(np.uint16) & np.uint16(0x7FFF))) for p in _pieces(rows))
         return float(np.uint16(bits).view(rows.dtype)) * math.sqrt(rows.shape[-1])
-    with np.errstate(all="ignore"):
-        return math.sqrt(sum(float(np.dot(piece, piece)) for piece in _pieces(rows)))
+    return math.sqrt(sum(float(np.dot(piece, piece)) for piece in _pieces(rows)))
 
 
 def _pieces(rows: Array) -> Iterator[Array]:

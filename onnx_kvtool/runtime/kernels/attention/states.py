@@ -79,12 +79,11 @@ def linear_attention_27(
     if past_state is not None:
         check_shape("past_state", past_state.shape, state_shape, "(B, kv_num_heads, d_k, d_v)")
         state = past_state.astype(np.float32)
-    with np.errstate(all="ignore"):
-        forget = None if decay is None else np.exp(_decay(decay, k.shape))
-        rate = None if beta is None else _beta(beta, k.shape)
-        q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
-        grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
-        output, state, _ = by_each_token(grouped, k, v, state, forget, rate)
+    forget = None if decay is None else np.exp(_decay(decay, k.shape))
+    rate = None if beta is None else _beta(beta, k.shape)
+    q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
+    grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
+    output, state, _ = by_each_token(grouped, k, v, state, forget, rate)
     by_token = output.reshape(batch, heads, tokens, v.shape[3]).transpose(0, 2, 1, 3)
     flat = by_token.reshape(batch, tokens, heads * v.shape[3])
     state_type = query.dtype if past_state is None else past_state.dtype
@@ -227,12 +226,11 @@ def causal_sum(
     values, kernel = widened(joined), widened(weight)
     length = count - (taps - 1) * dilation
     total = np.zeros((batch, channels, length), values.dtype)
-    with np.errstate(all="ignore"):
-        for tap in range(taps):
-            first = tap * dilation
-            total += kernel[:, :, tap] * values[:, :, first : first + length]
-        if bias is not None:
-            total += widened(bias)[:, None]
-        if activation != "none":
-            total /= 1 + np.exp(-total)
+    for tap in range(taps):
+        first = tap * dilation
+        total += kernel[:, :, tap] * values[:, :, first : first + length]
+    if bias is not None:
+        total += widened(bias)[:, None]
+    if activation != "none":
+        total /= 1 + np.exp(-total)
     return total.astype(joined.dtype)

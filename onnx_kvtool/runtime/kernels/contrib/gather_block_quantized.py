@@ -107,14 +107,13 @@ def gather_block_quantized(
         kept = (slice(None),) * axis + (slice(sizes[blocks]),)
         return np.asarray(np.repeat(slices, block_size, axis=axis)[kept])
 
-    with np.errstate(all="ignore"):
-        result = _numbers(np.take(data, places, axis=along), packed_bits)
-        if zero_points is not None:
-            zeros = _numbers(np.take(zero_points, places, axis=along), packed_bits)
-            result -= spread(zeros)
-        elif is_packed:
-            result -= np.float32(2 ** (bits - 1))
-        result *= spread(widened(np.take(scales, places, axis=along)))
+    result = _numbers(np.take(data, places, axis=along), packed_bits)
+    if zero_points is not None:
+        zeros = _numbers(np.take(zero_points, places, axis=along), packed_bits)
+        result -= spread(zeros)
+    elif is_packed:
+        result -= np.float32(2 ** (bits - 1))
+    result *= spread(widened(np.take(scales, places, axis=along)))
     there = is_there.reshape(is_there.shape + (1,) * (data.ndim - along - 1))
     return (narrowed(np.where(there, result, np.float32(0)), scales.dtype),)
 

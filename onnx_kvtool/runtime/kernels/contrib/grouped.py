@@ -378,14 +378,13 @@ def attended(
         seen = _seen(length, past, valid, softmax)
         columns = slice(first, first + valid)
         added = None if bias is None else widened(bias[row % bias.shape[0], :, :, columns])
-        with np.errstate(all="ignore"):
-            scores = _scores(widened(query[row]), widened(keys[row, :, :valid]), softmax)
-            scores = scores if added is None else scores + added
-            weights = _weights(np.where(seen, scores, -np.inf), softmax.sink)
-            if shown is not None:
-                asked = weights if qk_output == 2 else np.where(seen, scores, 0)
-                shown[row, :, :, :valid] = narrowed(asked, query.dtype)
-            output[row] = narrowed(_grouped(weights, widened(values[row, :, :valid])), query.dtype)
+        scores = _scores(widened(query[row]), widened(keys[row, :, :valid]), softmax)
+        scores = scores if added is None else scores + added
+        weights = _weights(np.where(seen, scores, -np.inf), softmax.sink)
+        if shown is not None:
+            asked = weights if qk_output == 2 else np.where(seen, scores, 0)
+            shown[row, :, :, :valid] = narrowed(asked, query.dtype)
+        output[row] = narrowed(_grouped(weights, widened(values[row, :, :valid])), query.dtype)
     return output, shown
 
 

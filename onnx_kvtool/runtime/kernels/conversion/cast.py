@@ -189,22 +189,21 @@ def convert(
         return x
     if x.dtype == np.object_:
         return _parse(x, dtype, saturate, round_mode, tell)
-    with np.errstate(all="ignore"):
-        if dtype == np.object_:
-            return to_strings(x)
-        if dtype == np.bool_:
-            return np.asarray(as_doubles(x) != 0)
-        if is_integer(dtype):
-            _tell_beyond(x, dtype, tell)
-            return to_integers(x, dtype)
-        if dtype == ml_dtypes.float8_e8m0fnu:
-            doubles = as_doubles(x)
-            negative = (doubles < 0) | ((doubles == 0) & np.signbit(doubles))
-            _tell_first(x, negative, dtype, tell)
-            return round_to_scale(doubles, round_mode, saturate=saturate)
-        if dtype in FORMATS and FORMATS[dtype].overflow == "largest" and is_float(x.dtype):
-            _tell_first(x, np.isnan(as_doubles(x)), dtype, tell)
-        return round_to(x, dtype, saturate=saturate)
+    if dtype == np.object_:
+        return to_strings(x)
+    if dtype == np.bool_:
+        return np.asarray(as_doubles(x) != 0)
+    if is_integer(dtype):
+        _tell_beyond(x, dtype, tell)
+        return to_integers(x, dtype)
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        doubles = as_doubles(x)
+        negative = (doubles < 0) | ((doubles == 0) & np.signbit(doubles))
+        _tell_first(x, negative, dtype, tell)
+        return round_to_scale(doubles, round_mode, saturate=saturate)
+    if dtype in FORMATS and FORMATS[dtype].overflow == "largest" and is_float(x.dtype):
+        _tell_first(x, np.isnan(as_doubles(x)), dtype, tell)
+    return round_to(x, dtype, saturate=saturate)
 
 
 def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:

@@ -115,18 +115,17 @@ def quantize_linear_10(
     spread = plan_spread(x, y_scale, y_zero_point, axis, block_size or 0, "y")
     dtype = _output_dtype(y_zero_point, output_dtype or 0)
     division = _division_dtype(y_scale.dtype, precision or 0)
-    with np.errstate(all="ignore"):
-        numerator: npt.NDArray[Any] = round_to(x, division)
-        denominator: npt.NDArray[Any] = round_to(spread(y_scale), division)
-        quotient = as_doubles(np.asarray(numerator / denominator))
-        zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
-        if dtype in FORMATS:
-            return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
-        if np.isnan(quotient).any():
-            context.warn(f"`x` has NaN, which {dtype} cannot represent: taken as its least number")
-        low, high = INTEGER_RANGES[dtype]
-        moved = np.clip(np.rint(quotient) + zero, low, high)
-        whole = np.where(np.isnan(moved), low, moved).astype(np.int64)
+    numerator: npt.NDArray[Any] = round_to(x, division)
+    denominator: npt.NDArray[Any] = round_to(spread(y_scale), division)
+    quotient = as_doubles(np.asarray(numerator / denominator))
+    zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
+    if dtype in FORMATS:
+        return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
+    if np.isnan(quotient).any():
+        context.warn(f"`x` has NaN, which {dtype} cannot represent: taken as its least number")
+    low, high = INTEGER_RANGES[dtype]
+    moved = np.clip(np.rint(quotient) + zero, low, high)
+    whole = np.where(np.isnan(moved), low, moved).astype(np.int64)
     return (np.asarray(whole).astype(dtype),)
 
 
@@ -151,9 +150,8 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
         context.warn("`x` has no range, which leaves the scale undefined: taken as 1")
         scale, point = np.float32(1), np.asarray(0, np.uint8)
     else:
-        with np.errstate(all="ignore"):
-            scale = np.float32((high - low) / np.float32(255))
-            exact = np.asarray(np.rint(np.clip(zero - low / scale, 0, 255)))
+        scale = np.float32((high - low) / np.float32(255))
+        exact = np.asarray(np.rint(np.clip(zero - low / scale, 0, 255)))
         point = to_integers(exact, np.dtype(np.uint8))
     y_scale, y_zero_point = np.asarray(scale), point
     (y,) = quantize_linear_10(x, y_scale, y_zero_point, context=context)
@@ -233,7 +231,6 @@ def dequantize_linear_10(
             raise KernelError("`x_zero_point` is not 0, expected 0 as `x` is of dtype int32")
         zero = spread(x_zero_point.astype(difference.dtype))
         np.subtract(difference, zero, out=difference)
-    with np.errstate(all="ignore"):
-        factor: npt.NDArray[Any] = round_to(difference, dtype)
-        scale: npt.NDArray[Any] = round_to(spread(x_scale), dtype)
-        return (np.multiply(factor, scale, out=factor),)
+    factor: npt.NDArray[Any] = round_to(difference, dtype)
+    scale: npt.NDArray[Any] = round_to(spread(x_scale), dtype)
+    return (np.multiply(factor, scale, out=factor),)

@@ -144,15 +144,14 @@ def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) ->
     """
     if x.dtype == dtype:
         return x
-    with np.errstate(all="ignore"):
-        if dtype == np.float64:
-            return x.astype(dtype)
-        # numpy rounds once from each of its own types, ml_dtypes from float32.
-        if dtype == np.float32 or (dtype == np.float16 and x.dtype.kind in "fiub"):
-            return x.astype(dtype)
-        if dtype in (np.float16, ml_dtypes.bfloat16) and _fits_float32(x.dtype):
-            return x.astype(np.float32).astype(dtype)
-        return _round(as_doubles(x), FORMATS[dtype], saturate)
+    if dtype == np.float64:
+        return x.astype(dtype)
+    # numpy rounds once from each of its own types, ml_dtypes from float32.
+    if dtype == np.float32 or (dtype == np.float16 and x.dtype.kind in "fiub"):
+        return x.astype(dtype)
+    if dtype in (np.float16, ml_dtypes.bfloat16) and _fits_float32(x.dtype):
+        return x.astype(np.float32).astype(dtype)
+    return _round(as_doubles(x), FORMATS[dtype], saturate)
 
 
 def _fits_float32(dtype: np.dtype[np.generic]) -> bool:

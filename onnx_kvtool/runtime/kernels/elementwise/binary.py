@@ -125,8 +125,7 @@ def narrowed(x: npt.NDArray[Any], dtype: np.dtype[np.generic]) -> Array:
     """Return results in the dtype of the operands, rounded from float32 if that is narrow."""
     if x.dtype == dtype:
         return x
-    with np.errstate(all="ignore"):
-        return np.asarray(x).astype(dtype, copy=False)
+    return np.asarray(x).astype(dtype, copy=False)
 
 
 # Operators of two operands of one dtype that numpy computes as ONNX wants them.
@@ -151,8 +150,7 @@ def over_a_b(compute: Compute) -> KernelFunction:
 
     def kernel(A: Array, B: Array) -> tuple[Array]:
         check_operands((A, B), ("A", "B"))
-        with np.errstate(all="ignore"):
-            result = np.asarray(compute(widened(A), widened(B)))
+        result = np.asarray(compute(widened(A), widened(B)))
         return (result if result.dtype == np.bool_ else narrowed(result, A.dtype),)
 
     return kernel
@@ -174,15 +172,14 @@ def div_7(A: Array, B: Array) -> tuple[Array]:
     check_operands((A, B), ("A", "B"))
     x: Numbers = A
     y: Numbers = B
-    with np.errstate(all="ignore"):
-        if not _whole_quotient(x):
-            return (np.asarray(x / y),)
-        _check_divisor(y)
-        floor = x // y
-        if x.dtype.kind == "u":
-            return (np.asarray(floor),)
-        inexact = (floor * y != x) & ((x < 0) != (y < 0))
-        return (np.asarray(floor + inexact.astype(x.dtype), x.dtype),)
+    if not _whole_quotient(x):
+        return (np.asarray(x / y),)
+    _check_divisor(y)
+    floor = x // y
+    if x.dtype.kind == "u":
+        return (np.asarray(floor),)
+    inexact = (floor * y != x) & ((x < 0) != (y < 0))
+    return (np.asarray(floor + inexact.astype(x.dtype), x.dtype),)
 
 
 def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
@@ -214,10 +211,9 @@ def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     if fmod not in (0, 1):
         raise KernelError(f"`fmod` is {fmod}, expected 0 or 1")
     x, y = widened(A), widened(B)
-    with np.errstate(all="ignore"):
-        if _whole_quotient(x):
-            _check_divisor(y)
-        return (np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype),)
+    if _whole_quotient(x):
+        _check_divisor(y)
+    return (np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype),)
 
 
 def _whole_quotient(x: Array) -> bool:
@@ -257,18 +253,17 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     broadcast_shape([X.shape, Y.shape], ["X", "Y"])
     base: Numbers = X
     exponent: Numbers = Y
-    with np.errstate(all="ignore"):
-        if _whole_power(base) and _whole_power(exponent):
-            return (_integer_power(base, exponent, context),)
-        if _whole_power(base):
-            power = np.power(base.astype(np.float64), exponent.astype(np.float64))
-            return (convert(np.asarray(power), base.dtype, warn=context.warn),)
-        if base.dtype == exponent.dtype:
-            power = np.power(widened(base), widened(exponent))
-            return (narrowed(np.asarray(power), base.dtype),)
-        wide = _working_dtype(base.dtype, exponent.dtype)
-        power = np.power(base.astype(wide), exponent.astype(wide))
-        return (convert(np.asarray(power), base.dtype),)
+    if _whole_power(base) and _whole_power(exponent):
+        return (_integer_power(base, exponent, context),)
+    if _whole_power(base):
+        power = np.power(base.astype(np.float64), exponent.astype(np.float64))
+        return (convert(np.asarray(power), base.dtype, warn=context.warn),)
+    if base.dtype == exponent.dtype:
+        power = np.power(widened(base), widened(exponent))
+        return (narrowed(np.asarray(power), base.dtype),)
+    wide = _working_dtype(base.dtype, exponent.dtype)
+    power = np.power(base.astype(wide), exponent.astype(wide))
+    return (convert(np.asarray(power), base.dtype),)
 
 
 def _whole_power(x: Numbers) -> bool:
@@ -365,16 +360,14 @@ def sum_8(*data_0: Array) -> tuple[Array]:
 
 def mean_8(*data_0: Array) -> tuple[Array]:
     """Compute Mean from version 8 on: the sum as in `sum_8`, divided by the number of operands."""
-    with np.errstate(all="ignore"):
-        total = _total(data_0)
-        mean = total / np.asarray(len(data_0), total.dtype)
+    total = _total(data_0)
+    mean = total / np.asarray(len(data_0), total.dtype)
     return (narrowed(np.asarray(mean), data_0[0].dtype),)
 
 
 def _total(operands: tuple[Array, ...]) -> Numbers:
     _check(operands)
-    with np.errstate(all="ignore"):
-        return np.asarray(functools.reduce(np.add, [widened(x) for x in operands]))
+    return np.asarray(functools.reduce(np.add, [widened(x) for x in operands]))
 
 
 def _check(operands: tuple[Array, ...]) -> None:

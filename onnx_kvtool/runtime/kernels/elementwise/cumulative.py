@@ -51,8 +51,7 @@ def _running(
     numbers = widened(x)
     if reverse:
         numbers = np.flip(numbers, along)
-    with np.errstate(all="ignore"):
-        total: Any = step.accumulate(numbers, axis=along, dtype=numbers.dtype)
+    total: Any = step.accumulate(numbers, axis=along, dtype=numbers.dtype)
     if exclusive and x.shape[along]:
         first = np.full_like(np.take(total, [0], axis=along), start)
         before = np.take(total, range(x.shape[along] - 1), axis=along)

@@ -44,8 +44,7 @@ def over_input(compute: Compute) -> KernelFunction:
 
 
 def _apply(compute: Compute, x: Numbers) -> Array:
-    with np.errstate(all="ignore"):
-        return narrowed(np.asarray(compute(widened(x))), x.dtype)
+    return narrowed(np.asarray(compute(widened(x))), x.dtype)
 
 
 def absolute(x: Numbers) -> Array:
@@ -78,8 +77,7 @@ def round_even(x: Numbers) -> Array:
 
 def clip_6(input: Array, *, min: float, max: float) -> tuple[Array]:
     """Compute Clip-6: elements limited to `min` and `max`, the bounds in the dtype of `input`."""
-    with np.errstate(all="ignore"):
-        low, high = np.asarray(min).astype(input.dtype), np.asarray(max).astype(input.dtype)
+    low, high = np.asarray(min).astype(input.dtype), np.asarray(max).astype(input.dtype)
     return (_limit(input, low, high),)
 
 

@@ -164,8 +164,7 @@ def _places(indices: Array, size: int, from_back: bool) -> npt.NDArray[np.int64]
     """Return where each index points to, `size` where it points nowhere."""
     if indices.dtype.kind == "u":  # uint64 may hold what int64 cannot
         return np.minimum(indices, np.uint64(size)).astype(np.int64)
-    with np.errstate(invalid="ignore"):
-        places: npt.NDArray[np.int64] = indices.astype(np.int64)
+    places: npt.NDArray[np.int64] = indices.astype(np.int64)
     if from_back:
         inside = (places >= -size) & (places < size)
         places = np.where(places < 0, places + size, places)
@@ -208,10 +207,9 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
         # What overflows in between comes back: every element lies between `start` and `limit`.
         steps = np.arange(number, dtype=np.int64) * np.int64(step)
         return ((np.int64(first) + steps).astype(dtype),)
-    with np.errstate(all="ignore"):
-        number = _number(float(last - first), float(step))
-        require_room((number,), np.dtype(np.float64))
-        return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
+    number = _number(float(last - first), float(step))
+    require_room((number,), np.dtype(np.float64))
+    return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
 
 
 def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tuple[Array]:

@@ -57,8 +57,7 @@ def batch_normalization_7(
         )
     shape = (_channels(X),) if spatial else X.shape[1:]
     operands = _checked(X, shape, {"scale": scale, "B": B, "mean": mean, "var": var})
-    with np.errstate(all="ignore"):
-        return (_normalized(X, operands, epsilon),)
+    return (_normalized(X, operands, epsilon),)
 
 
 def batch_normalization_14(
@@ -96,18 +95,17 @@ def batch_normalization_14(
     """
     given = {"scale": scale, "B": B, "input_mean": input_mean, "input_var": input_var}
     operands = _checked(X, (_channels(X),), given)
-    with np.errstate(all="ignore"):
-        if not training_mode:
-            return (_normalized(X, operands, epsilon),)
-        x = widened(X)
-        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-        mean = np.asarray(x.mean(axis=axes, keepdims=True)[0])
-        var = np.asarray(x.var(axis=axes, keepdims=True)[0])
-        y = _normalized(X, [*operands[:2], mean, var], epsilon)
-        running = [
-            (widened(old) * momentum + new.reshape(-1) * (1 - momentum)).astype(old.dtype)
-            for old, new in ((input_mean, mean), (input_var, var))
-        ]
+    if not training_mode:
+        return (_normalized(X, operands, epsilon),)
+    x = widened(X)
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    mean = np.asarray(x.mean(axis=axes, keepdims=True)[0])
+    var = np.asarray(x.var(axis=axes, keepdims=True)[0])
+    y = _normalized(X, [*operands[:2], mean, var], epsilon)
+    running = [
+        (widened(old) * momentum + new.reshape(-1) * (1 - momentum)).astype(old.dtype)
+        for old, new in ((input_mean, mean), (input_var, var))
+    ]
     return (y, *running)
 
 
@@ -152,10 +150,9 @@ def lp_normalization_1(input: Array, *, axis: int, p: int) -> tuple[Array]:
     if p not in (1, 2):
         raise KernelError(f"`p` is {p}, expected 1 or 2")
     x = input.astype(np.float64)
-    with np.errstate(all="ignore"):
-        norm = np.linalg.norm(x, ord=p, axis=front, keepdims=True)
-        y = np.divide(x, norm, out=np.zeros_like(x), where=np.broadcast_to(norm != 0, x.shape))
-        return (y.astype(input.dtype),)
+    norm = np.linalg.norm(x, ord=p, axis=front, keepdims=True)
+    y = np.divide(x, norm, out=np.zeros_like(x), where=np.broadcast_to(norm != 0, x.shape))
+    return (y.astype(input.dtype),)
 
 
 # LRN: division by a power of the squares of neighbouring channels.
@@ -182,15 +179,14 @@ def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tup
         raise KernelError(f"`size` is {size}, expected 1 or more")
     x = widened(X)
     channels = x.shape[1]
-    with np.errstate(all="ignore"):
-        squares = x * x
-        total = np.zeros_like(x)
-        before, behind = (size - 1) // 2, size // 2
-        for shift in range(max(-before, 1 - channels), min(behind, channels - 1) + 1):
-            first, last = max(0, -shift), channels - max(0, shift)
-            total[:, first:last] += squares[:, first + shift : last + shift]
-        y = x / (bias + alpha / size * total) ** beta
-        return (np.asarray(y.astype(X.dtype, copy=False)),)
+    squares = x * x
+    total = np.zeros_like(x)
+    before, behind = (size - 1) // 2, size // 2
+    for shift in range(max(-before, 1 - channels), min(behind, channels - 1) + 1):
+        first, last = max(0, -shift), channels - max(0, shift)
+        total[:, first:last] += squares[:, first + shift : last + shift]
+    y = x / (bias + alpha / size * total) ** beta
+    return (np.asarray(y.astype(X.dtype, copy=False)),)
 
 
 # MeanVarianceNormalization: zero mean and unit variance over given axes.
@@ -214,8 +210,7 @@ def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[A
     """
     front = count_axes(axes, X.ndim, of="X")
     x = widened(X)
-    with np.errstate(all="ignore"):
-        distance = x - mean_over(x, front)
-        deviation = np.sqrt(mean_over(distance * distance, front))
-        y = distance / (deviation + _EPSILON)
-        return (np.asarray(y.astype(X.dtype, copy=False)),)
+    distance = x - mean_over(x, front)
+    deviation = np.sqrt(mean_over(distance * distance, front))
+    y = distance / (deviation + _EPSILON)
+    return (np.asarray(y.astype(X.dtype, copy=False)),)

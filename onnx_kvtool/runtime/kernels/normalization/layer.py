@@ -180,12 +180,11 @@ def layer_normalization_17(
     if stash_type not in (1, 16):
         raise KernelError(f"`stash_type` is {stash_type}, expected 1 (float) or 16 (bfloat16)")
     stash = floating_type(stash_type, "stash_type")
-    with np.errstate(all="ignore"):
-        stage = widened(X.astype(stash, copy=False))
-        result = standardize(stage, tuple(range(front, X.ndim)), epsilon, stash)
-        y = widened(result.normalized.astype(X.dtype, copy=False)) * widened(Scale)
-        if B is not None:
-            y += widened(B)
+    stage = widened(X.astype(stash, copy=False))
+    result = standardize(stage, tuple(range(front, X.ndim)), epsilon, stash)
+    y = widened(result.normalized.astype(X.dtype, copy=False)) * widened(Scale)
+    if B is not None:
+        y += widened(B)
     return (
         y.astype(X.dtype, copy=False),
         result.mean.astype(stash, copy=False),
@@ -219,12 +218,11 @@ def rms_normalization_23(
     check_broadcasts("scale", scale.shape, "X", X.shape)
     stash = floating_type(stash_type, "stash_type")
     axes = tuple(range(front, X.ndim))
-    with np.errstate(all="ignore"):
-        stage = widened(X.astype(stash, copy=False))
-        square = rounded(_mean_square(stage, axes), stash)
-        root = rounded(np.sqrt(square + square.dtype.type(epsilon)), stash)
-        normalized = rounded(stage / root, stash).astype(X.dtype, copy=False)
-        return ((widened(normalized) * widened(scale)).astype(scale.dtype, copy=False),)
+    stage = widened(X.astype(stash, copy=False))
+    square = rounded(_mean_square(stage, axes), stash)
+    root = rounded(np.sqrt(square + square.dtype.type(epsilon)), stash)
+    normalized = rounded(stage / root, stash).astype(X.dtype, copy=False)
+    return ((widened(normalized) * widened(scale)).astype(scale.dtype, copy=False),)
 
 
 def _mean_square(x: Reals, axes: tuple[int, ...]) -> Reals:
@@ -247,11 +245,10 @@ def group_normalization_18(
     _check_groups(X, num_groups)
     for name, shape in (("scale", scale.shape), ("bias", bias.shape)):
         check_shape(name, shape, (num_groups,), "one number for each group")
-    with np.errstate(all="ignore"):
-        x = widened(X)
-        y = _in_groups(x, num_groups, epsilon, x.dtype)
-        y = y.reshape(X.shape[0], num_groups, -1)
-        y = y * widened(scale)[:, None] + widened(bias)[:, None]
+    x = widened(X)
+    y = _in_groups(x, num_groups, epsilon, x.dtype)
+    y = y.reshape(X.shape[0], num_groups, -1)
+    y = y * widened(scale)[:, None] + widened(bias)[:, None]
     return (y.reshape(X.shape).astype(X.dtype, copy=False),)
 
 
@@ -280,10 +277,9 @@ def group_normalization_21(
     for name, shape in (("scale", scale.shape), ("bias", bias.shape)):
         check_shape(name, shape, (X.shape[1],), "one number for each channel")
     stash = floating_type(stash_type, "stash_type")
-    with np.errstate(all="ignore"):
-        stage = widened(X.astype(stash, copy=False))
-        y = _in_groups(stage, num_groups, epsilon, stash).astype(X.dtype, copy=False)
-        y = widened(y) * _per_channel(scale, X.ndim) + _per_channel(bias, X.ndim)
+    stage = widened(X.astype(stash, copy=False))
+    y = _in_groups(stage, num_groups, epsilon, stash).astype(X.dtype, copy=False)
+    y = widened(y) * _per_channel(scale, X.ndim) + _per_channel(bias, X.ndim)
     return (y.astype(X.dtype, copy=False),)
 
 
@@ -310,10 +306,9 @@ def instance_normalization_1(
     check_rank("input", input.shape, 3, "(N, C, D1, ..., Dn)")
     for name, shape in (("scale", scale.shape), ("B", B.shape)):
         check_shape(name, shape, (input.shape[1],), "one number for each channel")
-    with np.errstate(all="ignore"):
-        x = widened(input)
-        y = standardize(x, tuple(range(2, x.ndim)), epsilon, x.dtype).normalized
-        y = y * _per_channel(scale, x.ndim) + _per_channel(B, x.ndim)
+    x = widened(input)
+    y = standardize(x, tuple(range(2, x.ndim)), epsilon, x.dtype).normalized
+    y = y * _per_channel(scale, x.ndim) + _per_channel(B, x.ndim)
     return (y.astype(input.dtype, copy=False),)
 
 

@@ -64,8 +64,7 @@ def _over_one(formula: _Formula, x: Array, axis: int) -> tuple[Array]:
     front = count_axis(axis, x.ndim, of="input")
     if x.size == 0:
         return (x.copy(),)
-    with np.errstate(all="ignore"):
-        return (formula(widened(x), front).astype(x.dtype, copy=False),)
+    return (formula(widened(x), front).astype(x.dtype, copy=False),)
 
 
 def _over_trailing(formula: _Formula, x: Array, axis: int) -> tuple[Array]:

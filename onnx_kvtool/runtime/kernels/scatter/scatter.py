@@ -91,8 +91,7 @@ def write(target: Array, places: Indices, updates: Array, reduction: str) -> Non
         return
     if reduction not in _REDUCTIONS:
         raise KernelError(f"`reduction` is `{reduction}`, which has no kernel")
-    with np.errstate(all="ignore"):  # overflow and NaN are results like others
-        _reduce(target, places, updates, _REDUCTIONS[reduction])
+    _reduce(target, places, updates, _REDUCTIONS[reduction])
 
 
 def _reduce(target: Array, places: Indices, updates: Array, function: np.ufunc) -> None:
