@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,7 +60,10 @@ class TypeCheck:
                 than the operator takes; if an input has a type that the schema does not list, or
                 another type than an input that has the same type parameter.
         """
-        key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
+        try:
+            key: tuple[object, ...] = tuple(map(_DTYPE, inputs))
+        except AttributeError:  # absent, or a sequence
+            key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
         if key in self._passed:
             return
         self._check_presence(inputs)
@@ -104,6 +108,8 @@ class TypeCheck:
                 f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
             )
 
+
+_DTYPE = operator.attrgetter("dtype")
 
 _TYPE_CHECKS: dict[int, TypeCheck] = {}
 """By the identity of the facts, which each check keeps alive."""

@@ -22,7 +22,6 @@ from onnx_kvtool.runtime.engine.program import (
     Action,
     BodyProgram,
     Buffers,
-    Call,
     Program,
     Slots,
     State,
@@ -157,9 +156,10 @@ class Compiler:
             if slot is None:
                 raise _missing(f"{frame.path}: ", value)
             results.append(slot)
-        _note_last_uses(steps, keep={ABSENT, *slots.constants, *results})
         taken = tuple(slot for _, slot in slots.captured)
-        return Program(slots.template, steps, fed, taken, tuple(results))
+        left = {*fed, *taken}
+        _note_last_uses(steps, {ABSENT, *slots.constants, *results}, left)
+        return Program(slots.template, steps, fed, taken, tuple(results), tuple(left))
 
     def _constant(self, tensor: ir.TensorProtocol) -> Value:
         # The tensor is kept, so that its identity is not given to another.
@@ -194,7 +194,7 @@ class Compiler:
         if node.op_identifier() in self._model.functions:
             return None
         try:
-            (value,) = step.action(Call([], [], State(Buffers()), False))
+            (value,) = step.action([], [], State(Buffers()), False)
         except KernelError:
             return None
         return value
@@ -361,11 +361,11 @@ def _borrowed(
     """Return an action that has onnx.reference compute a node."""
     check = None if facts is None else type_check(facts)
 
-    def run(call: Call) -> Sequence[Value]:
+    def run(inputs: Sequence[Value], *_: object) -> Sequence[Value]:
         if check is not None:
-            check(call.inputs)
-            demand_legal(op, call.inputs, attributes)
-        return node(call.inputs)
+            check(inputs)
+            demand_legal(op, inputs, attributes)
+        return node(inputs)
 
     return run
 
@@ -412,11 +412,21 @@ def _content(attribute: ir.Attr) -> tuple[object, ...]:
     return (attribute.type, repr(value) if plain else id(attribute.value))
 
 
-def _note_last_uses(steps: Sequence[Step], keep: set[int]) -> None:
-    """Tell each step which slots nothing reads after it, and which outputs nothing ever reads."""
+def _note_last_uses(steps: Sequence[Step], keep: set[int], filled: set[int]) -> None:
+    """Tell each step which slots nothing reads after it, and which outputs nothing ever reads.
+
+    Args:
+        steps: The steps.
+        keep: Slots that stay as they are.
+        filled: Those filled before the first step; becomes those filled after the last one.
+    """
     later = set(keep)
     for step in reversed(steps):
-        step.outputs = tuple(slot if slot in later else ABSENT for slot in step.outputs)
+        kept = () if step.is_done else step.outputs
+        step.outputs = tuple(slot if slot in later else ABSENT for slot in kept)
         read = {*step.inputs, *step.captured}
         step.drops = tuple(sorted(read - later))
         later |= read
+    for step in steps:
+        filled.difference_update(step.drops)
+        filled.update(slot for slot in step.outputs if slot != ABSENT)

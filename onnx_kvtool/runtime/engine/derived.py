@@ -17,7 +17,7 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, rele
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.engine.borrowed import type_check
-from onnx_kvtool.runtime.engine.program import ABSENT, Call, Program, State, Step
+from onnx_kvtool.runtime.engine.program import ABSENT, Program, State, Step
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Value
 
@@ -81,17 +81,17 @@ class Derived:
         for name in self._step.names[0]:
             self._scope.names.fresh(name)
 
-    def __call__(self, call: Call) -> Sequence[Value]:
+    def __call__(self, inputs: Sequence[Value], _: object, outer: State, __: bool) -> list[Value]:
         """Run the form on the inputs of the node."""
-        self._check(call.inputs)
-        state = State(call.state.buffers)
+        self._check(inputs)
+        state = State(outer.buffers)
         try:
-            form = self._form(call.inputs)
-            given = [call.inputs[position] for position in form.inputs]
+            form = self._form(inputs)
+            given = [inputs[position] for position in form.inputs]
             found = iter(form.program.run(given, (), state))
         except (Refusal, MalformedNode, RunFailed, RuntimeUnavailable) as error:
             raise KernelError(error.message, help=error.help) from error
-        call.state.warnings += [replace(w, location=self._step.location) for w in state.warnings]
+        outer.warnings += [replace(w, location=self._step.location) for w in state.warnings]
         return [None if slot == ABSENT else next(found) for slot in self._step.outputs]
 
     def _form(self, inputs: Sequence[Value]) -> _Form:

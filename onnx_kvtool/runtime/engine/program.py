@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -20,65 +22,40 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, Value
 # Who holds which buffer, so that a kernel may write into one that nobody else will read.
 
 
-class _Count:
-    """How many values lie in a buffer."""
-
-    __slots__ = ("array", "number")
-
-    def __init__(self, array: Array) -> None:
-        self.array, self.number = array, 1
-
-
 class Buffers:
     """Counts, for each buffer, the values of running graphs that lie in it.
 
-    Views share the buffer of the array they were taken from; numpy keeps them linked.
+    Views share the buffer of the array they were taken from; numpy keeps them linked. Whoever holds
+    a value keeps it, so that the identity of its array is not given to another meanwhile.
     """
 
     def __init__(self) -> None:
-        # The array is kept beside its count, so that its identity is not given to another.
-        self._counts: dict[int, _Count] = {}
+        self._counts: defaultdict[int, int] = defaultdict(int)
 
-    def hold(self, value: Value) -> None:
+    def hold(self, value: Value, count: int = 1) -> None:
         """Note that one more value lies where `value` does."""
         if isinstance(value, np.ndarray):
-            base = root(value)
-            count = self._counts.get(id(base))
-            if count is None:
-                self._counts[id(base)] = _Count(base)
-            else:
-                count.number += 1
+            self._counts[id(value if value.base is None else root(value))] += count
         elif isinstance(value, list):
             for item in value:
-                self.hold(item)
+                self.hold(item, count)
 
     def release(self, value: Value) -> None:
         """Note that a value held before is not read any more."""
-        if isinstance(value, np.ndarray):
-            key = id(root(value))
-            count = self._counts[key]
-            count.number -= 1
-            if not count.number:
-                del self._counts[key]
-        elif isinstance(value, list):
-            for item in value:
-                self.release(item)
+        self.hold(value, -1)
 
     def is_free(self, value: Value) -> bool:
         """Return whether `value` is a whole writable array whose buffer no held value lies in."""
         if not isinstance(value, np.ndarray) or not value.flags.writeable:
             return False
         base = root(value)
-        return base.base is None and base.size == value.size and id(base) not in self._counts
+        return base.base is None and base.size == value.size and not self._counts[id(base)]
 
 
 class Uncounted(Buffers):
     """Counts nothing: for models in which no kernel ever writes into what it is given."""
 
-    def hold(self, value: Value) -> None:
-        """Do nothing."""
-
-    def release(self, value: Value) -> None:
+    def hold(self, value: Value, count: int = 1) -> None:
         """Do nothing."""
 
     def is_free(self, value: Value) -> bool:
@@ -131,29 +108,25 @@ class State:
     observe: Callable[[Trace], None] | None = None
 
 
-@dataclass(slots=True)
-class Call:
-    """What a step hands to its action.
+class Action(Protocol):
+    """Computes the outputs of a node."""
 
-    Attributes:
-        inputs: Values of the node's inputs, None where absent.
-        captured: Values of the outer graphs that the node's bodies read, in the order of
-            `Step.captured`.
-        state: The run.
-        in_place: Whether the buffer that the kernel can write into is free.
-    """
+    def __call__(
+        self, inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool, /
+    ) -> Sequence[Value]:
+        """Compute them.
 
-    inputs: list[Value]
-    captured: list[Value]
-    state: State
-    in_place: bool
-
-
-Action = Callable[[Call], Sequence[Value]]
-"""Computes the outputs of a node."""
+        Args:
+            inputs: Values of the node's inputs, None where absent.
+            captured: Values of the outer graphs that the node's bodies read, in the order of
+                `Step.captured`.
+            state: The run.
+            in_place: Whether the buffer that the kernel can write into is free.
+        """
+        ...
 
 
-def _unprepared(call: Call) -> Sequence[Value]:
+def _unprepared(*_: object) -> Sequence[Value]:
     raise AssertionError("a step without an action")
 
 
@@ -197,6 +170,7 @@ class Program:
         inputs: Slots of the inputs, in order.
         captured: Slots of values of outer graphs.
         outputs: Slots of the outputs, in order.
+        left: Slots that are filled in a run, and that no step drops.
     """
 
     template: list[Value]
@@ -204,6 +178,7 @@ class Program:
     inputs: tuple[int, ...]
     captured: tuple[int, ...]
     outputs: tuple[int, ...]
+    left: tuple[int, ...]
 
     def run(self, inputs: Sequence[Value], captured: Sequence[Value], state: State) -> list[Value]:
         """Run the graph once.
@@ -220,49 +195,48 @@ class Program:
             RunFailed: If a node fails; the text names it, its inputs and their shapes.
         """
         frame = self.template.copy()
-        buffers = state.buffers
+        buffers, observe = state.buffers, state.observe
+        hold, release = buffers.hold, buffers.release
         for slots, values in ((self.inputs, inputs), (self.captured, captured)):
             for slot, value in zip(slots, values, strict=True):
                 frame[slot] = value
-                buffers.hold(value)
+                hold(value)
         for step in self.steps:
-            if not step.is_done or state.observe is not None:
-                self._step(step, frame, state)
+            if step.is_done and observe is None:
+                continue
+            given = [frame[slot] for slot in step.inputs]
+            outer = [frame[slot] for slot in step.captured] if step.captured else ()
+            # Given up before the node runs: what it alone holds then, it may write into.
+            for slot in step.drops:
+                release(frame[slot])
+                frame[slot] = None
+            in_place = step.in_place is not None and _is_free(given, step.in_place, buffers)
+            begin = 0.0 if observe is None else time.perf_counter()
+            try:
+                outputs = step.action(given, outer, state, in_place)
+            except KernelError as error:
+                raise RunFailed(_described(step, given, error), help=error.help) from error
+            except MemoryError as error:
+                raise OutOfMemory(
+                    f"{step.location}: there is not enough memory: {error}"
+                ) from error
+            if observe is not None:
+                seconds = time.perf_counter() - begin
+                named = tuple(zip(step.names[1], outputs, strict=False))
+                observe(Trace(step.location, named, seconds, step.runtime, step.names[0]))
+            if len(outputs) < len(step.outputs):
+                raise RunFailed(
+                    f"{step.location}: the node has {counted(len(step.outputs), 'output')}, "
+                    f"expected at most {len(outputs)}"
+                )
+            for slot, value in zip(step.outputs, outputs, strict=False):
+                if slot != ABSENT:
+                    frame[slot] = value
+                    hold(value)
         results = [frame[slot] for slot in self.outputs]
-        for slot, value in enumerate(frame):
-            if value is not self.template[slot]:
-                buffers.release(value)
+        for slot in self.left:
+            release(frame[slot])
         return results
-
-    def _step(self, step: Step, frame: list[Value], state: State) -> None:
-        buffers = state.buffers
-        inputs = [frame[slot] for slot in step.inputs]
-        captured = [frame[slot] for slot in step.captured] if step.captured else []
-        # Given up before the node runs: what it alone holds then, it may write into.
-        for slot in step.drops:
-            buffers.release(frame[slot])
-            frame[slot] = None
-        in_place = step.in_place is not None and _is_free(inputs, step.in_place, buffers)
-        begin = 0.0 if state.observe is None else time.perf_counter()
-        try:
-            outputs = step.action(Call(inputs, captured, state, in_place))
-        except KernelError as error:
-            raise RunFailed(_described(step, inputs, error), help=error.help) from error
-        except MemoryError as error:
-            raise OutOfMemory(f"{step.location}: there is not enough memory: {error}") from error
-        if state.observe is not None:
-            seconds = time.perf_counter() - begin
-            named = tuple(zip(step.names[1], outputs, strict=False))
-            state.observe(Trace(step.location, named, seconds, step.runtime, step.names[0]))
-        if len(outputs) < len(step.outputs):
-            raise RunFailed(
-                f"{step.location}: the node has {counted(len(step.outputs), 'output')}, expected "
-                f"at most {len(outputs)}"
-            )
-        for slot, value in zip(step.outputs, outputs, strict=False):
-            if slot != ABSENT:
-                frame[slot] = value
-                buffers.hold(value)
 
 
 def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
@@ -428,30 +402,34 @@ def call_kernel(
         outputs: As in `Context`.
         location: The node, for warnings.
     """
-    function = functools.partial(kernel.function, **attributes)
+    function: Callable[..., Sequence[Value]] = kernel.function
+    if attributes:
+        function = functools.partial(function, **attributes)
     wants_context = _wants_context(kernel.function)
     if not bodies and not wants_context:
 
-        def run_plain(call: Call) -> Sequence[Value]:
-            check(call.inputs)
-            if call.in_place:
-                return function(*call.inputs, in_place=True)
-            return function(*call.inputs)
+        def run_plain(
+            inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool
+        ) -> Sequence[Value]:
+            check(inputs)
+            return function(*inputs, in_place=True) if in_place else function(*inputs)
 
         return run_plain
 
-    def run(call: Call) -> Sequence[Value]:
-        check(call.inputs)
+    def run(
+        inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool
+    ) -> Sequence[Value]:
+        check(inputs)
         keywords: dict[str, Value] = {}
         for name, body in bodies.items():
-            captured = tuple(call.captured[position] for position in body.taken)
-            keywords[name] = _BoundBody(body.program, body.outputs, captured, call.state)
+            read = tuple(captured[position] for position in body.taken)
+            keywords[name] = _BoundBody(body.program, body.outputs, read, state)
         if wants_context:
-            warn = functools.partial(_warn, call.state, location)
+            warn = functools.partial(_warn, state, location)
             keywords["context"] = Context(opset, outputs, warn)
-        if call.in_place:
+        if in_place:
             keywords["in_place"] = True
-        return function(*call.inputs, **keywords)
+        return function(*inputs, **keywords)
 
     return run
 
@@ -459,9 +437,9 @@ def call_kernel(
 def call_function(program: Program) -> Action:
     """Return an action that calls a model-local function; inputs left out are absent."""
 
-    def run(call: Call) -> Sequence[Value]:
-        missing = len(program.inputs) - len(call.inputs)
-        return program.run([*call.inputs, *[None] * missing], (), call.state)
+    def run(inputs: Sequence[Value], _: Sequence[Value], state: State, __: bool) -> Sequence[Value]:
+        missing = len(program.inputs) - len(inputs)
+        return program.run([*inputs, *[None] * missing], (), state)
 
     return run
 
