@@ -30,8 +30,7 @@ def apply(formula: Callable[[Reals], Reals], x: Array) -> tuple[Array]:
 
 def sigmoid_of(x: Reals) -> Reals:
     """Return 1 / (1 + exp(-x)); no exponential overflows on the way."""
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
+    return np.asarray(np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x))))
 
 
 # Activations with an exponential below zero: Elu, Selu and Celu.

@@ -84,6 +84,10 @@ def read_integers(
 # Whether there is room for a result, asked before it is made.
 
 
+KEPT_SHAPES = 1024
+"""Shapes for which a check keeps what it found, as they come again with each layer and step."""
+
+
 MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """Highest rank of an array of the installed numpy."""
 
@@ -103,10 +107,10 @@ def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the re
         KernelError: If it has more axes than numpy's arrays can have, or takes more memory than
             is left.
     """
-    require_axes(len(sizes), what)
     needed = math.prod(sizes) * dtype.itemsize
-    if needed <= _SMALL:
+    if needed <= _SMALL and len(sizes) <= MOST_AXES:
         return
+    require_axes(len(sizes), what)
     left = available_memory()
     if needed >= 2**63 or (left is not None and needed > left):
         known = "" if left is None else f", and {binary_bytes(left)} are left"

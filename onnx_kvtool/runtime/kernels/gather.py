@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.indices import (
@@ -40,7 +38,7 @@ def gather(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
     check_index_dtype(indices)
     axis = count_axis(axis, data.ndim)
     places = count_indices(indices, data.shape, axis).reshape(-1)
-    taken = np.take(data, places, axis=axis)
+    taken = data.take(places, axis=axis)
     return (taken.reshape((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])),)
 
 
@@ -126,7 +124,7 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Arra
     count = math.prod(data.shape[: batch_dims + depth])
     inner = data.shape[batch_dims + depth :]
     slices = data.reshape(count, math.prod(inner))
-    return (np.take(slices, places, axis=0).reshape((*indices.shape[:-1], *inner)),)
+    return (slices.take(places, axis=0).reshape((*indices.shape[:-1], *inner)),)
 
 
 # Operators that read elements from places given by indices.

@@ -20,8 +20,8 @@ KernelFunction = Callable[..., tuple[Value, ...]]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
 schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`; a tuple of
 all outputs back, shorter where trailing ones do not exist. Never changes an input, unless the
-keyword `in_place` says that it may; numpy's warnings are off meanwhile. A function that declares the
-keyword `context` gets a `Context`."""
+keyword `in_place` says that it may; numpy's warnings are off meanwhile. A function that declares
+the keyword `context` gets a `Context`."""
 
 
 class Body(Protocol):

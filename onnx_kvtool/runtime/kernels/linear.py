@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, as_doubles, round_to
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
@@ -176,25 +177,32 @@ def check_factors(A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> No
         KernelError: If one is a scalar, if their common dimension K differs, if the dimensions
             before the matrices do not broadcast, or if there is no room for the product.
     """
+    require_room(_product_shape(A.shape, B.shape, names), A.dtype, "the product")
+
+
+@functools.lru_cache(KEPT_SHAPES)
+def _product_shape(
+    left: tuple[int, ...], right: tuple[int, ...], names: tuple[str, str]
+) -> tuple[int, ...]:
     a, b = names
-    for name, factor in ((a, A), (b, B)):
-        if factor.ndim == 0:
+    for name, shape in ((a, left), (b, right)):
+        if not shape:
             raise KernelError(f"`{name}` is a scalar, expected rank 1 or more")
-    axis = -2 if B.ndim > 1 else -1
-    if A.shape[-1] != B.shape[axis]:
+    axis = -2 if len(right) > 1 else -1
+    if left[-1] != right[axis]:
         raise KernelError(
-            f"axis -1 of `{a}` with shape {A.shape} has size {A.shape[-1]}, "
-            f"expected {B.shape[axis]} as axis {axis} of `{b}` with shape {B.shape}"
+            f"axis -1 of `{a}` with shape {left} has size {left[-1]}, "
+            f"expected {right[axis]} as axis {axis} of `{b}` with shape {right}"
         )
-    stacks = zip(reversed(A.shape[:-2]), reversed(B.shape[:-2]), strict=False)
+    stacks = zip(reversed(left[:-2]), reversed(right[:-2]), strict=False)
     for back, (one, other) in enumerate(stacks, start=3):
         if one != other and 1 not in (one, other):
             raise KernelError(
-                f"`{a}` with shape {A.shape} and `{b}` with shape {B.shape} do not broadcast: "
+                f"`{a}` with shape {left} and `{b}` with shape {right} do not broadcast: "
                 f"axis {-back} has sizes {one} and {other}"
             )
-    stack = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    require_room((*stack, *A.shape[-2:-1], *B.shape[-1:]), A.dtype, f"`{a}` times `{b}`")
+    stack = np.broadcast_shapes(left[:-2], right[:-2])
+    return (*stack, *left[-2:-1], *right[-1:])
 
 
 def _magnitude(x: Array) -> float:

@@ -36,7 +36,7 @@ _VAST = {
     "Range of floats": lambda: range_11(*(np.array(n) for n in (0.0, 1e30, 1.0))),
     "OneHot": lambda: one_hot_11(_numbers(1), np.array(2**50), _PAIR, axis=-1),
     "a sum of a row and a column": lambda: check_operands(
-        [_column(2**30), _column(2**30).T], ["A", "B"]
+        [_column(2**30), _column(2**30).T], ("A", "B")
     ),
     "a product of a column and a row": lambda: check_factors(_column(2**30), _column(2**30).T),
 }

@@ -179,7 +179,8 @@ def _attend(
     show(2, scores)
     empty = None
     if bias is not None:
-        empty = np.asarray(np.equal(bias, -np.inf).all(axis=-1, keepdims=True))
+        hidden = np.asarray(np.equal(bias, -np.inf).all(axis=-1, keepdims=True))
+        empty = hidden if hidden.any() else None
     weights = attention_weights(scores, empty, dtype, precision)
     show(3, weights)
     output = weighted_values(weights, operands, empty)

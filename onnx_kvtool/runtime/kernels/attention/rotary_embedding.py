@@ -43,8 +43,8 @@ def rotary_embedding_23(
         KernelError: If ranks or shapes are others; if H is missing, or does not divide the last
             dimension; if D or R is odd, or R outside 0 to D; if a position is out of range.
     """
-    heads_axis, split = _split(X, num_heads)
-    size = split.shape[3]
+    heads_axis, shape = _split(X.shape, num_heads)
+    size = shape[3]
     if size % 2:
         raise KernelError(f"head_size of `X` is {size}, expected an even number")
     if not 0 <= rotary_embedding_dim <= size or rotary_embedding_dim % 2:
@@ -53,66 +53,66 @@ def rotary_embedding_23(
             f"{size}, the head_size of `X`"
         )
     rotated = rotary_embedding_dim or size
-    length = split.shape[3 - heads_axis]
-    rows = (X.shape[0], length, rotated // 2)
-    spread = (slice(None), None) if heads_axis == 1 else (slice(None), slice(None), None)
-    caches = {"cos_cache": cos_cache, "sin_cache": sin_cache}
-    cos, sin = (each[spread] for each in _rows(caches, position_ids, rows))  # (B, 1, L, R / 2)
-
     half = rotated // 2
+    rows = (shape[0], shape[3 - heads_axis], half)
+    spread = (slice(None), None) if heads_axis == 1 else (slice(None), slice(None), None)
+    cos, sin = (each[spread] for each in _rows(cos_cache, sin_cache, position_ids, rows))
+
     first, second = (
         (slice(0, rotated, 2), slice(1, rotated, 2))
         if interleaved
         else (slice(0, half), slice(half, rotated))
     )
+    split = X.reshape(shape)
     x1, x2 = widened(split[..., first]), widened(split[..., second])
-    result = np.empty(split.shape, X.dtype)
+    result = np.empty(shape, X.dtype)
     result[..., first] = cos * x1 - sin * x2
     result[..., second] = sin * x1 + cos * x2
-    result[..., rotated:] = split[..., rotated:]
+    if rotated < size:
+        result[..., rotated:] = split[..., rotated:]
     return (result.reshape(X.shape),)
 
 
-def _split(x: Array, heads: int | None) -> tuple[int, Array]:
-    """Return the axis of the heads, and X as (B, L, H, D), or as it is if it has four."""
-    if x.ndim == 4:
-        if heads and heads != x.shape[1]:
+def _split(shape: tuple[int, ...], heads: int | None) -> tuple[int, tuple[int, ...]]:
+    """Return the axis of the heads and the shape of X as (B, L, H, D), or its own of four."""
+    if len(shape) == 4:
+        if heads and heads != shape[1]:
             raise KernelError(
-                f"`num_heads` is {heads}, but `X` with shape {x.shape} has "
-                f"{counted(x.shape[1], 'head')}"
+                f"`num_heads` is {heads}, but `X` with shape {shape} has "
+                f"{counted(shape[1], 'head')}"
             )
-        return 1, x
-    if x.ndim != 3:
-        raise KernelError(f"`X` has rank {x.ndim} (shape {x.shape}), expected 3 or 4")
+        return 1, shape
+    if len(shape) != 3:
+        raise KernelError(f"`X` has rank {len(shape)} (shape {shape}), expected 3 or 4")
     if heads is None:
         raise KernelError("`num_heads` is missing, which three dimensions need")
-    if heads < 1 or x.shape[2] % heads:
+    if heads < 1 or shape[2] % heads:
         raise KernelError(
-            f"`num_heads` is {heads}, expected a divisor of {x.shape[2]}, the last dimension of `X`"
+            f"`num_heads` is {heads}, expected a divisor of {shape[2]}, the last dimension of `X`"
         )
-    return 2, x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
+    return 2, (*shape[:2], heads, shape[2] // heads)
 
 
 def _rows(
-    caches: dict[str, Array], positions: Array | None, rows: tuple[int, int, int]
-) -> list[Reals]:
+    cos: Array, sin: Array, positions: Array | None, rows: tuple[int, int, int]
+) -> tuple[Reals, Reals]:
     """Return the row of each cache for each token: (B, L, R / 2)."""
     if positions is None:
-        for name, cache in caches.items():
-            check_shape(name, cache.shape, rows, "one row for each token, without `position_ids`")
-        return [widened(cache) for cache in caches.values()]
+        why = "one row for each token, without `position_ids`"
+        check_shape("cos_cache", cos.shape, rows, why)
+        check_shape("sin_cache", sin.shape, rows, why)
+        return widened(cos), widened(sin)
     why = "one row for each position, half of the rotated elements wide"
-    for name, cache in caches.items():
-        count = cache.shape[0] if cache.ndim else 0
-        check_shape(name, cache.shape, (count, rows[2]), why)
+    check_shape("cos_cache", cos.shape, (*cos.shape[:1], rows[2]), why)
+    check_shape("sin_cache", sin.shape, (*sin.shape[:1], rows[2]), why)
     check_shape("position_ids", positions.shape, rows[:2], "batch and sequence length of `X`")
     indices = positions.astype(np.int64, copy=False)
-    if indices.size:
-        least, greatest = int(indices.min()), int(indices.max())
-        for name, cache in caches.items():
-            if least < 0 or greatest >= cache.shape[0]:
-                raise _out_of_range(indices, name, cache.shape)
-    return [widened(cache[indices]) for cache in caches.values()]
+    # A negative position is huge when read as unsigned.
+    greatest = int(indices.view(np.uint64).max(initial=0))
+    for name, cache in (("cos_cache", cos), ("sin_cache", sin)):
+        if greatest >= len(cache) and indices.size:
+            raise _out_of_range(indices, name, cache.shape)
+    return widened(cos.take(indices, axis=0)), widened(sin.take(indices, axis=0))
 
 
 def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: tuple[int, ...]) -> KernelError:

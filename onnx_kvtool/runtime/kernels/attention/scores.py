@@ -230,7 +230,7 @@ def additive_bias(
         operands: Queries and keys.
         attn_mask: Broadcasts to (B, H, L, S); True where a key is seen, or numbers, which are
             rounded to the element type of the query as in the schema's function body.
-        nonpad_kv_seqlen: (B,), int64, valid keys of each row.
+        nonpad_kv_seqlen: (B,), int64, valid keys of each row; see `check_nonpad`.
         is_causal: Whether later keys are hidden.
         left: Keys before a query that it sees, -1 for all.
         right: Keys after a query that it sees, -1 for all.
@@ -239,12 +239,11 @@ def additive_bias(
         Broadcasts to (B, H, L, S); None when every query sees every key.
 
     Raises:
-        KernelError: If `nonpad_kv_seqlen` is given with an internal cache, is of another shape, or
-            outside 0 to S; if a window is below -1.
+        KernelError: If a window is below -1.
     """
-    _check_windows(left, right)
-    if nonpad_kv_seqlen is not None:
-        check_nonpad(nonpad_kv_seqlen, operands)
+    if left < -1 or right < -1:
+        name, size = ("left", left) if left < -1 else ("right", right)
+        raise KernelError(f"`{name}_window_size` is {size}, expected 0 or more, or -1 for no limit")
     allowed = _allowed(operands, nonpad_kv_seqlen, is_causal, left, right)
     dtype = widened(operands.query[:0]).dtype
     if attn_mask is None:
@@ -294,18 +293,14 @@ def _allowed(
 
 
 def _as_bias(allowed: _Bools, dtype: np.dtype[Any]) -> Reals:
-    return np.asarray(np.where(allowed, dtype.type(0), dtype.type(-np.inf)))
+    bias = np.zeros(allowed.shape, dtype)
+    bias[~allowed] = -np.inf
+    return bias
 
 
 def _mask_type(mask: Array) -> npt.DTypeLike:
     """Return the type of a padded mask: integers have no infinity."""
     return np.float64 if mask.dtype.kind in "iu" else mask.dtype
-
-
-def _check_windows(left: int, right: int) -> None:
-    for name, size in (("left_window_size", left), ("right_window_size", right)):
-        if size < -1:
-            raise KernelError(f"`{name}` is {size}, expected 0 or more, or -1 for no limit")
 
 
 def check_nonpad(nonpad: Array, operands: Operands) -> None:
@@ -390,6 +385,10 @@ def _norm(rows: Array) -> float:
 
 def _pieces(rows: Array) -> Iterator[Array]:
     """Yield the elements in flat arrays, which are views for caches of three or four dimensions."""
+    whole = rows.swapaxes(1, 2)
+    if whole.flags.c_contiguous:
+        yield whole.reshape(-1)
+        return
     for row in rows:
         turned = row.swapaxes(0, 1)  # heads lie inside the rows of a cache of three dimensions
         if turned.flags.c_contiguous:
@@ -457,12 +456,12 @@ def attention_weights(
         the softmax of the schema's function body has it (onnx.reference 1.23.2 gives 0).
     """
     values = scores if precision == dtype else _in(scores, precision)
-    values -= values.max(axis=-1, keepdims=True, initial=-np.inf)
+    values -= np.maximum.reduce(values, axis=-1, keepdims=True, initial=-np.inf)
     values = _in(values, precision)
     values = _in(np.exp(values, out=values), precision)
     # Only the sum is rounded once: bfloat16 added one by one stops growing at 256 times an element.
-    values /= _in(values.sum(axis=-1, keepdims=True), precision)
-    if empty is not None and empty.any():
+    values /= _in(np.add.reduce(values, axis=-1, keepdims=True), precision)
+    if empty is not None:
         values[np.broadcast_to(empty, (*values.shape[:-1], 1))[..., 0]] = 0
     return rounded(rounded(values, precision), dtype).astype(_computed(dtype), copy=False)
 
@@ -476,7 +475,7 @@ def weighted_values(
     products = _grouped(weights, value) @ value
     shape = (*weights.shape[:-1], value.shape[-1])
     output: Array = products.reshape(shape).astype(dtype, copy=False)
-    if empty is not None and empty.any():  # weights of 0 would still make NaN of NaN and infinity
+    if empty is not None:  # weights of 0 would still make NaN of NaN and infinity
         output[np.broadcast_to(empty, (*weights.shape[:-1], 1))[..., 0]] = 0
     return output
 

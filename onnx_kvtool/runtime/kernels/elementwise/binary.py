@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS
 from onnx_kvtool.runtime.kernels.half import widen_half
@@ -21,7 +21,8 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 # Not that of `symbolic.broadcasting`: inference is tested against the kernels.
 
 
-def broadcast_shape(shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
+@functools.lru_cache(KEPT_SHAPES)
+def broadcast_shape(shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape that all shapes broadcast to, aligned at their last axes.
 
     Args:
@@ -48,21 +49,21 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> 
     return tuple(result)
 
 
-def check_operands(operands: Sequence[Array], names: Sequence[str]) -> None:
+def check_operands(operands: Sequence[Array], names: tuple[str, ...]) -> None:
     """Check that operands have one dtype and shapes that broadcast, with room for the result.
 
     Raises:
         KernelError: If they do not.
     """
     first = operands[0]
-    for name, operand in zip(names[1:], operands[1:], strict=True):
+    for name, operand in zip(names, operands, strict=True):
         if operand.dtype != first.dtype:
             raise KernelError(
                 f"`{name}` is of dtype {operand.dtype}, expected {first.dtype} as `{names[0]}`"
             )
-    if any(operand.shape != first.shape for operand in operands):
-        shape = broadcast_shape([operand.shape for operand in operands], names)
-        require_room(shape, first.dtype)
+    shapes = tuple([operand.shape for operand in operands])
+    if shapes.count(shapes[0]) < len(shapes):
+        require_room(broadcast_shape(shapes, names), first.dtype)
 
 
 # Operators on the bits of integers: BitShift; the others are functions of numpy.
@@ -250,7 +251,7 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     Raises:
         KernelError: If the shapes do not broadcast.
     """
-    broadcast_shape([X.shape, Y.shape], ["X", "Y"])
+    broadcast_shape((X.shape, Y.shape), ("X", "Y"))
     base: Numbers = X
     exponent: Numbers = Y
     if _whole_power(base) and _whole_power(exponent):
@@ -373,4 +374,4 @@ def _total(operands: tuple[Array, ...]) -> Numbers:
 def _check(operands: tuple[Array, ...]) -> None:
     if not operands:
         raise KernelError("there is no operand, expected at least 1")
-    check_operands(operands, [f"data_0[{number}]" for number in range(len(operands))])
+    check_operands(operands, tuple([f"data_0[{number}]" for number in range(len(operands))]))

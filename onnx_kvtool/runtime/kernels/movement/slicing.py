@@ -255,18 +255,15 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
         raise KernelError("`inputs` is empty, expected at least one array")
     first = inputs[0]
     axis = count_axis(axis, first.ndim, of="inputs[0]")
+    rest = (first.shape[:axis], first.shape[axis + 1 :], first.ndim)
     for position, value in enumerate(inputs):
         if value.dtype != first.dtype:
             raise KernelError(
                 f"`inputs[{position}]` is of dtype {value.dtype}, expected {first.dtype} as "
                 "`inputs[0]`"
             )
-        differs = value.ndim != first.ndim or any(
-            got != expected
-            for dim, (got, expected) in enumerate(zip(value.shape, first.shape, strict=True))
-            if dim != axis
-        )
-        if differs:
+        shape = value.shape
+        if (shape[:axis], shape[axis + 1 :], len(shape)) != rest:
             raise KernelError(
                 f"`inputs[{position}]` has shape {value.shape}, expected that of `inputs[0]`, "
                 f"{first.shape}, but for axis {axis}"

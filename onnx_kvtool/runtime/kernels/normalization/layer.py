@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import count_axis
+from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.half import round_to_half
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -33,6 +34,7 @@ def rounded(values: Reals, dtype: np.dtype[Any]) -> Reals:
     return values.astype(dtype).astype(values.dtype)
 
 
+@functools.cache
 def floating_type(number: int, attribute: str) -> np.dtype[Any]:
     """Return the dtype of an element type that an attribute names.
 
@@ -100,8 +102,8 @@ def standardize(
 
 def mean_over(x: Reals, axes: tuple[int, ...]) -> Reals:
     """Return the mean over some axes, which stay with length 1; over none of them, NaN."""
-    count = x.dtype.type(np.prod([x.shape[axis] for axis in axes]))
-    return np.asarray(x.sum(axis=axes, keepdims=True) / count)
+    count = x.dtype.type(math.prod([x.shape[axis] for axis in axes]))
+    return np.asarray(np.add.reduce(x, axis=axes, keepdims=True) / count)
 
 
 # Checks of shapes that several kernels share.
@@ -110,6 +112,7 @@ def mean_over(x: Reals, axes: tuple[int, ...]) -> Reals:
 Shape = tuple[int, ...]
 
 
+@functools.lru_cache(KEPT_SHAPES)
 def check_broadcasts(name: str, shape: Shape, target_name: str, target: Shape) -> None:
     """Check that a shape is unidirectionally broadcastable to another.
 
@@ -219,16 +222,10 @@ def rms_normalization_23(
     stash = floating_type(stash_type, "stash_type")
     axes = tuple(range(front, X.ndim))
     stage = widened(X.astype(stash, copy=False))
-    square = rounded(_mean_square(stage, axes), stash)
+    square = rounded(mean_over(stage * stage, axes), stash)
     root = rounded(np.sqrt(square + square.dtype.type(epsilon)), stash)
     normalized = rounded(stage / root, stash).astype(X.dtype, copy=False)
     return ((widened(normalized) * widened(scale)).astype(scale.dtype, copy=False),)
-
-
-def _mean_square(x: Reals, axes: tuple[int, ...]) -> Reals:
-    count = math.prod(x.shape[axis] for axis in axes)
-    total = np.add.reduce(x * x, axis=axes, keepdims=True)
-    return np.asarray(total / x.dtype.type(count))
 
 
 # GroupNormalization and InstanceNormalization: over space, for some channels at a time.

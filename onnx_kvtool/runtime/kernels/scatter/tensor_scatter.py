@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
@@ -51,11 +55,14 @@ def tensor_scatter(
             `write_indices` is not int64 or not of shape (B,); if `mode` is another string; if a
             start is negative; in linear mode also if start + L > S.
     """
-    sequence_axis = _check_shapes(past_cache, update, axis)
+    if past_cache.dtype != update.dtype:
+        raise KernelError(
+            f"`update` is of dtype {update.dtype}, expected {past_cache.dtype} as `past_cache`"
+        )
+    sequence_axis = _sequence_axis(past_cache.shape, update.shape, axis)
     batch, capacity = past_cache.shape[0], past_cache.shape[sequence_axis]
     length = update.shape[sequence_axis]
-    starts = np.zeros(batch, np.int64) if write_indices is None else write_indices
-    _check_starts(starts, batch)
+    starts = [0] * batch if write_indices is None else _starts(write_indices, batch)
     if mode not in ("linear", "circular"):
         raise KernelError(f"`mode` is `{mode}`, expected `linear` or `circular`")
     _check_range(starts, capacity - length if mode == "linear" else None, length, capacity)
@@ -63,8 +70,7 @@ def tensor_scatter(
     present = destination(past_cache, in_place, update)
     if batch == 0 or length == 0:
         return (present,)
-    # Of Python integers: a start is reduced without overflow.
-    rows = [start % capacity for start in starts.tolist()]
+    rows = [start % capacity for start in starts]
     if len(set(rows)) == 1:
         _write_rows(present, update, slice(None), rows[0], sequence_axis)
     else:
@@ -86,14 +92,10 @@ def _write_rows(
         present[(*before, slice(0, length - fitting))] = update[(*before, wrapped)]
 
 
-def _check_shapes(past_cache: Array, update: Array, axis: int) -> int:
+@functools.lru_cache(KEPT_SHAPES)
+def _sequence_axis(past: tuple[int, ...], new: tuple[int, ...], axis: int) -> int:
     """Return the sequence axis counted from the front, if the operands fit each other."""
-    past, new = past_cache.shape, update.shape
     rank = len(past)
-    if past_cache.dtype != update.dtype:
-        raise KernelError(
-            f"`update` is of dtype {update.dtype}, expected {past_cache.dtype} as `past_cache`"
-        )
     if len(new) != rank:
         raise KernelError(f"`update` has rank {len(new)}, expected {rank} as `past_cache`")
     if rank < 2:
@@ -120,7 +122,7 @@ def _check_shapes(past_cache: Array, update: Array, axis: int) -> int:
     return sequence_axis
 
 
-def _check_starts(starts: Array, batch: int) -> None:
+def _starts(starts: Array, batch: int) -> list[int]:
     if starts.dtype != np.int64:
         raise KernelError(
             f"`write_indices` is of dtype {starts.dtype}, expected int64",
@@ -128,11 +130,13 @@ def _check_starts(starts: Array, batch: int) -> None:
         )
     if starts.shape != (batch,):
         raise KernelError(f"`write_indices` has shape {starts.shape}, expected ({batch},)")
+    found: list[int] = starts.tolist()  # numbers of Python, which do not overflow
+    return found
 
 
-def _check_range(starts: Array, last: int | None, length: int, capacity: int) -> None:
+def _check_range(starts: Sequence[int], last: int | None, length: int, capacity: int) -> None:
     """Check each start against 0 and, in linear mode, against the last one that leaves room."""
-    for row, start in enumerate(starts.tolist()):
+    for row, start in enumerate(starts):
         if start < 0:
             raise KernelError(
                 f"write_indices[{row}] is {start}, expected 0 or more",
