@@ -30,7 +30,11 @@ ANSWERED = sorted(
 
 RUNTIMES = {"onnxruntime": onnxruntime.Session, "reference": reference.Session}
 
-ROLLING = ("gemma3_rolling__dynamo_op18", "mistral_rolling__dynamo_op18")
+ROLLING = (
+    "cohere2_rolling__dynamo_op18",
+    "gemma3_rolling__dynamo_op18",
+    "mistral_rolling__dynamo_op18",
+)
 """Models with caches that keep the last rows only."""
 
 KEPT = {"mistral_rolling__dynamo_op18": 5}

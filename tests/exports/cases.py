@@ -67,6 +67,7 @@ CASES = (
     Case("mixtral", "dynamo", inputs=_PLACED, more={"experts_implementation": "batched_mm"}),
     Case("mistral", "dynamo", inputs=_PLACED, rolling=True, kept=5),
     Case("gemma3", "dynamo", inputs=("input_ids", "position_ids"), rolling=True, padded=False),
+    Case("cohere2", "dynamo", inputs=_PLACED, rolling=True),
     Case("llama", "dynamo", attention="eager", half=True),
     Case("llama", "dynamo", 23, inputs=_PLACED),
     Case("smollm3", "dynamo", 23, inputs=_PLACED),

@@ -35,6 +35,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "cohere": ("CohereForCausalLM", {**_LLAMA, "use_qk_norm": True, "logit_scale": 1.0}),
+    "cohere2": ("Cohere2ForCausalLM", {**_LLAMA, **_HYBRID, "logit_scale": 1.0}),
     "falcon": (
         "FalconForCausalLM",
         {

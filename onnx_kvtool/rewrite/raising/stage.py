@@ -230,6 +230,7 @@ class WindowRead:
         count: How many they are, or what that is called; None where nothing says it.
         gather: The node that takes the rows from before the step.
         order: Where these stand in the cache, oldest first: (min(P, W - 1),).
+        kept: How many they are, computed: (1,).
         length: P, the tokens before the step: (1,).
         axis: The axis of the rows.
         capacity: W.
@@ -240,6 +241,7 @@ class WindowRead:
     count: Dim
     gather: ir.Node
     order: ir.Value
+    kept: ir.Value
     length: ir.Value
     axis: int
     capacity: int

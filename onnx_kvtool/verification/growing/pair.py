@@ -177,7 +177,7 @@ def growing_pair(
     counter = replace(more[0], uses=Uses(None)) if more else _COUNTER
     inputs = (_told(spec, other[spec.name]) for spec in a.plan.inputs)
     plan = replace(a.plan, inputs=(*inputs, counter))
-    find = _Finding(a, b, {**_bound(a.plan, other), **dims})
+    find = _Finding(a, b, _bound(a.plan, other, dims))
     caches = tuple(find.caches(plan, probe))
     if not caches:
         return None
@@ -273,17 +273,23 @@ def _mask_columns(plan: InputPlan, other: Mapping[str, InputSpec]) -> int | None
     return columns if isinstance(columns, int) else None
 
 
-def _bound(plan: InputPlan, other: Mapping[str, InputSpec]) -> dict[str, int]:
-    """Return the sizes that B has as numbers, by their names in A, but for rows of all tokens."""
+def _bound(
+    plan: InputPlan, other: Mapping[str, InputSpec], dims: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the sizes that B has as numbers, by their names in A, and those of the user.
+
+    The rows of all tokens are as many in B in every step, and in A as there are.
+    """
     kinds = kinds_of(plan)
-    return {
+    numbers = {
         dim: size
         for spec in plan.inputs
         for dim, size in zip(spec.shape, other[spec.name].shape, strict=True)
-        if isinstance(dim, str)
-        and isinstance(size, int)
-        and kinds.get(dim) in ("batch", "length", "size", "lone")
+        if isinstance(dim, str) and isinstance(size, int)
     }
+    kept = {dim: n for dim, n in numbers.items() if kinds.get(dim) not in ("past", "total", None)}
+    given = {dim: n for dim, n in dims.items() if kinds.get(dim) != "total" or dim not in numbers}
+    return {**kept, **given}
 
 
 # How a model keeps the rows of a cache that is said to roll, seen from runs of it.

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
+from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.decoding.decoder import Decoder
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.rewrite.raise_report import RaiseReport
+from onnx_kvtool.rewrite.raising.attention import fixed
 from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.symbolic.dimensions import dims_of
 from tests.grids import part
+from tests.growing_models import Arrays, Host, conversation
 from tests.rewrite.fixing.test_fixtures import assert_static
 
 pytestmark = pytest.mark.long
@@ -128,27 +137,81 @@ def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
 
 
 _ROLLING = [
-    ("gemma3_rolling__dynamo_op18", {"s14": 1, "s85": 1}, None),
-    ("gemma3_rolling__dynamo_op18", {"s14": 3, "s85": 4}, None),
-    ("mistral_rolling__dynamo_op18", {"s14": 3, "s87": 3, "s0": 1}, 6),
-    ("mistral_rolling__dynamo_op18", {"s14": 1, "s87": 1, "s0": 8}, 13),
+    ("gemma3_rolling__dynamo_op18", {"s14": 1, "s85": 1}, 23, None),
+    ("gemma3_rolling__dynamo_op18", {"s14": 3, "s85": 4}, 23, None),
+    ("mistral_rolling__dynamo_op18", {"s14": 3, "s87": 3, "s0": 1}, 23, 6),
+    ("mistral_rolling__dynamo_op18", {"s14": 1, "s87": 1, "s0": 8}, 23, 13),
+    ("cohere2_rolling__dynamo_op18", {"s14": 2, "s87": 2, "s0": 1}, 23, 23),
+    ("cohere2_rolling__dynamo_op18", {"s14": 1, "s87": 1, "s0": 3, "s89": 12}, 12, 12),
+    ("cohere2_rolling__dynamo_op18", {"s14": 3, "s87": 3, "s0": 2}, 4, 4),
 ]
+"""The last: fewer rows of all tokens than the window has."""
 
 
 @part(4)
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "dims", "columns"), _ROLLING, ids=str)
-def test_a_decoder_whose_caches_roll(name: str, dims: dict[str, int], columns: int | None) -> None:
-    """The mask has a column for each row that is kept before a step, and for each new one."""
+@pytest.mark.parametrize(("name", "dims", "capacity", "columns"), _ROLLING, ids=str)
+def test_a_decoder_whose_caches_roll(
+    name: str, dims: dict[str, int], capacity: int, columns: int | None
+) -> None:
+    """The mask has a column for each row that is kept before a step, and for each new one.
+
+    It has one for each row of the caches that keep all, where these read it as well.
+    """
     path = _FIXTURES / "growing" / f"{name}.onnx"
     assume = ["rotated-rows"]
-    model, report = raise_(str(path), capacity=23, dims=dims, static=True, assume=assume)
+    model, report = raise_(str(path), capacity=capacity, dims=dims, static=True, assume=assume)
     assert_static(model)
     shapes = {value.name: dims_of(value) for value in model.graph.inputs}
     assert columns is None or shapes["attention_mask"] == (dims["s14"], columns)
     assert not [node for node in model.graph if node.op_type in ("If", "Range", "Pad")]
     assert report.verification.status == "equal"
     assert {done.form for done in report.attention} == {"full"}
+
+
+_HYBRID = _FIXTURES / "growing" / "cohere2_rolling__dynamo_op18.onnx"
+
+
+def _hybrid(verify: bool) -> tuple[ir.Model, RaiseReport]:
+    dims = {"s14": 2, "s87": 2, "s0": 1}
+    assume = ["rotated-rows"]
+    return raise_(str(_HYBRID), capacity=11, dims=dims, static=True, assume=assume, verify=verify)
+
+
+@pytest.mark.long
+def test_a_window_beside_a_cache_of_all_rows_gives_the_tokens_of_the_source() -> None:
+    """Ten steps of a padded batch, beyond the window of 6."""
+    talk, logits = conversation(2, 10), []
+    for message, columns in ((onnx.load(_HYBRID), 0), (ir.to_proto(_hybrid(verify=False)[0]), 11)):
+        run = partial(_padded, Session(message.SerializeToString(), ""), columns)
+        logits.append(Host(message, run).answer(talk, (1,) * 10)[0][talk.live])
+    np.testing.assert_allclose(*logits, atol=1e-4)
+
+
+def _padded(session: Session, columns: int, feeds: Arrays) -> Arrays:
+    """Run a step with a mask that has at least so many columns."""
+    mask = feeds["attention_mask"]
+    wide = [(0, 0), (0, max(columns - mask.shape[1], 0))]
+    return dict(session.run({**feeds, "attention_mask": np.pad(mask, wide, constant_values=1)}))
+
+
+@pytest.mark.parametrize("shift", ["columns", "queries"])
+def test_a_shifted_mask_of_a_window_is_found(shift: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = fixed.emit_mask_of
+
+    def shifted(
+        found: MaskFunction | None, dtype: ir.DataType, columns: fixed.Columns, em: Emitter
+    ) -> ir.Value:
+        if columns.places is not None and shift == "columns":
+            columns = replace(columns, places=em.op("Add", columns.places, em.constant([1])))
+        elif columns.places is not None:
+            columns = replace(columns, queries=em.op("Sub", columns.queries, em.constant([1])))
+        return write(found, dtype, columns, em)
+
+    monkeypatch.setattr(fixed, "emit_mask_of", shifted)
+    with pytest.raises(Refused) as error:
+        _hybrid(verify=True)
+    assert error.value.report.verification.status == "different"
 
 
 _DECODER = """<ir_version: 8, opset_import: ["" : 17]>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -203,6 +203,7 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     if settings.static:
         for one in readers:
             old += _fixed(one, settings, opset, scopes, outcome)
+        old += _computed(outcome.windows.values())
     elif readers:
         reading = _Reading(settings, opset, scopes)
         windows = {read.gather: read for one in readers for read in (one.keys, one.values)}
@@ -234,6 +235,15 @@ def _reader(node: ir.Node, opset: int, windows: dict[ir.Value, WindowRead]) -> _
         if not all(_is_of(use.node, (joined,)) for use in read.gather.outputs[0].uses()):
             return None
     return _Reader(node, keys, values)
+
+
+def _computed(windows: Iterable[WindowRead]) -> Iterator[ir.Node]:
+    """Let those who read how many rows a window keeps compute the number, and count no row."""
+    for read in windows:
+        for node in {use.node for use in read.order.uses()}:
+            if node.op_type == "Shape" and node.domain == "":
+                supersede(node.outputs[0], read.kept)
+                yield node
 
 
 def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
@@ -269,13 +279,15 @@ def _fixed(
         return []  # which is refused, as every size that is no number
     if mask is not None and (found is None or mask.dtype is None):
         return []
-    columns = read.capacity + length - 1
-    inputs = () if found is None else found.inputs
-    if any(outcome.columns.setdefault(value, columns) != columns for value in inputs):
-        return []
+    keys = read.capacity + length - 1
+    for value in () if found is None else found.inputs:
+        outcome.columns[value] = max(outcome.columns.get(value, 0), keys)
+    # No step goes past the capacity of a cache that keeps all rows.
+    linear = [one.capacity for one in outcome.caches if one.mode == "linear"]
+    most = min((rows for rows in linear if isinstance(rows, int)), default=keys)
     em = Emitter(scopes[graph], opset, node.name or "kvtool/attention")
     dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
-    shown = window_mask(read, length, found, dtype, em)
+    shown = window_mask(read, length, found, dtype, min(most, keys), em)
     rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
     graph.insert_before(node, em.commit())
     node.resize_inputs(max(len(node.inputs), _MASK + 1))

@@ -229,7 +229,12 @@ def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:
 
 
 def window_mask(
-    read: WindowRead, length: int, found: MaskFunction | None, dtype: ir.DataType, em: Emitter
+    read: WindowRead,
+    length: int,
+    found: MaskFunction | None,
+    dtype: ir.DataType,
+    most: int,
+    em: Emitter,
 ) -> ir.Value:
     """Return the mask over these rows, (B or 1, 1, L, C); it is made once for all layers.
 
@@ -238,6 +243,7 @@ def window_mask(
         length: New rows, L.
         found: Which keys are shown in the source; None for all.
         dtype: Type of the mask, bool or that of the scores.
+        most: The most keys that the source may read.
         em: Where to build.
     """
 
@@ -249,6 +255,9 @@ def window_mask(
         first = em.op("Sub", read.length, past, hint="oldest")
         keys = em.op("Sub", positions, first, hint="keys")
         zero = em.constant([0], "zero")
+        places = em.op("Max", keys, zero, hint="columns")
+        if most < read.capacity + length - 1:
+            places = em.op("Min", places, em.constant([most - 1], "last"), hint="columns")
         return emit_mask_of(
             found,
             dtype,
@@ -258,7 +267,7 @@ def window_mask(
                 past,
                 em.op("GreaterOrEqual", positions, zero, hint="in_use"),
                 (length, read.capacity + length - 1),
-                em.op("Max", keys, zero, hint="columns"),
+                places,
             ),
             em,
         )

@@ -287,11 +287,11 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     remove_dead(found.new)
     if isinstance(settings.capacity, int) and outcome.grown is not None:
         for value in model.graph.inputs:
-            if GROWN in outcome.grown.shapes.get(value, ()):
-                outcome.columns.setdefault(value, settings.capacity)
-            for reader in {n for n, _ in value.uses()}.intersection(found.new):
+            readers = {n for n, _ in value.uses()}.intersection(found.new)
+            if readers or GROWN in outcome.grown.shapes.get(value, ()):
+                outcome.columns[value] = settings.capacity
+            for reader in readers:
                 reader.metadata_props[FIXED] = "1"
-                outcome.columns.setdefault(value, settings.capacity)
     outcome.notes += [
         f"{place}: {why}, so that it stays as long as the rows in use"
         for place, node, why in found.stuck
@@ -333,10 +333,8 @@ def _fixed_mask(
     if not isinstance(length, int):
         return None  # which is refused, as every size that is no number
 
-    for value in function.inputs:
-        outcome.columns.setdefault(value, capacity)
-
     def write_mask(mask: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
+        outcome.columns.update(dict.fromkeys(function.inputs, capacity))
         return emit_fixed_mask(function, mask, capacity, length, count, em)
 
     return write_mask

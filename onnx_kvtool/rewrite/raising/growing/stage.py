@@ -50,12 +50,14 @@ class Circulating:
 
     Attributes:
         edit: The edits of the caches that keep all rows, which says where a step begins.
-        kept: By R, the rows of a past that are in use before a step, as (1,).
+        kept: By R, the rows of a past that are in use before a step, counted, as (1,).
+        computed: By R, the same number, computed.
         order: By R, where these rows stand in the circular cache, oldest first, (min(P, R),).
     """
 
     edit: Edit
     kept: dict[int, ir.Value] = field(default_factory=dict)
+    computed: dict[int, ir.Value] = field(default_factory=dict)
     order: dict[int, ir.Value] = field(default_factory=dict)
 
     def begin(self, em: Emitter, windows: Sequence[Rolling]) -> None:
@@ -65,6 +67,7 @@ class Circulating:
             rows = window.rows
             if rows not in self.kept:
                 count = em.op("Min", edit.length, em.constant([rows]), hint="rows_in_window")
+                self.computed[rows] = count
                 first = em.op("Squeeze", em.op("Sub", edit.length, count), hint="oldest")
                 positions = em.op("Range", first, edit.number, em.constant(1), hint="positions")
                 capacity = em.constant([window.capacity])
@@ -115,6 +118,7 @@ class Circulating:
             count=(dims_of(window.new) or (None,) * rank)[window.axis],
             gather=gather,
             order=self.order[window.rows],
+            kept=self.computed[window.rows],
             length=edit.length,
             axis=window.axis,
             capacity=window.capacity,
