@@ -176,7 +176,7 @@ _MOVED = FLOAT_TYPES | {
     *(ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16),
     *(ir.DataType.UINT32, ir.DataType.UINT64),
 }
-"""Types beside integers whose elements are moved: those of which one takes whole bytes."""
+"""Types beside integers whose elements are moved: those whose elements take whole bytes."""
 
 _ONE = ir.tensor(np.ones(1, np.int64))
 _EXACT_IN = FLOAT_TYPES - {ir.DataType.BFLOAT16}

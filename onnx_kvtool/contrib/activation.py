@@ -144,7 +144,7 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
 def gated_add(view: NodeView, em: Emitter) -> Replacement:
     """Write GatedAdd as Mul and Add.
 
-    With `gate_weight`, of which onnxruntime has a kernel for bfloat16 on GPUs alone, the gate is
+    With `gate_weight` (onnxruntime has a kernel only for bfloat16 on GPUs) the gate is
     the sigmoid of a MatMul, computed in float32 and rounded where the documentation says.
     """
     x, y, gate, weight = (view.required("X"), view.required("Y"), view.required("gate"),

@@ -93,7 +93,7 @@ def packed_zero_points(
 
     Args:
         em: Where to build.
-        given: Packed along the last axis, of which each row begins with a byte; None for the
+        given: Packed along the last axis; each row begins with a byte; None for the
             middle of the quantized values.
         bits: Of a code.
         dtype: The type of the quantized values, uint4 or uint8.
@@ -256,7 +256,7 @@ def _reordered(
     order: ir.Value,
     shape: tuple[int, int],
 ) -> ir.Value:
-    """Return a weight of which `order` says the block whose scale a column has: (N, K).
+    """Return a weight; `order` says which block's scale a column has: (N, K).
 
     Args:
         em: Where to build.

@@ -193,7 +193,7 @@ def number(em: Emitter, value: float, dtype: ir.DataType) -> ir.Value:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The sizes of a node: E experts, of which k compute, from H features over I back to H."""
+    """The sizes of a node: E experts, k of them compute, from H features over I back to H."""
 
     view: NodeView
     em: Emitter
@@ -247,7 +247,7 @@ class Experts:
         Args:
             indices: The experts of each token: (T, k).
             gates: Their weights: (T, k), float32.
-            least: Up to which weight an expert counts for nothing.
+            least: The largest weight of an expert that counts for nothing.
         """
         em, x = self.em, self.view.required("input")
         op, dims = Builder(em, known_type(x)), dims_of(x)
@@ -315,7 +315,7 @@ class Experts:
             slots: The experts.
             columns: (H, columns), or for each slot (slots, H, columns).
             gates: (slots, 1, columns), float32.
-            least: Up to which weight an expert counts for nothing.
+            least: The largest weight of an expert that counts for nothing.
         """
         em = self.em
         inner = self._inner(op, slots, columns)
@@ -395,13 +395,13 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     """Write MoE as Softmax, TopK, ScatterElements, and MatMul with the weights of all experts.
 
     What an expert computes for a token that did not choose it is left out of the sum, whatever it
-    is. So a node of E experts of which a token chooses k takes E / k times the products, and holds
+    is. So a node of E experts, where a token chooses k, takes E / k times the products, and holds
     one row of inner features for each expert and token at once. Where the number of tokens is known
     and they choose fewer than E experts together, as in a step of one token with `--dim`, the
     weights of those are gathered instead, and no other expert computes. Of experts that are equally
     probable the last are chosen, as in onnxruntime.
 
-    Forms of which onnxruntime has a kernel on GPUs alone are written as its documentation says:
+    Forms with a kernel of onnxruntime on GPUs only are written as its documentation says:
     experts of two products side by side (`swiglu_fusion` 0 and 2), `geglu`, `relu2`, and a limit
     behind the activation; and `use_sparse_mixer`, which it forgets on a CPU, as its kernel for GPUs
     has it: two experts, each weighted by the softmax of what comes within a fiftieth of it, without

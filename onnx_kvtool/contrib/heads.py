@@ -167,7 +167,7 @@ def added(
     """Return what is added to the scores, (B or 1, H or 1, L, T); None for nothing.
 
     Args:
-        view: The node, of which `attention_bias` and `mask_filter_value` are read.
+        view: The node; `attention_bias` and `mask_filter_value` are read.
         em: Where to build.
         tokens: The new rows.
         mask: Which keys are valid: (B,) and (2 B,), where they end and begin, (B, T) or (B, L, T).
@@ -175,7 +175,7 @@ def added(
         dtype: That of the scores.
 
     Raises:
-        Refusal: For another mask, or one of which the rank is unknown.
+        Refusal: For another mask, or one of unknown rank.
     """
     has_bias = any(formal.name == "attention_bias" for formal in view.facts.inputs)
     bias = view.input("attention_bias") if has_bias else None
@@ -254,7 +254,7 @@ def _ends(
     )
 
 
-# Attention in which one more score takes weight: a sink, as MatMul and Softmax.
+# Attention with one more score that takes weight: a sink, as MatMul and Softmax.
 
 
 def attend_beside_sink(

@@ -192,7 +192,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     The state, float32, lies value by key, and is turned for the recurrence and back. Tokens of
     sequences of different lengths (`cu_seqlens`) go through one Scan, which takes the state of the
     sequence of each and puts it back; bounds that do not fit the tokens, which onnxruntime refuses,
-    are not looked at. Heads are normalized by their length, of which 1e-12 is added to the square.
+    are not looked at. Heads are normalized by their length; 1e-12 is added to its square.
 
     Refuses transitions that are captured and read, of which onnxruntime has what reads them on GPUs
     alone.

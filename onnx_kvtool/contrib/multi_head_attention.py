@@ -74,7 +74,7 @@ def decoder_masked_multi_head_attention(view: NodeView, em: Emitter) -> Replacem
 
 
 def _refuse_scores(view: NodeView) -> None:
-    """Refuse a node of which the scores are read.
+    """Refuse a node whose scores are read.
 
     Raises:
         Refusal: If the fourth output is read.

@@ -19,7 +19,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 def c_dist(view: NodeView, em: Emitter) -> Replacement:
     """Write CDist as onnxruntime computes it: -2 A B' + |A|^2 + |B|^2, and Sqrt for `euclidean`.
 
-    Refuses the other metrics of its documentation, of which onnxruntime has no kernel.
+    Refuses the other metrics of its documentation: onnxruntime has no kernel for them.
     """
     refuse_value(view, "metric", "sqeuclidean", "euclidean")
     a, b = view.operands("A", "B")
@@ -107,7 +107,7 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
     return only(em.op("Transpose", windows, perm=perm))
 
 
-# Inverse, of which ONNX has Det alone: elimination, a few nodes for each row.
+# Inverse (ONNX has only Det): elimination, a few nodes for each row.
 
 
 _LARGEST = 16

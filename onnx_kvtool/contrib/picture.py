@@ -40,7 +40,7 @@ def group_norm(view: NodeView, em: Emitter) -> Replacement:
 def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     """Write SkipGroupNorm as Add, and what GroupNorm is written as.
 
-    Refuses channels in front, of which onnxruntime does not say where those of `skip` are.
+    Refuses channels in front: onnxruntime does not say where those of `skip` are.
     """
     refuse_value(view, "channels_last", 1)
     x, skip, bias = view.required("X"), view.required("skip"), view.input("bias")

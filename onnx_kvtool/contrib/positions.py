@@ -13,7 +13,7 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsq
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# RotaryEmbedding of `com.microsoft`, from which that of ONNX came, and its relatives.
+# RotaryEmbedding of `com.microsoft`, the origin of that of ONNX, and its relatives.
 
 
 _D = ir.DataType

@@ -75,7 +75,7 @@ class Rows:
         return [value for value in every if value is not None]
 
     def with_given(self, values: Sequence[ir.Value]) -> Rows:
-        """Return rows of which those that are there are others."""
+        """Return rows with those that are given replaced."""
         left = iter(values)
         query, key, column, value = (next(left) for _ in range(4))
         decay, rate = (None if v is None else next(left) for v in (self.decay, self.rate))
@@ -217,7 +217,7 @@ def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
 
 
 def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
-    """Return the logarithm by which the state of a GatedDeltaNet decays, float32.
+    """Return the logarithm of the decay of the state of a GatedDeltaNet, float32.
 
     Args:
         view: The node.

@@ -61,7 +61,7 @@ class Builder:
 
 
 def only(value: ir.Value, *others: ir.Value | None) -> Replacement:
-    """Return what replaces a node of which the outputs behind the first are computed or unread."""
+    """Return what replaces a node whose outputs after the first are computed or unread."""
     return Replacement((value, *others))
 
 
@@ -90,7 +90,7 @@ def known_rank(view: NodeView, value: ir.Value) -> int:
 
 
 def refuse_input(view: NodeView, *names: str) -> None:
-    """Refuse inputs of which no standard operator has the meaning.
+    """Refuse inputs that no standard operator can express.
 
     Raises:
         Refusal: With the name of the first that is given.
@@ -104,7 +104,7 @@ def refuse_input(view: NodeView, *names: str) -> None:
 
 
 def refuse_value(view: NodeView, name: str, *expected: object) -> None:
-    """Refuse values of an attribute of which no standard operator has the meaning.
+    """Refuse values of an attribute that no standard operator can express.
 
     Raises:
         Refusal: If the attribute, or its default, is none of `expected`.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, Final, Literal, get_args
 
 DEFAULT_OPSET: Final = 18
-"""Opset to which a model is lowered when neither an opset, a target nor operators are given."""
+"""Opset of a lowered model when neither an opset, a target nor operators are given."""
 
 LOWERED_OPSETS: Final = range(9, 24)
-"""Opsets to which a model can be lowered."""
+"""Opsets that a model can be lowered to."""
 
 NATIVE_OPSET: Final = 24
-"""First opset with TensorScatter, and the lowest to which a model is raised."""
+"""First opset with TensorScatter, and the lowest that a model is raised to."""
 
 AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 AttentionForm = Literal["sliced", "full"]
@@ -44,5 +44,5 @@ Via = Literal["auto", "scatternd", "scatterelements"]
 
 
 def words(choice: Any) -> tuple[str, ...]:
-    """Return the words of one of the types above, in the order in which help lists them."""
+    """Return the words of one of the types above, in the order of the help text."""
     return get_args(choice)

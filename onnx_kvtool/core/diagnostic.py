@@ -1,4 +1,4 @@
-"""Places in a model, and the one form in which kvtool says that something is wrong."""
+"""Places in a model, and the one form of every finding, refusal and conflict."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Location(Record):
         return cls(place.graph, node, index, place.op, place.value)
 
 
-# The one form in which kvtool says that something is not as it should be.
+# The one form of every finding, refusal and conflict.
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Misfit(Exception):
         self.where: list[str] = []
 
     def at(self, place: str) -> Misfit:
-        """Note the key in which it was met."""
+        """Note the key of the value."""
         self.where.insert(0, place)
         return self
 

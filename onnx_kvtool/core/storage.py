@@ -109,7 +109,7 @@ def is_misdeclared(value: ir.Value) -> bool:
 
     That is what a graph input of the name of an initializer says, or `value_info`. The elements are
     not read. What is not declared contradicts nothing, and neither does a name, or a negative size,
-    with which some exporters mean one that they do not know.
+    that some exporters write for an unknown one.
     """
     tensor = stored_tensor(value)
     if tensor is None:

@@ -28,7 +28,7 @@ def step_path(path: str, node: str | None, index: int, attribute: str) -> str:
     """Return the path of a body: `<path>/<node>.<attribute>`.
 
     Args:
-        path: Path of the graph in which the node stands.
+        path: Path of the node's graph.
         node: Name of the node; an unnamed one is written `#<index>`.
         index: Position of the node in its graph, counted from 0.
         attribute: Attribute that holds the body, with `[i]` behind it for one of several.

@@ -98,7 +98,7 @@ _NEAR = 0.6
 """Share of characters, in order, that two names must have in common."""
 
 _SHOWN = 12
-"""Number of names up to which all of them are listed where none is near."""
+"""Most names that are all listed if none is near."""
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
@@ -136,7 +136,7 @@ def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
     Args:
         message: What is wrong.
         name: The name.
-        known: The names there are, of which the nearest goes into the help; if none is near, the
+        known: The names there are; the nearest goes into the help; if none is near, the
             help lists them as long as they are few.
     """
     names = list(dict.fromkeys(known))

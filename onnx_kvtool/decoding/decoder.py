@@ -267,7 +267,7 @@ class Decoder:
             ids: (B, S) or (S,): the prompt of each sequence, as a tokenizer gives it; or its
                 hidden states (B, S, E).
             steps: How many tokens at most, at least 1.
-            inputs: As of `prefill`; nothing may be left out of which nobody knows the meaning.
+            inputs: As of `prefill`; an input whose meaning is unknown may not be left out.
             temperature: 0 takes the likeliest token. Else one is drawn, with the odds of
                 softmax(logits / temperature).
             top_k: Among how many of the likeliest is drawn; None for all.

@@ -27,7 +27,7 @@ from onnx_kvtool.verification.inputs.values import moderate
 
 
 class Feeder:
-    """Makes the inputs of steps in which all sequences have as many tokens, without padding.
+    """Makes the inputs of steps where all sequences have equally many tokens, without padding.
 
     Args:
         plan: What the inputs of the model mean.
@@ -41,7 +41,7 @@ class Feeder:
 
     Attributes:
         embeddings: Name of the input for hidden states of tokens; None of a model that takes
-            tokens, or of which it is not known.
+            tokens, or if that is unknown.
 
     Raises:
         UsageError: If the model has no such input, or a host of text does not give it.

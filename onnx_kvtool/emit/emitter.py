@@ -114,7 +114,7 @@ class ScopedValues:
     """Values that were built for one graph and may be used again in it and below it.
 
     Attributes:
-        graph: The graph in which the values of this scope are computed.
+        graph: The graph that computes the values of this scope.
         parent: ScopedValues of the enclosing graph; None for a root.
         names: Fresh names, common to all scopes of a model.
         shared: What was built, by what it means.

@@ -21,7 +21,7 @@ _CHOSEN_AS = {
 """Element types that onnxruntime's Where lacks, and one that gives each value back."""
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
-"""Opset from which each reduction takes its axes as an input."""
+"""First opset where each reduction takes its axes as an input."""
 
 
 def dtype_of(value: ir.Value) -> ir.DataType:
@@ -68,7 +68,7 @@ def one_number(em: Emitter, value: ir.Value, x: ir.Value) -> ir.Value:
 def one_shape(
     em: Emitter, value: ir.Value, other: ir.Value, dims: Sequence[Dim] | None
 ) -> ir.Value:
-    """Return a value in the shape to which it and another one are broadcast; or with one element.
+    """Return a value in the common broadcast shape of it and another one; or with one element.
 
     Args:
         em: Where to build.
@@ -216,7 +216,7 @@ def positions(
     Args:
         em: Where to build.
         dim: The size, where it is known.
-        value: Value from which the size is read at run time where it is not a number.
+        value: Value whose size is read at run time if it is not a number.
         axis: Dimension of `value` that has this size.
         place: Dimension along which the result counts.
         rank: Rank of the result.

@@ -105,10 +105,10 @@ def parse_json(text: str) -> Any:
 
 
 def natural_dtype(data: Any) -> ir.DataType:
-    """Return the element type of a literal of which nothing else is known.
+    """Return the element type of a literal without other facts.
 
-    Booleans are bool, text is string, integers are int64, and numbers of which one has a fraction
-    or an exponent float32; so is a literal without elements.
+    Booleans are bool, text is string, integers are int64. Numbers are float32 if one has a
+    fraction or an exponent; so is a literal without elements.
 
     Raises:
         UsageError: If numbers, booleans and text are mixed.

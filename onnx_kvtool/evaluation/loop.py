@@ -208,7 +208,7 @@ class Loop:
         else has, are updated in place.
 
         Args:
-            candidates: Inputs of the first run, of which the first ones that work are taken.
+            candidates: Inputs of the first run; the first ones that work are taken.
 
         Raises:
             RunFailed: If the first run fails on all of them, for the first reason; if a step fails,

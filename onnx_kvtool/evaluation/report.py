@@ -23,7 +23,7 @@ from onnx_kvtool.verification.report import OutputReport
 
 
 SMALL = 64
-"""Elements up to which the values themselves are reported."""
+"""Most elements of an output whose values are reported."""
 
 Scalar = bool | int | float | str
 

@@ -15,7 +15,7 @@ class Fault:
 
     Attributes:
         library: The distribution that has it.
-        seen: The releases in which it was observed; it may be older, and may still be there.
+        seen: The releases that showed it; it may be older, and may still be there.
         what: What the library does, a clause that follows its name.
         instead: What kvtool does about it, a clause that follows `kvtool`.
         issue: The upstream issue, `owner/repository#number`; None where none is known.

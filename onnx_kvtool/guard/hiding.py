@@ -10,7 +10,7 @@ from onnx_kvtool.guard.small_constants import HOLDERS, Contents
 from onnx_kvtool.model_io.forms import every_node
 
 _HIDDEN = "kvtool.hidden"
-"""Domain of a node of which inference knows nothing."""
+"""Domain of a node that inference knows nothing about."""
 
 
 def infer_hiding(

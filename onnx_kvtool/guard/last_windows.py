@@ -68,7 +68,7 @@ def _is_meant(node: onnx.NodeProto) -> bool:
 
 
 def _round_down(node: onnx.NodeProto) -> None:
-    """Give a pool the padding behind with which it has as many windows, rounded down.
+    """Give a pool so much padding behind that it has as many windows, rounded down.
 
     Those that reach out by less than a stride are let in, and those that begin behind are not.
     """

@@ -1,4 +1,4 @@
-"""Models in which onnx's inference may write down each element of a very long vector."""
+"""Models that make onnx's inference write down each element of a very long vector."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool
     Args:
         contents: Those of the model.
         large: Names of constants of integers; those of what is computed of them are added.
-        scales: Names of constants of floats, with which inference computes nothing further.
+        scales: Names of constants of floats; inference computes nothing from them.
     """
     functions = contents.message.functions
     calls = {(function.domain, function.name) for function in functions}

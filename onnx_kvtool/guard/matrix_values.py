@@ -1,4 +1,4 @@
-"""Models in which onnx's inference would take the elements of a matrix for those of a vector."""
+"""Models that make onnx's inference take the elements of a matrix for those of a vector."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def infer_past_negative_sizes(
 
 
 def slices_negative_size(message: onnx.ModelProto) -> str | None:
-    """Return an operator of which a Slice may read a result of negative size; None without one.
+    """Return an operator whose result of negative size a Slice may read; None without one.
 
     Sessions of onnxruntime 1.31.1 end the process like onnx's inference, also by what a body of
     BeamSearch or GreedySearch holds. Windows that are larger than their input are found where onnx

@@ -81,7 +81,7 @@ def _scales(graph: onnx.GraphProto) -> dict[str, list[float]]:
 def _doubtful(
     nodes: list[onnx.NodeProto], scales: dict[str, list[float]], graph: onnx.GraphProto
 ) -> list[onnx.NodeProto]:
-    """Return the nodes of which a size is doubtful, by the types that a graph says."""
+    """Return the nodes with a doubtful size, by the types that a graph declares."""
     declared = (*graph.input, *graph.value_info, *graph.output)
     shapes = {value.name: value.type.tensor_type.shape.dim for value in declared}
     found = []

@@ -41,7 +41,7 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     - in the main graph, an input of the same name and type, behind the inputs of the model; the
       Constant node is left out, so that the position of a node is not that of the model;
     - in a body or a function, which have no inputs that could be added, a RandomUniform of the
-      same shape, cast to the type: a value of which nothing but its type is known. Tensors of
+      same shape, cast to the type: only the type of such a value is known. Tensors of
       functions that are not external stay up to 1 MiB.
 
     Lists and texts of a Constant count as weights from 1 MiB on. An external tensor in any other
@@ -262,7 +262,7 @@ def _is_negative(tensor: ir.TensorProtocol) -> bool:
 
 
 def _spare_inference(type_: onnx.TypeProto) -> None:
-    """Make the sizes unknown of which `weightless` says that they are left out."""
+    """Make the sizes unknown that `weightless` lists as left out."""
     kind = type_.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
         _spare_inference(getattr(type_, kind).elem_type)

@@ -170,7 +170,7 @@ _VALUE_FIELDS: dict[str, int] = {
 
 
 def misplaced_value(attribute: onnx.AttributeProto) -> str | None:
-    """Return what is wrong with the fields in which a value stands; None when nothing is.
+    """Return what is wrong with the fields of a value; None when nothing is.
 
     onnx_ir takes the field that the type says; a number that is absent there becomes 0.
     """
@@ -282,7 +282,7 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
-    """Return what is wrong with the fields in which the data stands; None for one right field.
+    """Return what is wrong with the fields of the data; None for one right field.
 
     Readers look into one field, and not all into the same; the data in others is lost.
     """

@@ -28,7 +28,7 @@ from onnx_kvtool.model_io.protobuf import UnknownFieldSet
 # Judging graphs on their messages: names, order, tensors and types, in one walk.
 
 
-#: Domain, name and overload by which a node names the function it calls.
+#: Domain, name and overload: how a node names the function it calls.
 Call = tuple[str, str, str]
 
 _A = onnx.AttributeProto

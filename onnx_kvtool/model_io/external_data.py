@@ -281,7 +281,7 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     if isinstance(tensor, ir.ExternalTensor):
         if problem := ReferenceJudge(need_bytes=True).judge(tensor):
             raise UnreadableModel(f"`{tensor.name}`: {problem.message}", help=problem.help)
-        # Absolute and without a base directory, for which onnx_ir leaves the judging to its caller.
+        # Absolute and without a base directory: onnx_ir leaves the judging to its caller.
         tensor = ir.ExternalTensor(
             os.path.realpath(tensor.path),
             tensor.offset,

@@ -116,6 +116,6 @@ class _Outline(MessageWriter):
         self.tensors.append(tensor)
 
     def taken(self, placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
-        """Return the tensor for which a placeholder stands; None for what is none."""
+        """Return the tensor that a placeholder stands for; None for what is none."""
         number = number_of(placeholder, self.mark)
         return None if number is None else self.tensors[number]

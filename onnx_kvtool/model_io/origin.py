@@ -20,7 +20,7 @@ class Origin:
 
     Attributes:
         path: Path as it was given; `-` for standard input, "" for a model made in memory.
-        directory: Absolute directory to which its external data is relative; "" in memory.
+        directory: Absolute directory that its external data is relative to; "" in memory.
         defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
             A model with an error here must not be rewritten.
         training: Training information, which is kept as it was read. It names values of the graph,

@@ -42,9 +42,9 @@ def check_source(
     """Refuse a model, or another file to read, that is not there.
 
     Args:
-        source: Path of a model, or `-`, of which nothing is known yet.
+        source: Path of a model, or `-`; nothing is known of it yet.
         remote: Whether it may be a URL, which is not looked at yet.
-        suffix: How names end of which one that is near may be meant.
+        suffix: How the names of likely files end, for a suggestion.
         what: What the file is to be.
 
     Raises:
@@ -174,7 +174,7 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
 
 
 def check_stores_no_data(output: str) -> None:
-    """Refuse a file in which a model beside it, or in a directory above, keeps its data.
+    """Refuse a file that holds the data of a model beside it or in a directory above.
 
     Args:
         output: Path to write. A model is no data file, so that one with the suffix `.onnx` is not
@@ -198,7 +198,7 @@ def check_stores_no_data(output: str) -> None:
 
 
 _NEAR = 3
-"""Directories in which models are looked for: that of a data file, and two above it."""
+"""How many directories are searched for models: that of a data file, and two above it."""
 
 
 def _varint(number: int) -> bytes:

@@ -320,7 +320,7 @@ def _forget(source: str) -> None:
 
 
 class _Bounded:
-    """The body of an answer, of which so many bytes are read at most."""
+    """The body of an answer, read up to a number of bytes."""
 
     def __init__(self, body: Any, name: str, most: int) -> None:
         self._body, self._name, self._most, self._left = body, name, most, most

@@ -19,7 +19,7 @@ _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATIO
     14,
 )
 _LARGE = 1 << 20
-"""Bytes of a weight for which it is better to ask anew behind it than to read on."""
+"""Bytes of the smallest weight that is skipped by a new request instead of being read."""
 _UNANNOUNCED = 1 << 29
 """Bytes that a file may have beside large weights where nobody says how long it is."""
 _HEAD = 20
@@ -28,7 +28,7 @@ _HEAD = 20
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """The bytes of a model in which external data stands for large weights.
+    """The bytes of a model, with external data in place of large weights.
 
     Attributes:
         data: The bytes.
@@ -77,7 +77,7 @@ class _Walk:
         return data
 
     def message(self, way: tuple[int, ...], start: int, end: int | None) -> Iterator[bytes]:
-        """Yield the bytes of a message in which large weights, reached by `way`, are replaced.
+        """Yield the bytes of a message with the large weights at `way` replaced.
 
         Args:
             way: Numbers of the fields that lead to a tensor; empty for a tensor.

@@ -62,7 +62,7 @@ def file_pieces(
             yield piece
 
 
-# Weights in another element type than the one in which the source holds them.
+# Weights in another element type than that of the source.
 
 
 _CHUNK = 1 << 22
@@ -248,7 +248,7 @@ def _reference(tensor: ir.TensorProtocol, path: str, offset: int) -> ir.External
 def free_path(
     models: Iterable[ir.Model], output: str, sources: Iterable[ir.TensorProtocol] = ()
 ) -> str:
-    """Return a path `<output>.data` at which there is no data file that the models read."""
+    """Return a path `<output>.data` that is no data file of the models."""
     read = {os.fspath(file.path) for model in models for file in external_files(model)}
     read |= {os.fspath(s.path) for s in sources if isinstance(s, ir.ExternalTensor)}
     target = Path(output)

@@ -42,7 +42,7 @@ OVERLOADS = 10
 """IR version that brought overloads of functions."""
 
 
-# Nodes to which a change of their operator does not matter; what is not certain does.
+# Nodes that a change of their operator does not concern; if that is not certain, it does.
 
 
 def one_scale(node: ir.Node) -> bool:
@@ -128,7 +128,7 @@ def axes_from_front(node: ir.Node) -> bool:
 
 
 def indices_from_front(position: int) -> Callable[[ir.Node], bool]:
-    """Return whether an input holds constants of which none is negative."""
+    """Return whether an input holds constants, none of them negative."""
 
     def harmless(node: ir.Node) -> bool:
         indices = node.inputs[position] if len(node.inputs) > position else None
@@ -199,7 +199,7 @@ class ValueLimit:
     Attributes:
         attribute: Name of the attribute.
         values: The values that came later.
-        since: The opset with which they came.
+        since: The opset that introduced them.
     """
 
     attribute: str
@@ -285,7 +285,7 @@ _WITH_AXES = (
     *("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
     *("ReduceSumSquare", "Split", "Squeeze", "Unsqueeze"),
 )
-"""Operators for which negative axes came with opset 11."""
+"""Operators that allow negative axes since opset 11."""
 
 
 CHANGES: Mapping[str, tuple[Change, ...]] = Table(

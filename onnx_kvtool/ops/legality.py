@@ -483,7 +483,7 @@ def _where(old: OpFacts, new: OpFacts, name: str) -> str:
 
 
 def _came(facts: OpFacts, name: str) -> int:
-    """Return the opset with which an attribute or input of this name came."""
+    """Return the opset that introduced an attribute or input of this name."""
     came = facts.since_version
     while came > 1:
         older = op_facts(facts.op_type, came - 1)

@@ -38,7 +38,7 @@ class Attention(NodeView):
             nonpad_kv_seqlen - L, or 0 (onnx 1.23.2; earlier texts aligned it otherwise).
         scale: Factor of the scores; None means 1 / sqrt(D).
         softcap: Limit of the scores, by tanh, before the mask; 0 means none.
-        softmax_precision: Element type in which the softmax is computed; None: that of `query`.
+        softmax_precision: Element type of the softmax; None: that of `query`.
         left_window, right_window: Keys left and right of a query that it sees, from opset 25 on; -1
             means all.
         outputs: Names of the schema of the outputs that the node has.

@@ -138,7 +138,7 @@ def op_facts(op_type: str, opset: int, domain: str = "") -> OpFacts | None:
     Args:
         op_type: The operator.
         opset: Version of its domain. Above the newest one the answer is that of the newest.
-        domain: The domain; one of which ONNX defines nothing has no operators here.
+        domain: The domain; one without a definition by ONNX has no operators here.
     """
     if domain not in DOMAINS:
         return None

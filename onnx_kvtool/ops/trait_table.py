@@ -20,7 +20,7 @@ _Line = tuple[tuple[str, str], Traits]
 
 
 def _each(names: str, *kinds: Trait, domain: str = "") -> Iterator[_Line]:
-    """Yield the lines of operators of which nothing but some traits is to be said."""
+    """Yield the lines of operators that have only traits."""
     shared = Traits.of(*kinds) if kinds else OPAQUE
     return (((domain, name), shared) for name in names.split())
 

@@ -1,4 +1,4 @@
-"""What an operator is, in the words by which passes choose, and groups of element types."""
+"""What an operator is, in the words that passes choose by, and groups of element types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# What an operator is, in the words by which passes choose: elementwise, view, part, mover, ...
+# What an operator is, in the words that passes choose by: elementwise, view, part, mover, ...
 #
 # A pass that asks what kind of thing an operator does asks here, never a list of names of its
 # own. The lines of the table stand in `ops.trait_table`; a test holds them against the schemas,
@@ -206,7 +206,7 @@ class Traits:
 
 
 OPAQUE = Traits()
-"""Of an operator of which no trait is true, and of one that nobody here knows."""
+"""Of an operator without a trait, and of an unknown one."""
 
 
 def _closure(kinds: Iterable[Trait]) -> frozenset[Trait]:

@@ -1,4 +1,4 @@
-"""The ways in which running a model can fail."""
+"""The ways that running a model can fail."""
 
 from __future__ import annotations
 

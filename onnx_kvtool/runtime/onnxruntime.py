@@ -176,7 +176,7 @@ def _accurate(model: bytes) -> tuple[bytes, list[int]]:
 
 
 def lowered_accuracy(model: bytes) -> list[int]:
-    """Return the `accuracy_level` of each node for which `Session` sets 1 in its place."""
+    """Return the `accuracy_level` of each node where `Session` sets 1 instead."""
     return _accurate(model)[1]
 
 

@@ -35,7 +35,7 @@ Stage = Literal["source", "emitted", "finished"]
 
 
 def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
-    """Return the highest opset at which a release has kernels for the operators of a model.
+    """Return the highest opset where a release has kernels for the operators of a model.
 
     An operator whose new version lacks a kernel keeps the older version. One that is rewritten
     instead, as the data file says, is no reason to go lower.
@@ -106,7 +106,7 @@ class ReleaseLimits:
     def applicable(
         self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
     ) -> Limit | None:
-        """Return the limit for which the release must not be given a node, as `problem` does."""
+        """Return the limit that keeps a node from the release, as `problem` does."""
         for limit in self._by_operator.get(node.op_type, ()):
             if limit.when in (OF_SOURCE if stage != "source" else ()):
                 continue

@@ -29,8 +29,8 @@ class Limit:
         name: Identifier, unique.
         operator: Operator of the default domain.
         when: Name of the condition that selects the nodes.
-        since: Lowest opset of a model to which it applies; 0 for all.
-        before: First opset to which it no longer applies; None if there is none.
+        since: Lowest opset of a model that it applies to; 0 for all.
+        before: First opset that it no longer applies to; None if there is none.
         lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
@@ -74,8 +74,8 @@ class Known:
     Attributes:
         inputs: How many inputs the operator takes; 0 where it is not known at all.
         without: Attributes that came later.
-        values: Integer attributes of which these values alone have kernels.
-        errs: Inputs with which it computes some forms wrongly, without a word.
+        values: Integer attributes that have kernels only for these values.
+        errs: Inputs that make it compute some forms wrongly, without an error.
     """
 
     inputs: int
@@ -108,7 +108,7 @@ class Release:
         explicit: Attributes (operator, name) that must not be written out, even at their default.
         contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
             domain, that it imports; None where all are, or nothing is known.
-        narrower: Those of which it knows less than the newest onnxruntime, by name.
+        narrower: Those that it knows less of than the newest onnxruntime, by name.
         types: Element types that it has, as they are called in lower case; None where nothing is
             known.
         plugins: Whether operators of custom domains can be added to it.

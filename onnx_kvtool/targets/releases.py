@@ -84,7 +84,7 @@ def _constant(line: Mapping[str, Any], entry: str) -> Limit:
 
 
 def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Known]:
-    """Return what a release knows of operators to which onnxruntime added something."""
+    """Return what a release knows of operators that onnxruntime extended."""
     found: dict[str, Known] = {}
     for step in steps:
         if _number(step["version"]) <= _number(line["version"]):

@@ -29,7 +29,7 @@ _DEEPEST = 12
 """Most steps above a mask that are looked through for what makes it."""
 
 SWALLOWS = 1e30
-"""A number to which no score makes a difference, in a type of at least 8 bits of exponent."""
+"""A size of numbers that no score changes when it is added (8 bits of exponent or more)."""
 
 _MOVES_FIRST = frozenset({"Expand", "Gather", "GatherND", "Reshape", "Slice"})
 """Operators whose other inputs say where elements of the first one go."""
@@ -88,7 +88,7 @@ def _condition(mask: Mask | Hidden, frame: Frame, sight: Sight, least: float) ->
 
 
 def choice_of(seen: Seen, frame: Frame, sight: Sight) -> Seen | None:
-    """Return the result of a Where of which a value has the elements; None where there is none."""
+    """Return the result of the Where whose elements a value has; None if there is none."""
     for _ in range(_DEEPEST):
         node = seen.value.producer()
         if node is None or node.domain != "":
@@ -153,7 +153,7 @@ def without_padding(
     Args:
         element: What `element_of` returns.
         frame: The frame.
-        unpadded: Inputs of which that is granted; None for all.
+        unpadded: Inputs with that assumption granted; None for all.
     """
     atoms: dict[Atom, Expr] = {
         atom: integer(1)

@@ -337,7 +337,7 @@ def _sentences(
 
 
 def _order(operand: Operand) -> str:
-    """Return in which order an operand has the axes that Attention wants, where it is another."""
+    """Return the order of an operand's axes if it differs from the order that Attention wants."""
     axes = [axis for axis in operand.axes if axis is not None]
     if axes == sorted(axes):
         return ""

@@ -44,7 +44,7 @@ from onnx_kvtool.symbolic.expressions import (
     variable,
 )
 
-# A mask as a function of coordinates and of inputs, from which it can be written anew.
+# A mask as a function of coordinates and of inputs, so that it can be written anew.
 #
 # A mask over the rows in use has as many columns as there are such rows. Where it is known which
 # key it shows to which query, from the positions of both and from an input that says it of each
@@ -59,7 +59,7 @@ _BOOL = (ir.DataType.BOOL,)
 
 @dataclass(frozen=True, slots=True)
 class MaskFunction:
-    """Which keys a mask shows: those for which all conditions hold.
+    """Which keys a mask shows: those that fulfil all conditions.
 
     Attributes:
         comparisons: Expressions over the coordinates i and j and `past` that have to be below 0.
@@ -102,7 +102,7 @@ def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFuncti
 
 
 def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
-    """Return the atoms of which an element is the product, or the product with 1 less the atom.
+    """Return the atoms whose product an element is; a factor may also be 1 less an atom.
 
     All are 0 or 1, as the element is. None for a sum that is no such product.
     """

@@ -197,7 +197,7 @@ _DEEPEST_SCORE = 32
 """Most steps from the Softmax to the product."""
 
 _MOST_TRIED = 8
-"""Most sums both addends of which are followed upwards."""
+"""Largest number of sums whose two addends are both followed upwards."""
 
 _STEPS = frozenset({"Add", "Cast", "Div", "Mul", "Sub", "Tanh", "Where"})
 
@@ -245,7 +245,7 @@ class Scores:
         masks: What is added and replaced, from the Softmax upwards.
         scale: Factor of the product.
         softcap: Limit of the scaled product; None without one.
-        masked_as: Element types in which numbers are added.
+        masked_as: Element types of the numbers that are added.
     """
 
     product: Product
@@ -305,7 +305,7 @@ class _Reading:
     Attributes:
         frame: The frame of the scores.
         sight: What is known of the model.
-        tried: Sums of which both addends were tried; a chain of `x + x` would take for ever.
+        tried: Sums whose two addends were tried; a chain of `x + x` would take for ever.
     """
 
     frame: Frame

@@ -32,7 +32,7 @@ def find_caches(model: ir.Model, *, prove: bool = True) -> tuple[Cache, ...]:
     An operator made for caches (TensorScatter, and Attention with a past) is one wherever its past
     is a graph input or an initializer, or its present a graph output. Scatter, Concat, Where and
     the sum of two masked products serve many ends: they are one where the past is a graph input and
-    the present leaves as a graph output from which the next step can start. A scatter into an
+    the present leaves as a graph output, and the next step can start from it. A scatter into an
     initializer of at least three dimensions at computed positions is the state of a model that
     keeps it inside. Past and present are followed through Identity, Transpose, Reshape, Squeeze,
     Unsqueeze, Cast and slices, calls of model-local functions, and the bodies of If, Loop and Scan.

@@ -190,7 +190,7 @@ def inverted(axes: AxisMap) -> AxisMap:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One way in which a node updates a tensor.
+    """One way of a node to update a tensor.
 
     Attributes:
         node: The node.

@@ -334,7 +334,7 @@ class Compiler:
 
 
 _SMALL = 64
-"""Elements of a constant up to which a standard form may depend on them. Of larger ones, such as
+"""Most elements of a constant that a standard form may depend on. Of larger ones, such as
 packed weights, the form would keep copies."""
 
 _DEEPEST = 128

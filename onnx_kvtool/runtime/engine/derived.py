@@ -33,7 +33,7 @@ _Constants: TypeAlias = Mapping[int, ir.TensorProtocol]
 
 
 class _Form(NamedTuple):
-    """A form that was written: for which sizes, its program, and which inputs that is fed."""
+    """A written form: its sizes, its program, and the inputs of that program."""
 
     sizes: _Sizes
     program: Program
@@ -49,7 +49,7 @@ class Derived:
 
     Args:
         node: The node.
-        step: Its step, of which the outputs say what is read.
+        step: Its step; the outputs say what is read.
         facts: Its schema.
         attributes: Its attributes, without references.
         constants: Small initializers that it reads, by position.

@@ -53,7 +53,7 @@ class Buffers:
 
 
 class Uncounted(Buffers):
-    """Counts nothing: for models in which no kernel ever writes into what it is given."""
+    """Counts nothing: for models whose kernels never write into their inputs."""
 
     def hold(self, value: Value, count: int = 1) -> None:
         """Do nothing."""
@@ -249,7 +249,7 @@ def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
 
 
 def _described(step: Step, inputs: Sequence[Value], error: KernelError) -> str:
-    """Return what is wrong, where, and with which values."""
+    """Return what is wrong, where, and the values."""
     given = ", ".join(
         f"`{name}` {_shape(value)}"
         for name, value in zip(step.names[0], inputs, strict=True)

@@ -57,7 +57,7 @@ def celu_12(X: Array, *, alpha: float) -> tuple[Array]:
     """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Raises:
-        KernelError: If `alpha` is 0, by which the formula divides.
+        KernelError: If `alpha` is 0: the formula divides by it.
     """
     if alpha == 0:
         raise KernelError("`alpha` is 0, and x is divided by it")

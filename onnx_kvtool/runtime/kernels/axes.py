@@ -92,7 +92,7 @@ MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """Highest rank of an array of the installed numpy."""
 
 _SMALL = 64 << 20
-"""Bytes for which nobody has to ask the system."""
+"""Bytes that need no question to the system."""
 
 
 def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the result") -> None:

@@ -275,7 +275,7 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
 
     Args:
         theta: (N, 2, 3), or (N, 3, 4) for three axes.
-        size: (4,) or (5,), int64: N, C and the sizes, of which C does not matter.
+        size: (4,) or (5,), int64: N, C and the sizes; C does not matter.
         align_corners: Whether -1 and 1 are the middles of the outermost points, not their edges.
 
     Returns:

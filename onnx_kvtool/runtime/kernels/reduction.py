@@ -93,7 +93,7 @@ def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
     return dtype.type(-np.inf if least else np.inf)
 
 
-# The two forms in which reductions take their axes: an attribute, later an input.
+# The two forms of the axes of a reduction: an attribute, later an input.
 
 
 Reduction = Callable[[Array, tuple[int, ...], bool, Context], Array]

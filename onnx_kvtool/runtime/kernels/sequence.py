@@ -89,7 +89,7 @@ def _position(position: Array, low: int, high: int) -> int:
     return where
 
 
-# Sequences and optionals, of which onnx.reference runs the others.
+# Sequences and optionals; onnx.reference runs the others.
 
 
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (

@@ -244,7 +244,7 @@ def sum_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> Reals:
 def average_pooled(
     x: Reals, kernel: Sequence[int], sliding: Sliding, *, counts_padding: bool
 ) -> Reals:
-    """Return the mean of each window, of which padding is a part or not.
+    """Return the mean of each window, with or without its padding.
 
     Raises:
         KernelError: See `Sliding.ways`; if a window sees padding alone, which is no part.

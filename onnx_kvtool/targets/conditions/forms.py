@@ -342,7 +342,7 @@ def _computed_heads(asked: Asked) -> bool:
 
 
 def _uncounted_heads(asked: Asked) -> bool:
-    """Whether a part of each head is rotated, of which the attributes do not say how many."""
+    """Whether a part of each head is rotated, and the attributes do not say how many heads."""
     view = asked.view
     return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
 

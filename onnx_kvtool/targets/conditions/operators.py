@@ -77,7 +77,7 @@ def unknown_operator(
     return None
 
 
-# The element types of products of quantised numbers, of which runtimes have some combinations.
+# The element types of quantized products; runtimes have only some combinations.
 
 
 _ZERO_POINT = "_zero_point"
@@ -128,7 +128,7 @@ def foreign_types(model: ir.Model, release: Release) -> Iterator[tuple[Location,
 
     Args:
         model: The model; a value whose type is not known is passed over.
-        release: The release; one of which no types are known has all.
+        release: The release; one without known types has all.
     """
     known, seen = release.types, set[ir.DataType]()
     for path, graph in graphs(model) if known is not None else ():

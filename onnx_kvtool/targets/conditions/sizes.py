@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A node of which a condition is asked whether a limit applies to it.
+    """A node, for a condition that says whether a limit applies to it.
 
     Attributes:
         node: The node.
@@ -166,7 +166,7 @@ def negative_indices(asked: Asked) -> bool:
 
 
 def negative_indices_open(asked: Asked) -> bool:
-    """Whether they may, into dimensions of which not all are numbers."""
+    """Whether they may, and not all dimensions that they index are fixed."""
     view = asked.view
     data, indices = dims_of(view.required("data")), dims_of(view.required("indices"))
     batch = view.integer("batch_dims") if asked.has("batch_dims") else 0
@@ -241,7 +241,7 @@ def nonzero_zero_point(asked: Asked) -> bool:
 # Conditions of `targets/runtimes.toml` on sizes that have names in the place of numbers.
 #
 # They are for runtimes that work shapes out before anything runs: what holds for sizes has to
-# follow from their text. A value of which no shape is known spares: those of a finished model are
+# follow from their text. A value without a shape is spared: those of a finished model are
 # inferred.
 
 
@@ -324,7 +324,7 @@ def several_unknown_sizes(asked: Asked) -> bool:
 
 
 def unknown_flatten(asked: Asked) -> bool:
-    """Whether it makes two dimensions without a number, of which none is that of the operand."""
+    """Whether it makes two unknown sizes, and neither is one of the operand."""
     dims = asked.dims
     if dims is None:
         return False

@@ -106,7 +106,7 @@ def attention_24(
             the bias, 3 after the softmax.
         scale: 0 or more; None for 1 / sqrt(D).
         softcap: Scores become softcap * tanh(score / softcap); 0 for none.
-        softmax_precision: Element type in which the softmax is computed; None for that of `Q`.
+        softmax_precision: Element type of the softmax; None for that of `Q`.
         left_window_size: Query at p = i + offset sees keys from p - left_window_size on; -1 for no
             limit.
         right_window_size: It sees keys up to p + right_window_size; -1 for no limit.

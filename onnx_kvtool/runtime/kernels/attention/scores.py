@@ -447,8 +447,8 @@ def attention_weights(
         scores: (B, H, L, S), values of `dtype`; may be overwritten.
         empty: True for queries that see no key, whose weights are 0; broadcasts to (B, H, L, 1).
             None when there is none.
-        dtype: The type to which the weights are rounded in the end.
-        precision: The type to which the scores and each step of the softmax are rounded before;
+        dtype: The type that the weights are rounded to in the end.
+        precision: The type that the scores and each step of the softmax are rounded to before;
             float64 computes in itself.
 
     Returns:
@@ -481,7 +481,7 @@ def weighted_values(
 
 
 def _in(values: Reals, precision: np.dtype[Any]) -> Reals:
-    """Return values rounded to a type, in the type in which its arithmetic is done."""
+    """Return values rounded to a type, in the type of its arithmetic."""
     return rounded(values.astype(_computed(precision), copy=False), precision)
 
 

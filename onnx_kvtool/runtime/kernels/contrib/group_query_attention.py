@@ -26,7 +26,7 @@ from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 
 def check_attention_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
-    """Check the shape of a bias, of which only batch and heads are broadcast.
+    """Check the shape of a bias; only batch and heads are broadcast.
 
     Args:
         bias: The bias.
@@ -209,7 +209,7 @@ def _smooth(smooth_softmax: int, heads: int) -> Array | None:
 def _positions(
     heads: Heads, lengths: Lengths, cos_cache: Array | None, position_ids: Array | None
 ) -> Array:
-    """Return the position of each new row, by which it is rotated: (B, L)."""
+    """Return the position of each new row, for its rotation: (B, L)."""
     batch, _, length, _ = heads.query.shape
     if cos_cache is not None and len(cos_cache) < lengths.total:
         raise KernelError(

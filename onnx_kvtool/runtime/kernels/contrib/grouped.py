@@ -133,7 +133,7 @@ class Lengths:
         length: New rows.
         total: total_sequence_length, the rows of scores.
         buffer: Rows of the buffers after the update.
-        past: (B,), row at which the new ones begin, in each row of the batch.
+        past: (B,), first of the new rows, in each row of the batch.
         valid: (B,), rows that may be seen after the update.
         first: (B,), position of row 0 of the buffers.
         is_prompt: Whether the new rows are all that there is.
@@ -423,7 +423,7 @@ def _weights(scores: Reals, sink: Array | None) -> Reals:
     extra = None if sink is None else widened(sink)[:, None, None].astype(scores.dtype)
     if extra is not None:
         greatest = np.maximum(greatest, extra)
-    # A row in which no key is seen has no greatest score, and shares nothing out.
+    # A row that sees no key has no greatest score, and shares nothing out.
     greatest = np.where(np.equal(greatest, -np.inf), greatest.dtype.type(0), greatest)
     raised = np.exp(scores - greatest)
     total = raised.sum(axis=-1, keepdims=True)

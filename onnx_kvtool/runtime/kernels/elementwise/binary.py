@@ -202,7 +202,7 @@ def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
 
     With `fmod` 0 the quotient is floored and the result has the sign of the divisor, zeros too;
     with `fmod` 1 it is truncated and the result has the sign of the dividend, zeros too. Narrow
-    floats are computed in float32, in which their remainders are exact.
+    floats are computed in float32, where their remainders are exact.
 
     Raises:
         KernelError: If the dtypes differ, the shapes do not broadcast, `fmod` is neither 0 nor 1,

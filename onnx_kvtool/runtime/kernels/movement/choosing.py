@@ -281,7 +281,7 @@ def non_zero(X: Array) -> tuple[Array]:
 
 
 def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array]:
-    """Keep the slices for which a condition holds.
+    """Keep the slices whose condition is true.
 
     Args:
         input: Rank 1 or more, any dtype.

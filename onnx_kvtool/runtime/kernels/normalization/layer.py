@@ -23,7 +23,7 @@ Reals: TypeAlias = npt.NDArray[Any]
 
 
 def rounded(values: Reals, dtype: np.dtype[Any]) -> Reals:
-    """Return values as rounded to an element type, but still in the type in which to compute.
+    """Return values rounded to an element type, but still in the type of the computation.
 
     The result is `values` itself where they have that type.
     """
@@ -65,7 +65,7 @@ def floating_type(number: int, attribute: str) -> np.dtype[Any]:
 
 
 class Standardized(NamedTuple):
-    """Values in the type in which they were computed, float32 or float64.
+    """Values in the type of their computation, float32 or float64.
 
     Attributes:
         normalized: (x - mean) / sqrt(variance + epsilon), of the shape of x.
