@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import compatibility
+from benchmarks import architectures, compatibility
 from benchmarks.machine import machine, versions
 from benchmarks.page import page, section_text
 from benchmarks.results import Line, Section
@@ -16,13 +16,15 @@ from benchmarks.store import STORE, Measured, load, save
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
-_NAMES = (*(section.name for section in SECTIONS), "compatibility")
+_NAMES = (*(section.name for section in SECTIONS), "compatibility", "architectures")
 
 _ABOUT = """\
 Run the benchmarks, one after the other. Without NAME all are run, which takes about half an hour,
 and docs/performance.md is written; with NAME they are printed. `compatibility` is run only when it
 is named: it installs every known release of the runtimes, some 3 GB, and writes
-docs/compatibility.md. The exit code is 1 when a target is missed."""
+docs/compatibility.md. `architectures [ARCHITECTURE ...]` adds decoders of three exporters to that
+page: those that are not there yet, or the named ones anew. The exit code is 1 when a target is
+missed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.names == ["compatibility"]:
         return compatibility.write()
+    if chosen.names[:1] == ["architectures"]:
+        code = architectures.measure(chosen.names[1:])
+        compatibility.write_page()
+        return code
     _demand_sense(chosen, parser)
     sections = [s for s in SECTIONS if not chosen.names or s.name in chosen.names]
     keeps = not chosen.quick and chosen.output is None and (chosen.update or not chosen.names)
@@ -71,8 +77,9 @@ def _demand_sense(chosen: argparse.Namespace, parser: argparse.ArgumentParser) -
     unknown = sorted(set(chosen.names) - set(_NAMES))
     if unknown:
         parser.error(f"there is no benchmark `{unknown[0]}`")
-    if "compatibility" in chosen.names:
-        parser.error("`compatibility` is run by itself")
+    for alone in ("compatibility", "architectures"):
+        if alone in chosen.names:
+            parser.error(f"`{alone}` is run by itself")
     if chosen.quick and chosen.update:
         parser.error("what is kept is not measured with --quick")
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import onnx
 
+from benchmarks import architectures
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.release import Release
@@ -32,7 +33,7 @@ from tests.compat.decoders import DECODERS, GROUPS, STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed
 from tests.compat.forms import forms
 
-__all__ = ["page", "write"]
+__all__ = ["page", "write", "write_page"]
 
 STORE = Path(__file__).with_name("compatibility.json")
 _PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
@@ -84,9 +85,13 @@ def write(names: Collection[str] = (), *, missing: bool = False) -> int:
             cell = _cell(decoder, release)
             print(release, decoder, _text(cell), sep=" | ", flush=True)
             _keep(str(release), decoder, cell)
-    found = _kept()
-    _PAGE.write_text(page(found), encoding="utf-8")
-    return int(any("wrong" in cell for row in found.values() for cell in row.values()))
+    write_page()
+    return int(any("wrong" in cell for row in _kept().values() for cell in row.values()))
+
+
+def write_page() -> None:
+    """Write docs/compatibility.md, of what was measured here and by `architectures`."""
+    _PAGE.write_text(page(_kept()), encoding="utf-8")
 
 
 def _kept() -> Found:
@@ -125,7 +130,7 @@ def page(found: Found) -> str:
                 reasons[f"{name}: {cell['refused']}"].append(decoder)
     lines = [f"- {reason}. ({'; '.join(whose)})" for reason, whose in reasons.items()]
     parts.append("\n".join(["## Refused", "", *lines]) + "\n")
-    return "\n".join([*parts, _FOOT])
+    return "\n".join([*parts, _FOOT, architectures.section()])
 
 
 def _measured() -> list[Release]:

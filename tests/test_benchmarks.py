@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from benchmarks import compatibility, growing_caches, page, pictures, sections, store
+from benchmarks import architectures, compatibility, growing_caches, page, pictures, sections, store
 from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
 from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
@@ -172,6 +172,7 @@ def test_compiled_modules_are_kept_whatever_the_shell_says(
         pytest.param(["lowerd"], "there is no benchmark `lowerd`", id="an unknown name"),
         pytest.param(["--quick", "--update"], "not measured with --quick", id="quick, and kept"),
         pytest.param(["runtime", "compatibility"], "by itself", id="a page of its own"),
+        pytest.param(["runtime", "architectures"], "by itself", id="a section of that page"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_measured(
@@ -199,6 +200,18 @@ def test_the_page_of_compatibility_is_made_of_what_was_measured(root: Path) -> N
     written = (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert written == compatibility.page(found)
     assert not [cell for row in found.values() for cell in row.values() if "wrong" in cell]
+
+
+def test_each_architecture_and_exporter_has_an_answer_in_each_column() -> None:
+    """`python -m benchmarks architectures` writes them; the page has them, as above."""
+    found = architectures.found()
+    assert len(architectures.ARCHITECTURES) >= 45
+    for exporter, rows in found.items():
+        for name, row in rows.items():
+            asked = ["export"] if "export" in row else list(architectures.COLUMNS)
+            assert list(row) == asked, (exporter, name)
+            for column, cell in row.items():
+                assert "apart" in cell or cell["refused"], (exporter, name, column)
 
 
 def test_the_plot_of_the_readme_shows_what_was_measured(root: Path) -> None:

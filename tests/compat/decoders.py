@@ -26,7 +26,18 @@ from tests.compat.makers import Maker, copied, small, tool
 from tests.growing_models import Arrays, Host, conversation
 from tests.test_growing_models import talk_with
 
-__all__ = ["DECODERS", "GROUPS", "STEPS", "Fed", "allowed", "comparing", "made", "source", "steps"]
+__all__ = [
+    "DECODERS",
+    "GROUPS",
+    "STEPS",
+    "Fed",
+    "allowed",
+    "comparing",
+    "fitting",
+    "made",
+    "source",
+    "steps",
+]
 
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -202,7 +213,7 @@ def comparing(runtime: str, version: str | None, path: Path) -> Iterator[Callabl
 
         def apart(fed: Fed) -> float:
             feeds, expected = fed
-            arrays = run({value.name: _fitting(feeds[value.name], value) for value in graph.input})
+            arrays = run({value.name: fitting(feeds[value.name], value) for value in graph.input})
             found = dict(zip(outputs, arrays, strict=True))
             assert found.keys() == expected.keys()
             return max(_largest(found[name], expected[name], runtime, name) for name in expected)
@@ -210,7 +221,7 @@ def comparing(runtime: str, version: str | None, path: Path) -> Iterator[Callabl
         yield apart
 
 
-def _fitting(array: np.ndarray, value: onnx.ValueInfoProto) -> np.ndarray:
+def fitting(array: np.ndarray, value: onnx.ValueInfoProto) -> np.ndarray:
     """Return a mask with as many columns as an input has; those of rows not in use are 0."""
     last = value.type.tensor_type.shape.dim[-1:]
     if value.name != "attention_mask" or not last[0].dim_value:

@@ -23,28 +23,42 @@ _HYBRID = {
     "sliding_window": 6,
     "layer_types": ["sliding_attention", "full_attention"],
 }
+_GPT_NEO = {
+    "vocab_size": 64, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "intermediate_size": 48,
+    "max_position_embeddings": 128, "window_size": 6, "attention_types": [[["global", "local"], 1]],
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+_ALIBI = {
+    "vocab_size": 64, "hidden_size": 32, "n_layer": 2, "n_head": 4,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+_FALCON = {
+    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "multi_query": True, "alibi": False, "new_decoder_architecture": False,
+    "parallel_attn": True, "bias": False, "ffn_hidden_size": 48,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+_BART = {
+    "vocab_size": 64, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 48, "max_position_embeddings": 128, "is_decoder": True,
+    "is_encoder_decoder": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+_EXPERTS = {
+    "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "decoder_sparse_step": 1, "shared_expert_intermediate_size": 24, "sliding_window": None,
+}  # fmt: skip
+_LATENT = {
+    "num_key_value_heads": 6, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 8, "head_dim": 4, "first_k_dense_replace": 1,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
+    "moe_intermediate_size": 24, "n_shared_experts": 1,
+}  # fmt: skip
 
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
-    "bart": (
-        "BartForCausalLM",
-        {
-            "vocab_size": 64, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4,
-            "decoder_ffn_dim": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
-            "encoder_ffn_dim": 48, "max_position_embeddings": 128, "is_decoder": True,
-            "is_encoder_decoder": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-        },
-    ),
+    "bart": ("BartForCausalLM", _BART),
     "cohere": ("CohereForCausalLM", {**_LLAMA, "use_qk_norm": True, "logit_scale": 1.0}),
-    "cohere2": ("Cohere2ForCausalLM", {**_LLAMA, **_HYBRID, "logit_scale": 1.0}),
-    "falcon": (
-        "FalconForCausalLM",
-        {
-            "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "multi_query": True, "alibi": False, "new_decoder_architecture": False,
-            "parallel_attn": True, "bias": False, "ffn_hidden_size": 48,
-            "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-        },
-    ),
+    "falcon": ("FalconForCausalLM", _FALCON),
     "gemma2": ("Gemma2ForCausalLM", {**_LLAMA, **_HYBRID, "query_pre_attn_scalar": 12}),
     "gemma3": ("Gemma3ForCausalLM", {**_LLAMA, **_HYBRID, "query_pre_attn_scalar": 12}),
     "gpt2": ("GPT2LMHeadModel", _GPT2),
@@ -87,6 +101,51 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_LLAMA, "no_rope_layers": [1, 0], "use_sliding_window": False},
     ),
     "stablelm": ("StableLmForCausalLM", {**_LLAMA, "qk_layernorm": True}),
+    "arcee": ("ArceeForCausalLM", _LLAMA),
+    "bloom": ("BloomForCausalLM", _ALIBI),
+    "codegen": ("CodeGenForCausalLM", {**_GPT2, "rotary_dim": 4, "tie_word_embeddings": False}),
+    "cohere2": ("Cohere2ForCausalLM", {**_LLAMA, **_HYBRID, "logit_scale": 1.0}),
+    "deepseek_v2": (
+        "DeepseekV2ForCausalLM",
+        {**_LLAMA, **_LATENT, "topk_method": "group_limited_greedy"},
+    ),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", {**_LLAMA, **_LATENT}),
+    "diffllama": ("DiffLlamaForCausalLM", {**_LLAMA, "num_key_value_heads": 6}),
+    "doge": ("DogeForCausalLM", {**_LLAMA, "keep_window_size": 6}),
+    "ernie4_5": ("Ernie4_5ForCausalLM", _LLAMA),
+    "exaone4": ("Exaone4ForCausalLM", {**_LLAMA, **_HYBRID, "sliding_window_pattern": "LG"}),
+    "falcon_alibi": ("FalconForCausalLM", {**_FALCON, "alibi": True, "multi_query": False}),
+    "gemma": ("GemmaForCausalLM", _LLAMA),
+    "glm": ("GlmForCausalLM", {**_LLAMA, "partial_rotary_factor": 0.5}),
+    "glm4": ("Glm4ForCausalLM", {**_LLAMA, "partial_rotary_factor": 0.5}),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", {**_GPT2, "multi_query": True}),
+    "gpt_neo": ("GPTNeoForCausalLM", _GPT_NEO),
+    "gpt_oss": ("GptOssForCausalLM", {**_LLAMA, **_EXPERTS, **_HYBRID}),
+    "granitemoe": ("GraniteMoeForCausalLM", {**_LLAMA, **_EXPERTS}),
+    "helium": ("HeliumForCausalLM", _LLAMA),
+    "hunyuan_v1_dense": ("HunYuanDenseV1ForCausalLM", _LLAMA),
+    "marian": ("MarianForCausalLM", {**_BART, "decoder_vocab_size": 64}),
+    "mistral_full": ("MistralForCausalLM", {**_LLAMA, "sliding_window": None}),
+    "mpt": (
+        "MptForCausalLM",
+        {
+            "vocab_size": 64, "d_model": 32, "n_layers": 2, "n_heads": 4, "expansion_ratio": 2,
+            "max_seq_len": 128, "pad_token_id": 0,
+        },
+    ),
+    "nemotron": ("NemotronForCausalLM", _LLAMA),
+    "olmo": ("OlmoForCausalLM", _LLAMA),
+    "olmo3": ("Olmo3ForCausalLM", {**_LLAMA, **_HYBRID}),
+    "olmoe": ("OlmoeForCausalLM", {**_LLAMA, **_EXPERTS}),
+    "persimmon": ("PersimmonForCausalLM", {**_LLAMA, "num_key_value_heads": 6}),
+    "phi": (
+        "PhiForCausalLM",
+        {**_LLAMA, "num_key_value_heads": 6, "partial_rotary_factor": 0.5},
+    ),
+    "phimoe": ("PhimoeForCausalLM", {**_LLAMA, **_EXPERTS}),
+    "qwen2_moe": ("Qwen2MoeForCausalLM", {**_LLAMA, **_EXPERTS}),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", {**_LLAMA, **_EXPERTS}),
+    "starcoder2": ("Starcoder2ForCausalLM", {**_LLAMA, "sliding_window": None}),
 }  # fmt: skip
 """Class of the model, and sizes: two layers, grouped heads where it has them, 64 tokens."""
 

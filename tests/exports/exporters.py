@@ -11,7 +11,7 @@ import torch
 
 from tests.exports.decoders import Decoder
 
-__all__ = ["after_tool", "dynamo", "optimum", "torchscript"]
+__all__ = ["after_tool", "dynamo", "genai", "optimum", "torchscript"]
 
 _NEW, _PAST, _BATCH, _MEMORY = 3, 4, 2, 7
 """Sizes at which a model is traced."""
@@ -19,27 +19,35 @@ _NEW, _PAST, _BATCH, _MEMORY = 3, 4, 2, 7
 
 def _example(decoder: Decoder) -> tuple[list[torch.Tensor], list[dict[int, str]], list[str]]:
     """Return tensors to trace with, the names of their dynamic dimensions, and their names."""
-    config = decoder.model.config
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    if getattr(config, "multi_query", False):
-        heads = 1
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     known = {
         "input_ids": (torch.arange(1, 1 + _BATCH * _NEW).reshape(_BATCH, _NEW), "batch seq"),
         "attention_mask": (torch.ones(_BATCH, _PAST + _NEW, dtype=torch.int64), "batch total"),
         "position_ids": (_PAST + torch.arange(_NEW).expand(_BATCH, _NEW), "batch seq"),
-        "encoder_hidden_states": (torch.ones(_BATCH, _MEMORY, config.hidden_size), "batch memory"),
+        "encoder_hidden_states": (
+            torch.ones(_BATCH, _MEMORY, decoder.model.config.hidden_size),
+            "batch memory",
+        ),
     }
     tensors = [known[name][0] for name in decoder.names]
     axes = [dict(enumerate(known[name][1].split())) for name in decoder.names]
     names = list(decoder.names)
-    dtype = next(decoder.model.parameters()).dtype
-    for layer in range(config.num_hidden_layers):
-        for part in ("key", "value"):
+    states = [tensor for name, tensor in known.items() if "hidden" in name and name in names]
+    for layer, pair in enumerate(_caches(decoder, *states)):
+        for part, cache in zip(("key", "value"), pair, strict=True):
             names.append(f"past_key_values.{layer}.{part}")
-            tensors.append(torch.randn(_BATCH, heads, _PAST, width).to(dtype))
+            tensors.append(torch.randn_like(cache))
             axes.append({0: "batch", 2: "past"})
     return tensors, axes, names
+
+
+def _caches(decoder: Decoder, *states: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return keys and values of each layer, as the model leaves them after its first tokens."""
+    given = dict(zip(["encoder_hidden_states"], states, strict=False))
+    with torch.no_grad():
+        found = decoder.model(torch.ones(_BATCH, _PAST, dtype=torch.int64), use_cache=True, **given)
+    caches = found.past_key_values
+    layers = getattr(caches, "self_attention_cache", caches).layers
+    return [(layer.keys, layer.values) for layer in layers]
 
 
 def _outputs(names: list[str]) -> list[str]:
@@ -80,6 +88,22 @@ def optimum(model: Any, path: Path) -> None:
     )
     if not path.exists():
         raise FileNotFoundError(", ".join(entry.name for entry in path.parent.iterdir()))
+
+
+def genai(model: Any, path: Path) -> None:
+    """Build with onnxruntime-genai, in float32, from a checkpoint beside the file."""
+    from onnxruntime_genai.models import builder
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    checkpoint = path.parent / "checkpoint"
+    model.save_pretrained(checkpoint)
+    words = {f"<{number}>": number for number in range(model.config.vocab_size)}
+    PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<0>")), pad_token="<0>"
+    ).save_pretrained(checkpoint)
+    asked = ("", str(checkpoint), str(path.parent), "fp32", "cpu", str(path.parent / "cache"))
+    builder.create_model(*asked, **builder.parse_extra_options(*asked, []))
 
 
 def after_tool(tool: str, path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Export small decoders: `python -m benchmarks.export_decoder EXPORTER FOLDER ARCHITECTURE ...`.
+
+Run it where the exporter is installed; `benchmarks.architectures` does. Each decoder is exported in
+a process of its own, of bounded processor time and memory, and becomes FOLDER/ARCHITECTURE/
+model.onnx, or error.txt beside where that would be, with what the exporter says in one line. What
+is there is kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import resource
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+
+from tests.exports.decoders import Decoder, model_of
+from tests.exports.exporters import dynamo, genai, optimum
+
+_OPSET = 18
+_SECONDS, _BYTES = 120, 6 << 30
+
+
+def main(exporter: str, folder: str, *architectures: str) -> None:
+    for architecture in architectures:
+        home = Path(folder, architecture)
+        if (home / "model.onnx").exists() or (home / "error.txt").exists():
+            continue
+        home.mkdir(parents=True, exist_ok=True)
+        child = os.fork()
+        if child == 0:
+            os._exit(_export(exporter, architecture, home))
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            (home / "error.txt").write_text(f"ended by signal {os.WTERMSIG(status)}")
+
+
+def _export(exporter: str, architecture: str, home: Path) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (_BYTES, _BYTES))
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(dir=home) as directory:
+        path = Path(directory, "model.onnx")
+        try:
+            model = model_of(architecture)
+            if exporter == "dynamo":
+                taken = inspect.signature(model.forward).parameters
+                names = ("input_ids", "attention_mask", "position_ids")
+                decoder = Decoder(model, tuple(name for name in names if name in taken))
+                dynamo(decoder, path, _OPSET)
+            else:
+                {"optimum": optimum, "genai": genai}[exporter](model, path)
+        except Exception as error:  # noqa: BLE001  # whatever an exporter raises is its answer
+            traceback.print_exc()
+            (home / "error.txt").write_text(_line(error))
+            return 1
+        for part in path.parent.glob("*.onnx*"):
+            part.rename(home / part.name)
+    return 0
+
+
+def _line(error: BaseException) -> str:
+    """Return what was wrong in one line: what began it says most."""
+    while (error.__cause__ or error.__context__) is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    first = " ".join(lines[0].split()).split(". ")[0] if lines else ""
+    return f"{type(error).__name__}: {first[:160]}"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
