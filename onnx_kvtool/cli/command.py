@@ -117,7 +117,7 @@ class KvtoolOption(click.Option):
 
 
 class KvtoolCommand(click.Command):
-    """A command whose options are listed by section, in the order in which these first occur.
+    """A command whose options are listed by section, in the order of their first occurrence.
 
     Sections are for long lists: a command with few options has a single one.
     """

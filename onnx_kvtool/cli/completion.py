@@ -233,7 +233,7 @@ class _Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, without what stands before the last place at which bash broke it."""
+        """Return one offer, without what stands before the last place where bash broke it."""
         value = item.value
         if "KVTOOL_COMP_LINE" in os.environ and item.type == "plain":
             _, typed = self.get_completion_args()

@@ -186,7 +186,7 @@ def as_unwritable(error: Exception) -> UnwritableOutput | None:
 
 _COLUMN = 28  # width of the names of options, beyond which their text starts on a line of its own
 
-# Characters that stand for those at which lines are broken, until the lines are made.
+# Characters that stand for breaking ones until the lines are made.
 _HYPHEN, _SPACE = "\N{NON-BREAKING HYPHEN}", "\N{NO-BREAK SPACE}"
 _WHOLE = re.compile(r"`[^`]*`|\[[^\[\]]{,30}\]|(?<=; )[^;\[\]]{,30}\]")
 """Code, and what is short in brackets, such as `[default: 4; 1 or more]`."""

@@ -52,7 +52,7 @@ def check_sizes(dims: Mapping[str, object]) -> None:
 
 
 def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Refuse a value for a dimension that no input has, or with which one would be negative."""
+    """Refuse a value for a dimension that no input has, or that makes one negative."""
     check_sizes(dims)
     names = dim_names(model)
     for name in dims:

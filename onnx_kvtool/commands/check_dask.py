@@ -19,8 +19,8 @@ from onnx_kvtool.core.errors import Shortage, UsageError
 _AHEAD = 16
 """Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
 
-_PATIENCE = 30  # seconds for which a cluster is asked for an answer
-_KNOCK = 5  # seconds in which a scheduler takes a connection and greets
+_PATIENCE = 30  # seconds to wait for an answer of a cluster
+_KNOCK = 5  # seconds to wait for a scheduler's connection and greeting
 _MOST_FRAMES = 1_000  # of the greeting: its first eight bytes are their number
 
 _LOST = 300  # seconds without any worker after which none is expected to come back
@@ -99,7 +99,7 @@ def _distributed() -> Any:
 
 
 def _threads(client: Any, address: str) -> int:
-    """Return how many threads the workers have, all of which have this version of kvtool."""
+    """Return how many threads the workers have. All workers have this version of kvtool."""
     versions: dict[str, str | None] = client.run(_installed)
     if not versions:
         raise UsageError(

@@ -89,7 +89,7 @@ def check_model(source: ir.Model | onnx.ModelProto, settings: Settings) -> FileR
 
 
 def check_nothing(settings: Settings) -> None:
-    """Check a model in which there is nothing to find, which loads what every check needs."""
+    """Check a model without findings, to load what every check needs."""
     graph = ir.Graph([], [], nodes=[], opset_imports={"": 18}, name="main_graph")
     check_model(ir.Model(graph, ir_version=10), replace(settings, dims={}, baseline=None))
 

@@ -40,12 +40,12 @@ class Settings:
 
     Attributes:
         selection: Which rules are on.
-        targets: Releases of runtimes, each of which is known.
+        targets: Releases of runtimes, all known.
         dims: Sizes of symbolic dimensions.
         timeout: Seconds that each request to a web server may take; None for five minutes.
         budget: What comparing a fixed model with its source may take.
         thorough: Whether that comparison is tested at every fixed place and in all cases.
-        strict: Whether a fixed model of which something was not covered is not written.
+        strict: Whether a fixed model is not written if its proof did not cover something.
         fix: Whether fixes are applied, shown, or neither.
         allowed: Which fixes are applied or shown.
         baseline: Findings that are not reported; None for no baseline.

@@ -28,7 +28,7 @@ from onnx_kvtool.review.report import DiffReport
 
 @asked(DiffRequest)
 def diff(request: DiffRequest) -> DiffReport:
-    """Return what changed between two models, neither of which is changed.
+    """Return what changed between two models; leaves both unchanged.
 
     Nodes are matched by what they compute, by what is made of them and by name, not by their order:
     a model that was sorted or saved again is the same. A value, node or dimension with a new name

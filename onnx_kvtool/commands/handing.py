@@ -40,7 +40,7 @@ _SECONDS = 60.0
 
 
 _ROWS = 512
-"""Rows up to which all are filled, however few tokens go in at a time."""
+"""Most rows that are all filled, however few tokens go in at a time."""
 
 _VOCABULARY = 4
 """Tokens that are taken to exist where the source does not say how many it knows."""

@@ -25,7 +25,7 @@ from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import names_in
 
 _PROVEN = frozenset({"scatter_nd", "scatter_elements", "where"})
-"""Kinds of which more can be said when the shapes of the index computation are known."""
+"""Kinds that known shapes of the index computation tell more about."""
 
 
 @asked(InspectRequest)

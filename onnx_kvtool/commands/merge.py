@@ -143,7 +143,7 @@ def _judge(request: MergeRequest) -> None:
 
 
 def _check_shards(shards: dict[str, str], reports: int) -> None:
-    """Refuse shards of which some are missing: what a lost job would have found is not known."""
+    """Refuse an incomplete set of shards: what a lost job would have found is not known."""
     if not shards:
         return
     counts = {parse_shard(shard)[1] for shard in shards}
@@ -163,7 +163,7 @@ def _check_shards(shards: dict[str, str], reports: int) -> None:
 
 
 def _subjects(part: Part) -> Iterator[str]:
-    """Yield the files on which a report speaks, each once."""
+    """Yield the files of a report, each once."""
     data = part.data
     if part.kind == "json":
         yield from dict.fromkeys(str(file.get("path")) for file in data["files"])

@@ -205,7 +205,7 @@ def _why_nothing(model: ir.Model, refused: Sequence[Unraised]) -> list[str]:
     """Say of each cache that no refusal is about why it stays as it is.
 
     Args:
-        model: A model of which nothing was raised.
+        model: A model without anything raised.
         refused: The candidates.
     """
     judged = {(one.location.graph, one.location.node_label) for one in refused}

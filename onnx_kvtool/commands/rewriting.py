@@ -194,7 +194,7 @@ def _together(
 
 
 def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[str, int]:
-    """Return sizes for what counts new tokens; for sequences, of which there is one; for masks.
+    """Return sizes for what counts new tokens; for sequences (one); for masks.
 
     Raises:
         UsageError: If nothing counts new tokens, or their number was given.
@@ -303,7 +303,7 @@ def proven(
         verifier: What compares; None where that is switched off.
         notes: Gets a remark if the checker accepts neither.
         progress: Told of what is begun.
-        dims: Sizes at which the source is known to run, where none was asked for.
+        dims: Sizes that the source is known to run with, if none was asked for.
         positions: Inputs that are taken to be positions which count up by one.
         rotated: Caches whose rows the source keeps in order, and the result rotated.
         unpadded: Inputs that are taken to be 1 throughout.

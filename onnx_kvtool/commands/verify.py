@@ -23,7 +23,7 @@ from onnx_kvtool.runtime.sessions import check_provider, running_on
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
-# Defects with which no runtime can make sense of a model.
+# Defects that leave a model without a meaning in any runtime.
 _UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"})
 
 
@@ -31,7 +31,7 @@ _UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"}
 def verify(request: VerifyRequest) -> VerifyReport:
     """Run two models on the same seeded inputs and return how they compare.
 
-    Several shapes are run, each a first run (a prefill) and then decode steps in which each
+    Several shapes are run, each a first run (a prefill) and then decode steps, where each
     present is fed back to its past. Outputs that only move data, and the rows of caches that a run
     does not write, have to agree bit for bit, NaN equal to NaN; so has everything else if the
     models are the same but for names and the values of weights. What is computed has to agree

@@ -80,14 +80,14 @@ class Context:
         model: The model, with inferred types and shapes on its values.
         targets: Releases of runtimes that must run it.
         agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
-        completed: The values on which inference wrote, with the type and shape of the file.
+        completed: The values that inference completed, with their type and shape in the file.
 
     Attributes:
         model: The model.
         targets: The releases.
         inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
             not run.
-        completed: The values on which inference wrote, with the type and shape of the file.
+        completed: The values that inference completed, with their type and shape in the file.
         folder: What small integer values hold.
     """
 

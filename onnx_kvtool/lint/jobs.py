@@ -79,7 +79,7 @@ def _past_deaths(
     jobs: int,
     died: Callable[[str], T],
 ) -> Iterator[T]:
-    """Yield all results, of which the first pool gives those until a worker of it dies."""
+    """Yield all results: those of the first pool until one of its workers dies, then the rest."""
     done = 0
     for result in results:
         yield result
@@ -158,7 +158,7 @@ def _finished(begun: deque[Future[T]], submitted: Iterator[Future[T]], is_up: Ev
 
 
 _PATIENCE = 5
-"""Seconds in which a worker that is told to end may tidy up."""
+"""Seconds for a worker to tidy up after it is told to end."""
 
 _at_work = threading.Event()
 

@@ -35,7 +35,7 @@ class Snapshot:
 
     Attributes:
         message: The model, with type and shape alone for large tensors.
-        comments: Metadata of kvtool on graphs and nodes, for which ONNX text has no form, and what
+        comments: Metadata of kvtool on graphs and nodes (ONNX text has no form for it), and what
             reading the file has already repaired.
     """
 
@@ -112,7 +112,7 @@ def _fields(shown: Snapshot) -> list[str]:
 def _parts(line: str) -> Iterator[str]:
     """Yield a line; of one that lists inputs, outputs or values, each of them by itself.
 
-    onnx's printer puts them all on one line, in which nobody sees a difference.
+    onnx's printer puts them all on one line, where nobody sees a difference.
     """
     stripped = line.lstrip()
     if not (stripped.startswith("<") or "=> (" in line):

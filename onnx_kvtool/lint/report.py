@@ -381,7 +381,7 @@ def apply_fixes(
         allowed: Which fixes may be applied.
 
     Returns:
-        The fixes whose findings are gone, in the order in which they were applied, and what is
+        The fixes whose findings are gone, in the order of application, and what is
         found at the end.
     """
     applied: dict[str, Applied] = {}

@@ -10,7 +10,7 @@ is the summary, and these follow:
     ## Example
     ## References
 
-The example is a block of `diff`. Without its `+` lines it is a model in ONNX text in which the rule
+The example is a block of `diff`. Without its `+` lines it is a model in ONNX text where the rule
 finds something, without its `-` lines the model as it should be.
 
 The function stands in the module that `family` names, marked with the codes of its rules. It is
@@ -110,7 +110,7 @@ class Rule:
 
     @property
     def bad(self) -> str:
-        """A model in ONNX text in which the rule finds something."""
+        """A model in ONNX text with a finding of the rule."""
         return self._example("-")
 
     @property

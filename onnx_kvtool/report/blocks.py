@@ -92,7 +92,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A line of its own in which some places are highlighted on a terminal.
+    """A line of its own with some places highlighted on a terminal.
 
     Attributes:
         text: The line, all of it printable.

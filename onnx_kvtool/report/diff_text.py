@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"\d+")
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _MOST_OPS, _MOST_NAMES = 24, 3
 _ROWS_OF_A_SECTION = 10
-"""Rows up to which changes are alike that differ in numbers alone; of more, those of one kind."""
+"""Most rows where only changes that differ in numbers are alike; of more, those of one kind."""
 _LONGEST = 120
 """Characters of a text, such as a stack trace, that are shown."""
 _T = TypeVar("_T")

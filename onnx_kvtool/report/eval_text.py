@@ -20,7 +20,7 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 
 
 _WHOLE = 1000
-"""Elements up to which all of an array is shown."""
+"""Most elements of an array that is shown whole."""
 
 _EDGE = 3
 """Indices that are shown at either end of a longer axis."""
@@ -39,7 +39,7 @@ def array_lines(array: npt.NDArray[Any], marks: Mask | None = None) -> list[Mark
 
     Args:
         array: Any dtype and shape. Of more than 1000 elements, the ends of each axis are shown and
-            the first indices at which something is marked; `...` stands for the rest.
+            the first indices with a mark; `...` stands for the rest.
         marks: Elements that get a `*` in front and are highlighted; None for none.
     """
     if array.ndim == 0:

@@ -109,7 +109,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 92, 14, 40
 _SVG = "http://www.w3.org/2000/svg"
 _BATCHES = (1, 2, 4, 8)
 _LONG_SEQUENCE = 4096
-"""Tokens up to which a cache without a capacity is drawn."""
+"""Tokens drawn of a cache without a capacity."""
 
 _SIZES = sorted({2**n for n in range(9)} | {3 * 2**n for n in range(7)})
 """Batches that the slider offers, besides that of the model."""

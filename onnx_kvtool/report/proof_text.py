@@ -362,7 +362,7 @@ def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
 
 
 _MOST_ROWS = 12
-"""Rows up to which each update is shown by itself."""
+"""Most rows of a table that shows each update by itself."""
 
 
 def _folded(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

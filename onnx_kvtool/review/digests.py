@@ -64,7 +64,7 @@ def word(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a float32 in the shortest form from which it can be read back."""
+    """Return a float32 in the shortest form that can be read back."""
     return str(np.float32(value))
 
 
@@ -237,7 +237,7 @@ def _place(tensor: ir.ExternalTensor) -> str:
 def sha256(tensor: ir.TensorProtocol) -> str:
     """Return the first 128 bits of the SHA-256 of the values, in hexadecimal.
 
-    The bytes are those that `raw_data` has, so that it does not matter in which field or file they
+    The bytes are those that `raw_data` has, so that it does not matter what field or file they
     stand. Of strings it is the lengths and the texts.
     """
     return digest(chunks(tensor))[:_DIGITS]
@@ -359,7 +359,7 @@ def _listed(texts: Iterator[str]) -> str:
 
 
 def decoded(data: bytes | memoryview, dtype: ir.DataType, count: int) -> np.ndarray[Any, Any]:
-    """Return `count` elements of which `raw_data` would have the bytes `data`, flat."""
+    """Return the `count` elements that `raw_data` would store as the bytes `data`, flat."""
     message = onnx.TensorProto(data_type=int(dtype), dims=[count], raw_data=bytes(data))
     values: np.ndarray[Any, Any] = ir.TensorProtoTensor(message).numpy()
     return values

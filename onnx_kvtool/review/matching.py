@@ -184,7 +184,7 @@ class Matcher:
                 self._add(node, other)
 
     def _unique(self, key: _Key, accept: _Alike | None = None) -> None:
-        """Pair nodes of which each graph has one with this key.
+        """Pair nodes where each graph has exactly one with this key.
 
         Args:
             key: The key of a node; None for none.

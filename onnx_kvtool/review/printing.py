@@ -24,7 +24,7 @@ from onnx_kvtool.review.digests import (
     word,
 )
 
-# A model as one message in which everything that readers do not tell apart is the same.
+# A model as one message, with one form for everything that readers do not tell apart.
 #
 # Tensors are told by their values or by a digest of these, whatever field or file holds them.
 

@@ -58,7 +58,7 @@ class Scope:
 
 
 class Side:
-    """A model of which everything is known that a comparison asks.
+    """A model with all facts that a comparison asks for.
 
     The nodes of the model are sorted.
 

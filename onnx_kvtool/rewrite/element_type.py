@@ -23,7 +23,7 @@ _D = ir.DataType
 _A = ir.AttributeType
 
 REPLACED = _D.BFLOAT16
-"""The type that is replaced: the one in which decoders are kept and that opset 13 brought."""
+"""The type that is replaced: decoders are stored in it, and opset 13 introduced it."""
 
 _EAGER = 64
 """Elements; a tensor of more is converted when it is read, and known to be that of the source."""

@@ -54,7 +54,7 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
 
     Args:
         model: The model. If anything is `blocked` it may be half rewritten and must be thrown away.
-        settings: What to raise, and to which opset.
+        settings: What to raise, and the opset to reach.
     """
     normalise_domains(model)
     outcome = RaiseOutcome.of(model)

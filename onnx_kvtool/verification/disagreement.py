@@ -1,4 +1,4 @@
-"""What two models say differently, and the earliest node at which they part."""
+"""What two models say differently, and the earliest node where they part."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def _swap_attribute(
     return edit
 
 
-# The earliest node at which two models that differ part.
+# The earliest node where two models that differ part.
 
 
 _GROUP = 128
@@ -421,7 +421,7 @@ def earliest_difference(
     Args:
         a: Model A.
         b: Model B.
-        inputs: Inputs on which outputs differ.
+        inputs: Inputs that make outputs differ.
         measure: How close values have to be.
         runtime: What runs the models.
         found: How the models correspond; None if they are not alike.

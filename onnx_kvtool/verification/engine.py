@@ -127,7 +127,7 @@ def _too_large(a: Subject, b: Subject, least: int, settings: Settings) -> Verify
 
 
 _LARGE = 8 << 20
-"""Bytes of two models up to which they stay loaded while copies of them are."""
+"""Most bytes of two models that stay loaded while copies of them are."""
 
 
 class _Comparison:
@@ -205,7 +205,7 @@ class _Comparison:
     def _run_corners(self) -> None:
         """Run what tells models apart that compute in different ways, if nothing else has.
 
-        Each model leads once: inputs on which it fails say nothing.
+        Each model leads once: inputs that it fails on say nothing.
         """
         plans = self._a.plan, self._b.plan
         if not self._may_lead_in_turn or plans[0] is None or plans[1] is None:
@@ -452,7 +452,7 @@ class _Comparison:
         Args:
             probed: What was seen within the models.
             verdict: What was seen of what they say differently.
-            is_same: Whether they are one model but for names, of which no run has to show anything.
+            is_same: Whether they are one model but for names, so that no run has to show anything.
         """
         account = self._account
         coarse = [] if self._pair is None else self._pair.unnoticed()
@@ -532,7 +532,7 @@ def _shapes(subject: Subject) -> dict[str, tuple[int | str | None, ...]]:
 
 
 def _table(model: bytes, rows: int | None) -> str | None:
-    """Return a stored table of so many rows, in which no ids of tokens are looked up."""
+    """Return a stored table of so many rows that no token ids are looked up in."""
     graph = onnx.ModelProto.FromString(model).graph
     given = {value.name for value in graph.input if "position" not in value.name}
     readers = [node for node in graph.node if node.op_type in _LOOKS_UP]

@@ -31,7 +31,7 @@ from onnx_kvtool.verification.twins import has_external, roundable
 
 
 class NarrowPair:
-    """Two models of which at least one computes in a 16-bit type.
+    """Two models; at least one computes in a 16-bit type.
 
     Two models of different types have other weights in float32: those that only one has are moved
     by as much as rounding may have moved them, to see what that does. Where the weights are not at
@@ -115,7 +115,7 @@ class NarrowPair:
             yield TwinSessions(*sessions, noise)
 
     def _shaken(self) -> Iterator[Shaken]:
-        """Open twins in which the constants are moved that only one of the models has."""
+        """Open twins with the constants moved that only one of the models has."""
         of_a, of_b = roundable(self._a.model), roundable(self._b.model)
         alone_a = set[bytes]() if self._settings.widened is not None else of_a - of_b
         # In another type B has the values of A, but for what it computes with beside them.

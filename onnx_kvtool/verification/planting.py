@@ -188,10 +188,10 @@ def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 _T = onnx.TensorProto
 
 _SHARE = 0.125
-"""Of the largest magnitude of a value, by which a planted mistake moves each of its elements."""
+"""Part of the largest magnitude of a value that a planted mistake moves each of its elements by."""
 
 _OLDEST = 7
-"""The first opset in which Sub and Xor broadcast as they do today."""
+"""The first opset where Sub and Xor broadcast as they do today."""
 
 _THROUGH: Mapping[str, tuple[int, npt.DTypeLike]] = {
     "float32": (_T.FLOAT, np.float32),
@@ -203,7 +203,7 @@ _THROUGH: Mapping[str, tuple[int, npt.DTypeLike]] = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16"), (_T.INT32, np.int32)),
     **dict.fromkeys(("uint32", "uint64"), (_T.INT64, np.int64)),
 }
-"""By the dtype of a value, the type in which a mistake is subtracted from it. Runtimes subtract few
+"""By the dtype of a value, the type for subtracting a mistake from it. Runtimes subtract few
 types, and a value of any other type comes back from this one with the same bits."""
 
 _BACK: Mapping[str, int] = {
@@ -248,7 +248,7 @@ def open_to_mistakes(
     Args:
         view: The model; its message is as it was before.
         names: Values of its main graph.
-        dtypes: The dtype of each of them in which mistakes may be planted.
+        dtypes: The dtype of each of them that mistakes may be planted in.
 
     Returns:
         The model, and the values that have such an input.
@@ -367,7 +367,7 @@ def is_seen(value: Array, tolerance: Tolerance) -> bool:
     return step > tolerance.atol + tolerance.rtol * float(magnitudes.min())
 
 
-# The inputs of the runs in which two models were compared.
+# The inputs of the runs that compared two models.
 
 
 _RUNS = 2
@@ -397,7 +397,7 @@ class Recorder:
         is_padded: Whether rows of these runs are padding.
         last: The inputs of the last run, unless they are too large to be kept; looked at where the
             others say nothing.
-        lit: Outputs in which a mistake would have been noticed.
+        lit: Outputs that would have shown a mistake.
     """
 
     def __init__(

@@ -40,11 +40,11 @@ _GROUP = 128
 """Places that are looked at with one loading of both models."""
 
 _LIGHT = 1 << 20
-"""Bytes of inputs up to which every place is looked at; of larger models only places that stand
+"""Most bytes of inputs where every place is looked at; of larger models only places that stand
 for others, a few at a time."""
 
 _LIGHT_MODEL = 8 << 20
-"""Bytes of a model up to which mistakes are planted where the comparison would notice them anyhow;
+"""Most bytes of a model where mistakes are planted that the comparison would notice anyhow;
 to load a larger one again takes as long as several runs."""
 
 _FEW = 16
@@ -82,7 +82,7 @@ class Probed:
 class Probes:
     """Copies of two models that hand out the values of places, and take planted mistakes.
 
-    Both copies run without optimisation, one after the other, on inputs on which the models
+    Both copies run without optimisation, one after the other, on inputs where the models
     themselves agree. They say nothing of what a runtime makes of the models when it optimises
     them, which is why the models are run as they are as well.
 
@@ -94,7 +94,7 @@ class Probes:
         runtime: What runs the models.
         is_binding: Whether the values of a place must agree because B was made of A; else one
             that differs where no output does may be another value of the same name.
-        lit: Outputs in which a mistake would have been noticed; they are compared in all runs.
+        lit: Outputs that would have shown a mistake; they are compared in all runs.
         thorough: Whether mistakes are planted at every place, and in all runs until one notices.
     """
 
@@ -133,7 +133,7 @@ class Probes:
         """Compare the places in `runs`, then plant mistakes.
 
         Args:
-            runs: Inputs on which the models agree.
+            runs: Inputs where the models agree.
             last: Inputs of one more run, for places where these say nothing; None for none.
             seconds: How long the comparison took so far.
         """
@@ -420,7 +420,7 @@ class _Open:
         subject: The model.
         session: The copy.
         names: The values that it hands out.
-        ports: Those in which mistakes may be planted.
+        ports: Those that mistakes may be planted in.
         bases: What it gave in each run without a mistake; None where it failed.
         seconds: How long one of these runs took.
     """
@@ -447,7 +447,7 @@ class _Open:
             view: B.
             dtypes: The values, and their dtypes as A has them.
             runtime: What runs it.
-            runs: Inputs on which B runs.
+            runs: Inputs that B runs on.
             is_open: Whether mistakes can be planted; else it only hands out values.
         """
         opened = _Open._try(view, dtypes, dtypes if is_open else {}, runtime, runs)

@@ -42,7 +42,7 @@ class Settings:
         rtol: Relative tolerance for what is computed; None for that of the types.
         atol: Absolute tolerance for what is computed; None for that of the types.
         widened: Element type that B has where A has bfloat16; None where it has the same.
-        is_a_right: Whether A is right by definition, so that nothing is said of models of which A
+        is_a_right: Whether A is right by definition, so that nothing is said of models if A
             does not run; else one that runs where the other does not is different.
         progress: Told of what is begun.
         budget: Memory and time that the comparison may take.

@@ -48,7 +48,7 @@ from onnx_kvtool.verification.weights import alike, weight_difference
 
 
 _MOST_NODES = 128
-"""Nodes up to which inference costs less than a process."""
+"""Most nodes of a model whose inference costs less than a process."""
 
 _SIZE = 64
 """What a symbolic dimension counts for, which is more than is drawn for most."""
@@ -144,7 +144,7 @@ _LENIENT = 1.25
 """Times the budget, which is what a run may take about: the smallest run there is may take it."""
 
 _GENEROUS = 4
-"""Times the budget: so much memory models may take of which no smaller copies can be made."""
+"""Times the budget: so much memory models may take that have no smaller copies."""
 
 
 _BOUNDED = 8

@@ -198,7 +198,7 @@ class Subject:
         return self.coarsest is not None and self.coarsest.is_narrow
 
     def twin(self, shaken: Collection[bytes] = ()) -> Subject:
-        """Return the model in float32, of which session and bytes matter; see `twins.twin`.
+        """Return the model in float32; its session and bytes matter; see `twins.twin`.
 
         Raises:
             NoTwin: If what it computes depends on the bits of the narrow type.

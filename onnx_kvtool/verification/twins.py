@@ -42,7 +42,7 @@ class Twin:
 
 
 def twin(model: bytes, shaken: Collection[bytes] = ()) -> Twin:
-    """Return the model in which every float16 and bfloat16 is a float32.
+    """Return the model with every float16 and bfloat16 as a float32.
 
     Inputs, outputs, initializers, tensors and types in attributes, element types that attributes
     name (`to`, `dtype`, `stash_type`, `softmax_precision` and the like), declared values, bodies

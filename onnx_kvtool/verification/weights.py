@@ -222,7 +222,7 @@ _MADE = "kvtool/"
 
 
 class Weighted(Protocol):
-    """A model of which the weights are known."""
+    """A model with known weights."""
 
     @property
     def name(self) -> str:
@@ -242,7 +242,7 @@ class WeightDifference:
     Attributes:
         a: Its name in A.
         b: Its name in B.
-        rows: Some of the indices of its first axis at which it differs, the first and the last one
+        rows: Some of the indices of its first axis where it differs, the first and the last one
             among them; empty for a scalar, and where types or shapes differ.
         reason: Its first element that differs, in words.
         share: Largest difference, as a share of the largest finite value; infinite if the types or

@@ -38,7 +38,7 @@ DIRECTIONS = frozenset(
 
 
 GENAI_CONFIG = "genai_config.json"
-"""File beside a model in which onnxruntime-genai looks for the names of its caches."""
+"""File beside a model where onnxruntime-genai looks for the names of its caches."""
 
 _MOST_BYTES = 1 << 20
 _LAYER = "%d"
@@ -254,7 +254,7 @@ Level = tuple["ir.Value", "ir.Node", int]
 
 
 def through(value: ir.Value) -> ir.Value:
-    """Return the value of which `value` is a copy by Identity nodes, or `value` itself."""
+    """Return the value that `value` copies through Identity nodes, or `value` itself."""
     *_, (source, _) = upwards(value, _copied)
     return source
 

@@ -157,7 +157,7 @@ def _first_places(
 ) -> Iterator[tuple[Location, ir.DataType]]:
     """Yield each element type of inputs, constants and results that is not in `seen`, once.
 
-    With the first place at which it is met, and in the order of these places.
+    With the first place of each, and in the order of these places.
     """
     for path, graph in context.graphs:
         for value in graph.inputs:

@@ -349,7 +349,7 @@ class _Component:
     Attributes:
         axis: The axis of the data.
         size: Its size.
-        described: The indices, over the coordinates of the grid on which they lie.
+        described: The indices, over the coordinates of their grid.
     """
 
     axis: int

@@ -319,7 +319,7 @@ def _convert_input(
     `node` where none of its nodes does, and serve every node of the graph that asks for the same.
 
     Args:
-        root: The main graph, or the graph of the function, in which the node stands; the names of
+        root: The main graph, or the graph of the function, that holds the node; the names of
             what is new are unique in it.
         node: The node; nothing happens where it is in no graph or lacks the input.
         index: Which input.

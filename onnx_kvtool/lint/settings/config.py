@@ -39,7 +39,7 @@ class PathPatterns:
     Args:
         lines: The patterns, with the meaning that lines of `.gitignore` have: `*.onnx` anywhere
             below, `/a` here alone, `a/` for a directory with all that is in it, `!` for exceptions.
-        base: Absolute directory to which they are relative.
+        base: Absolute directory that they are relative to.
     """
 
     def __init__(self, lines: Iterable[str], base: str) -> None:
@@ -111,7 +111,7 @@ class Config:
 
     @property
     def base(self) -> str:
-        """Absolute directory to which paths and patterns in it are relative."""
+        """Absolute directory that its paths and patterns are relative to."""
         return os.getcwd() if self.path is None else os.path.dirname(os.path.abspath(self.path))
 
 
@@ -334,11 +334,11 @@ def matches(prefix: str, code: str) -> bool:
 
 
 def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return prefixes of codes, each of which means at least one rule.
+    """Return prefixes of codes; each means at least one rule.
 
     Args:
         prefixes: Codes, beginnings of codes such as `KV1`, or `ALL`.
-        where: What to call the place in which they stand: `--select`.
+        where: What to call their place: `--select`.
 
     Raises:
         UsageError: For the first that no rule has, with the nearest one that a rule has.
@@ -379,7 +379,7 @@ class PerFileIgnore:
     Attributes:
         pattern: Which files, as a line of `.gitignore` would say it.
         codes: Prefixes of the codes.
-        base: Absolute directory to which the pattern is relative.
+        base: Absolute directory that the pattern is relative to.
     """
 
     pattern: str

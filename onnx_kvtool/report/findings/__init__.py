@@ -1,1 +1,1 @@
-"""The formats in which `kvtool check` reports, one file each."""
+"""The report formats of `kvtool check`."""

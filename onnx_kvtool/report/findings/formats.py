@@ -189,7 +189,7 @@ def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
 
 
 class JunitWriter(Writer):
-    """A document in which a rule fails where it found something at or above `fail_on`.
+    """A document where a rule fails if it found something at or above `fail_on`.
 
     Findings below stand in the output of a case that passes. A model without any has one case,
     which passes; a file that was not checked to the end has an error.

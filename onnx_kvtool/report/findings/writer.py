@@ -103,8 +103,8 @@ class Writer:
     behind the other, is the text, with a line end after its last line; a text without lines is "".
 
     Args:
-        tally: What all files come to, which grows as files are added; the severity from which on a
-            finding makes the answer no is known at once.
+        tally: What all files come to, which grows as files are added; the lowest severity that
+            makes the answer no is known at once.
         statistics: Whether to count what each rule finds, where the format has a place for it.
     """
 

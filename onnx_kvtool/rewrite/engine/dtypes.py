@@ -202,7 +202,7 @@ def detour_element_type(
 ) -> Replacement | None:
     """Cast the inputs to a type that the operator takes, and its outputs back.
 
-    Which types may carry which, for which operators, is the table above: the result
+    The table above says which types may carry which for an operator: the result
     is equal to the last bit where data is moved, compared or computed in integers, and computed
     in a wider float where it is arithmetic.
 

@@ -298,7 +298,7 @@ class Engine:
         return error.code != "new-operator" or node.op_type in self.rules or has_body(node.op_type)
 
     def _search_lowest(self, node: ir.Node) -> int | None:
-        """Return the lowest opset above the target at which this node would not be refused."""
+        """Return the lowest opset above the target that would not refuse this node."""
         source = self.context.opset_of(node)
         for opset in range(self.context.target + 1, source + 1):
             trial = replace(self.context, opset=source, target=opset)

@@ -23,7 +23,7 @@ from onnx_kvtool.ops.schema import NEWEST, is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.shapes.infer import forget_invented_names
 
-# If nodes whose condition is known, in the place of which their branch stands.
+# If nodes whose condition is known: their branch takes their place.
 
 
 def decide_branches(

@@ -415,8 +415,8 @@ def without_initializers(graph: ir.Graph, opset: int) -> None:
     """Turn each initializer into a Constant at the start of the graph, in place.
 
     Args:
-        graph: Graph of a function, to which rewrites added initializers.
-        opset: Version of the default domain for which the new nodes are tagged.
+        graph: Graph of a function that rewrites added initializers to.
+        opset: Version of the default domain that the new nodes are tagged with.
     """
     constants = []
     for name, value in tuple(graph.initializers.items()):

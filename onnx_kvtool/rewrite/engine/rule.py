@@ -159,7 +159,7 @@ def cause_of(
 
 
 def by_cause(refused: Sequence[Diagnostic], causes: Mapping[int, Cause]) -> list[Diagnostic]:
-    """Return refusals of which none is the consequence of another, in the order of the graph.
+    """Return the refusals that are no consequence of another one, in the order of the graph.
 
     Args:
         refused: Every refusal.
@@ -227,7 +227,7 @@ def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
 def remove_dead(
     nodes: Iterable[ir.Node], stays: Callable[[ir.Node], bool] = lambda node: False
 ) -> int:
-    """Remove nodes of which no output is read, then what only they read, and so on upwards.
+    """Remove nodes whose outputs are unread, then what only they read, and so on upwards.
 
     Nodes that were dead before and served nobody stay, as does everything that is read elsewhere.
     A constant that only removed nodes read goes too, unless the caller may supply it.

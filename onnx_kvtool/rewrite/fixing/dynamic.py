@@ -63,7 +63,7 @@ def dynamic_parts(
         return merged  # whatever sizes are given
     found = list(unfixed_inputs(model, growing or ()))
     if named := [one for one in found if one.code == "symbolic-dimension"]:
-        return named  # from which nearly all others follow
+        return named  # nearly all others follow from them
     found += _of_values(model, inference, _COUNTED if growing is None else _RAISED)
     found += _of_other_types(inference)
     if not found:

@@ -261,7 +261,7 @@ class _Folding:
         output.replace_all_uses_with(made)
 
     def _unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the input of which the output of a node is a copy; None where it is another."""
+        """Return the input that the output of a node copies; None if it is no copy."""
         output = node.outputs[0]
         if output.is_graph_output() or not node.inputs:
             return None

@@ -33,7 +33,7 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
     Cast between fixed-point types discards higher bits and reinterprets the rest (Cast-13).
 
     Refuses floats: no older operator reads or makes the bits of what is not a number. Refuses to
-    read integers as bool, of which the text does not say what bytes above 1 are.
+    read integers as bool: the text does not say what bytes above 1 are.
     """
     data, to = view.required("input"), _D(view.integer("to"))
     given = data.dtype
@@ -337,7 +337,7 @@ def lower_relu_14(view: Rewritten, em: Emitter) -> ir.Value | None:
 def lower_clip_12(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Choose the bound where the input is beyond it, first the lower one.
 
-    Only for integers, and for float64, of which onnxruntime has no Clip below opset 12.
+    Only for integers, and for float64: onnxruntime has no Clip of it below opset 12.
     """
     x, dtype = view.required("input"), view.required("input").dtype
     if dtype is None or not (dtype.is_integer() or dtype == _D.DOUBLE):
@@ -389,7 +389,7 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
 
 
 def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
-    """Multiply along the axis with a Scan, in the order in which CumProd multiplies.
+    """Multiply along the axis with a Scan, in the order of CumProd.
 
     An axis that is known at run time only takes one If per axis of the data.
 

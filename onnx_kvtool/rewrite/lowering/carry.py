@@ -214,7 +214,7 @@ class _Edit:
         graph.insert_after(node, em.commit())
 
     def _reader(self, graph: ir.Graph, node: ir.Node, place: Location) -> None:
-        """Mend a node that no longer reads the type for which its attributes are."""
+        """Mend a node that no longer reads the type that its attributes are for."""
         data = node.inputs[0]
         if data is None or data not in self.found.retyped:
             return

@@ -145,7 +145,7 @@ class _Sampler:
     def _padded(
         self, x: ir.Value, axis: Axis, mode: str, padding: str, is_aligned: bool
     ) -> ir.Value:
-        """Return positions of which each tap is at most two pixels outside."""
+        """Return positions that leave each tap at most two pixels outside."""
         numbers = self.numbers
         if padding == "reflection":
             return self._reflected(x, axis, is_aligned)

@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.report import Lowered
 def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Answer at once: a tensor or a sequence is there, an absent input is not.
 
-    Refuses an optional value, of which nothing is known before the run.
+    Refuses an optional value that is unknown before the run.
     """
     given = view.node.inputs[0] if view.node.inputs else None
     if given is not None:
@@ -48,7 +48,7 @@ def _refuse_optional(value: ir.Value, op: str, opset: int) -> None:
         )
 
 
-# Optionals of which is known what they hold, for opsets below 15, which have none.
+# Optionals with known contents, for opsets below 15, which have none.
 
 
 _SINCE = 15

@@ -49,7 +49,7 @@ class _Axis:
 
     @property
     def end(self) -> int:
-        """Padding behind with which as many windows as there are fit in, rounded down."""
+        """Padding behind that lets as many windows as there are fit in, rounded down."""
         if self.count is None or not isinstance(self.dim, int):
             return self.after
         reach = (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
@@ -245,7 +245,7 @@ def _sums(
     padded: list[int],
     auto_pad: str,
 ) -> ir.Value:
-    """Return the sum of each window: (N, C, ...), of which C is `channels`."""
+    """Return the sum of each window: (N, C, ...), where C is `channels`."""
     dtype = dtype_of(x)
     ones = np.ones((channels, 1, *(axis.kernel for axis in axes)), dtype.numpy())
     attributes: dict[str, AttributeValue] = {

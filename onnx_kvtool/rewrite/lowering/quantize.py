@@ -48,7 +48,7 @@ class Layout:
     joined: tuple[int, ...] = ()
 
     def grouped(self, x: ir.Value | None = None) -> ir.Value:
-        """Return the input, or `x` in its place, in the shape in which it is computed with."""
+        """Return the input, or `x` in its place, in the shape of the computation."""
         return self._reshaped(self.x if x is None else x, self.split)
 
     def restored(self, result: ir.Value) -> ir.Value:

@@ -58,12 +58,12 @@ def never_empty(value: ir.Value) -> bool:
 
 
 def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bool) -> ir.Value:
-    """Return `data` in the given shape, in which a zero is a size.
+    """Return `data` in the given shape, where a zero is a size.
 
     Args:
         em: Where to build.
         data: The value.
-        shape: (rank,), int64; the sizes, of which one may be -1 when none is 0.
+        shape: (rank,), int64; the sizes; one may be -1 when none is 0.
         empty: Whether the shape may contain a zero.
 
     Raises:
@@ -100,7 +100,7 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
 def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
     """Return what an If would choose: a size of zero is one at first, and is cut away.
 
-    As many elements as that takes are put behind the data, of which there are none then.
+    The data has no elements then; as many as needed are put behind it.
     """
     dtype = dtype_of(data)
     zero, one = em.constant([0]), em.constant([1])

@@ -340,7 +340,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
 
 
 def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
-    """Return the shape of the result: (N, oC, o1, ..., on), of which N is copied."""
+    """Return the shape of the result: (N, oC, o1, ..., on), where N is copied."""
     dims = dims_of(offset) or ()
     known = [dim for dim in dims[2:] if isinstance(dim, int)]
     if dims and len(known) == len(dims) - 2:

@@ -149,7 +149,7 @@ def lower_scatter_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 
     That combines each place once. Where indices may name a place twice, a Loop takes the first
     update of each place, then the second, and so on: what comes to one place comes in the order
-    of the updates. TopK sorts the places, by which the updates are numbered.
+    of the updates. TopK sorts the places, and the updates are numbered by them.
 
     Refuses such indices where the rank of the data, or the length of an index, is unknown.
     """

@@ -140,7 +140,7 @@ def _cut(
     matrices: Mapping[int, NDArray[np.float64]],
     rank: int,
 ) -> ir.Value:
-    """Return the transform along the axis that is marked, of which the length changes.
+    """Return the transform along the marked axis, whose length changes.
 
     Along every axis the transform is made of what the axes before gave: that is the signal still,
     unless one of them was meant. All have the components that the signal or the result has more of.
@@ -360,7 +360,7 @@ def _matrix_of_frames(
     dtype: ir.DataType,
 ) -> ir.Value:
     """Return the matrix of a transform of a length that is known at run time: (N * C, K * 2)."""
-    # In float64, in which the cosine of a quarter turn is as good as nothing.
+    # In float64, where the cosine of a quarter turn is as good as nothing.
     double = ir.DataType.DOUBLE
 
     one, two = em.constant(1), em.constant(2)
@@ -476,7 +476,7 @@ def _one(view: NodeView, name: str) -> float:
 def _bins(
     bins: int, length: int, rate: int, edges: list[float], dtype: DTypeLike
 ) -> NDArray[np.int64]:
-    """Return the bin of the transform in which each triangle begins, and the last two end."""
+    """Return the first bin of each triangle, and the last bins of the last two."""
     scale, corner = np.array(2595, dtype), np.array(700, dtype)
     low, high = (scale * np.log10(1 + np.array(edge, dtype) / corner) for edge in edges)
     step = (high - low) / np.array(bins + 2, dtype)

@@ -1,4 +1,4 @@
-"""The table of lowerings: which rule rewrites which operator, and from which opset on."""
+"""The table of lowerings: the rule of each operator, and its opset."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def broadcast(site: ShapeSite) -> Sequence[Shape | Unknown]:
 def broadcast_shapes(
     site: ShapeSite, shapes: Sequence[tuple[int, Shape]], output: int = 0
 ) -> Shape:
-    """Return the shape to which some shapes are broadcast.
+    """Return the broadcast shape of some shapes.
 
     Args:
         site: The node.

@@ -1,4 +1,4 @@
-"""What operators do to small integer tensors of which some elements are unknown.
+"""What operators do to small integer tensors with some unknown elements.
 
 The rules of `symbolic` say more, but only of runs that do not fail, and nothing of tables without a
 pattern. What is folded here replaces nodes: an index out of range, or a sum that leaves int32, is
@@ -131,7 +131,7 @@ def unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partia
 
 
 def reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """Reshape to constants of which none is 0, and one may be -1."""
+    """Reshape to constants; none is 0, and one may be -1."""
     if len(inputs) < 2:
         return None  # Reshape-1, whose shape is an attribute
     operand, shape = inputs
@@ -147,8 +147,8 @@ def reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
 
 
 def concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """Concat, also beside vectors of a known length of which nothing else is known."""
-    # An operand of which nothing is known still counts when it is known to be one vector of n.
+    """Concat, also beside vectors with only their length known."""
+    # An unknown operand still counts when it is known to be one vector of n.
     parts: list[Partial] = []
     for value, operand in zip(node.inputs, inputs, strict=True):
         if operand is not None:
@@ -234,7 +234,7 @@ def _broadcasts(*operands: Partial) -> bool:
 
 
 def divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """Div by constants of which none is 0, rounded towards zero."""
+    """Div by constants, none of them 0, rounded towards zero."""
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None

@@ -311,7 +311,7 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
-    """Two sizes of which one is broadcast to the other unless they are equal.
+    """Two sizes: one is broadcast to the other unless they are equal.
 
     Attributes:
         axis: Axis of the result.

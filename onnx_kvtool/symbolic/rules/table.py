@@ -168,7 +168,7 @@ OTHER_RULES: Table[str, ShapeRule] = Table(
         for op in sorted(having(Trait.KEEPS_SHAPE, domain="ai.onnx.ml"))
     ],
 )
-"""Of operators of other domains of ONNX, for which onnx has no rule."""
+"""Of operators of other domains of ONNX that onnx has no rule for."""
 
 
 @functools.cache

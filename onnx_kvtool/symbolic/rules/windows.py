@@ -29,7 +29,7 @@ class _Window:
         stride: The step.
         before: Padding in front.
         after: Padding behind.
-        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER, by which padding may be computed.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER; padding may be computed from it.
     """
 
     extent: Expr

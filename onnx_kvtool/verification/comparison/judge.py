@@ -46,7 +46,7 @@ class Difference:
     """The first difference that matters.
 
     Attributes:
-        reason: What differs and in which run.
+        reason: What differs, and the run.
         inputs: What both models were fed.
         is_failure: Whether one model failed, so that there are no values to compare.
         is_of_twins: Whether the float32 twins differ, and were fed `inputs`.
@@ -103,10 +103,10 @@ class Account:
         noise: Why a difference above the usual tolerance does not matter; None if there is none.
         unsteady: An output that the leader itself gives otherwise when it is run again; None if
             there is none.
-        left_out: Number of cases for which there was no time.
+        left_out: Number of cases that there was no time for.
         dead: Rows of padding that were not compared, over all runs.
         tolerances: The widest tolerance that an output was held to, by name.
-        random: Outputs of which values differed that random numbers go into.
+        random: Outputs that random numbers go into and whose values differed.
         sampled: Random outputs that were compared over many runs.
         end: What came of a step past the end of fixed caches; None where there is no such step.
         not_finite: Outputs of the leader that held no finite number in any run.
@@ -139,7 +139,7 @@ class Account:
 
     @property
     def silent(self) -> set[str]:
-        """Outputs in which no run showed two different numbers, or one that is finite."""
+        """Outputs without two different numbers, or without a finite one, in any run."""
         return self.not_finite | self.constant
 
     def learn_from(self, led: Arrays, varying: Container[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which values of a model are rounded, and in which type."""
+"""The values of a model that are rounded, and the type of the rounding."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Arithmetic:
 
 
 def arithmetic(model: ir.Model) -> Arithmetic:
-    """Return which values of the main graph are rounded, and in which type.
+    """Return the values of the main graph that are rounded, and the type of the rounding.
 
     One pass over all nodes. What is not known (an operator of another domain, a value without a
     type) counts as rounded, in the coarsest type of its inputs.

@@ -94,7 +94,7 @@ RUNS = 256
 """Runs of each model."""
 
 _SAMPLES = 2
-"""Sets of inputs on which models are run so often."""
+"""Sets of inputs that models are run on so often."""
 
 _SECONDS = 2.0
 """Models that take longer for so many runs are not run so often."""
@@ -170,7 +170,7 @@ class RandomOutputs:
         sessions: A and B; None to compare types and shapes alone.
 
     Attributes:
-        varied: Outputs of which some element is random.
+        varied: Outputs with a random element.
         sampled: Outputs that were compared over many runs.
     """
 

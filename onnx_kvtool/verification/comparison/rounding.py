@@ -82,7 +82,7 @@ class Measure:
         rtol: Relative tolerance that the user asked for; None for that of the types.
         atol: Absolute tolerance that the user asked for; None for that of the types.
         drawn: Values that random numbers go into, in A and in B: these are compared over many runs.
-        is_wide: Whether the models are twins, in which no type is coarser than float32.
+        is_wide: Whether the models are twins, where no type is coarser than float32.
     """
 
     moved: frozenset[str]
@@ -341,7 +341,7 @@ class TwinSessions(NamedTuple):
 
 
 class Shaken(NamedTuple):
-    """A twin in which some constants are what they may have been before they were rounded."""
+    """A twin with some constants as they may have been before they were rounded."""
 
     session: Session
     is_b: bool

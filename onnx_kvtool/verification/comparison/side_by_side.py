@@ -137,7 +137,7 @@ def _run_case(
         script: What is run.
         judge: Compares the runs.
         case: The case.
-        number: Its number, from which follows what steps draw.
+        number: Its number; what steps draw follows from it.
         first: Inputs of the first run, and what the leader gave; it is emptied.
     """
     inputs, led = first
@@ -274,7 +274,7 @@ _MOST_SHAPES = 2
 """Inputs whose shapes are told."""
 
 _MOST_EMPTY = 8
-"""Runs in which something was empty after which no more sizes are tried."""
+"""Most runs with something empty; then no more sizes are tried."""
 
 _MOST_SECONDS = 60.0
 """After which no more sizes are tried, however much time there is."""
@@ -283,9 +283,9 @@ _MOST_SECONDS = 60.0
 def _first_run(
     leader: Session, script: Script, case: Case, seed: int, known: Mapping[str, int] | None
 ) -> tuple[Arrays, Arrays, Mapping[str, int]] | str:
-    """Return inputs of `case` on which the leader runs, its outputs, and the sizes of all names.
+    """Return inputs of `case` that the leader runs on, its outputs, and the sizes of all names.
 
-    A run in which some value is empty stands only if there is no other.
+    A run with an empty value stands only if there is no other.
 
     Returns:
         Why it does not run if it does not.

@@ -34,7 +34,7 @@ from onnx_kvtool.verification.inputs.values import moderate
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Subject, through
 
-# The runs in which a model with growing caches is compared with its fixed form.
+# The runs that compare a model with growing caches with its fixed form.
 
 
 _CHUNK = 3
@@ -84,7 +84,7 @@ def _sized(case: Case, pair: GrowingPair) -> Case:
 
 
 def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
-    """Return on which sides of the tokens padding may stand."""
+    """Return the sides of the tokens where padding may stand."""
     if padding_input(pair.plan) is None:
         return ()
     return ("right",) if pair.plan.is_counted else ("left", "right")
@@ -321,7 +321,7 @@ class FixedHost:
 def query_axes(
     plan: InputPlan, shapes: Mapping[str, tuple[object, ...] | None]
 ) -> dict[str, tuple[int, int]]:
-    """Return the axes of sequences and of new rows of the outputs of which A names them."""
+    """Return the axes of sequences and of new rows, for the outputs where A names them."""
     kinds = kinds_of(plan)
     found: dict[str, tuple[int, int]] = {}
     for name, shape in shapes.items():

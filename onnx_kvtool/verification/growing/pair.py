@@ -129,7 +129,7 @@ class GrowingPair:
 
     @property
     def room(self) -> int:
-        """Rows up to which caches are filled: those of the smallest one that is not circular.
+        """Most rows that caches are filled with: those of the smallest one that is not circular.
 
         Without one they go round circular caches twice.
         """

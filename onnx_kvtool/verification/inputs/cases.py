@@ -1,4 +1,4 @@
-"""The sizes and starts on which models are run, and the ways to read a model's dimensions."""
+"""The sizes and starts of the runs of models, and the ways to read a model's dimensions."""
 
 from __future__ import annotations
 

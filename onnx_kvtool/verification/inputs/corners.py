@@ -1,4 +1,4 @@
-"""Inputs at which one of two ways to compute a value fails, and that no ordinary case holds."""
+"""Inputs that make one of two ways to compute a value fail, and that no ordinary case holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Corners:
         cancels: Whether a square is taken from a square, which loses small differences.
         losing: Operators that make another number of one below zero.
         signed: Inputs that index tables, each with such an operator on their way.
-        sums: Numbers with which sums of elements are compared.
+        sums: Numbers that sums of elements are compared with.
     """
 
     is_told: bool = True
@@ -41,7 +41,7 @@ class Corners:
 
 
 def corner_cases(a: Corners, b: Corners, *, has_floats: bool, is_narrowed: bool) -> Iterator[Case]:
-    """Yield cases at which two models may differ that agree in all others.
+    """Yield cases that may show a difference of two models that agree in all others.
 
     Only where one of them computes in a way in which the other does not, so that models which were
     rewritten well are not told apart by how far their numbers reach.
@@ -151,7 +151,7 @@ def _is_of_squares(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
 
 
 def _signed(indices: ir.Value | None, inputs: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """Yield the inputs from which indices come, with each operator on the way that loses signs."""
+    """Yield the inputs that indices come from, with each operator on the way that loses signs."""
     waiting: list[tuple[ir.Value | None, str, int]] = [(indices, "", _DEEPEST)]
     seen = {(id(indices), "")}
     while waiting:
@@ -175,7 +175,7 @@ def _signed(indices: ir.Value | None, inputs: Mapping[int, str]) -> Iterator[tup
 
 
 def _sums(node: ir.Node) -> Iterator[float]:
-    """Yield the numbers with which a node compares a sum of elements."""
+    """Yield the numbers that a node compares a sum of elements with."""
     for index in (0, 1):
         value, other = given_input(node, index), given_input(node, 1 - index)
         if other is not None and _is_sum(value):

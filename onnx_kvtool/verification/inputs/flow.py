@@ -238,7 +238,7 @@ _MOST_VALUES = 2000
 """Values that are looked at."""
 
 _LINEAR = frozenset({"Add", "Mul", "Sub"})
-"""Arithmetic by which starts become the indices of a scatter."""
+"""Arithmetic that turns starts into the indices of a scatter."""
 
 
 def wrapping_capacities(start: ir.Value) -> Iterator[int]:

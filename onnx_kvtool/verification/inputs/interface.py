@@ -168,9 +168,9 @@ class Caches:
 def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     """Find the caches of `model` among `inputs`.
 
-    A cache is an input of which the cache table (`analysis.caches`) says that its updated form is
+    A cache is an input whose updated form, says the cache table (`analysis.caches`), is
     an output; or an input and an output whose names exporters use for the two ends of a cache, for
-    models in which neither operators nor their arrangement tell.
+    models where neither operators nor their arrangement tell.
     """
     found: dict[str, CachePair] = {}
     scatters: dict[int, CachePair] = {}
@@ -233,7 +233,7 @@ def _are_alike(past: ir.Value, present: ir.Value) -> bool:
 
 
 def _changing_axis(past: ir.Value, present: ir.Value) -> int | None:
-    """Return the axis, not the batch, in which a growing cache changes; None if it is unclear."""
+    """Return the axis, not the batch, that changes in a growing cache; None if it is unclear."""
     if past.shape is None or present.shape is None:
         return None
     pairs = list(enumerate(zip(past.shape, present.shape, strict=True)))

@@ -61,7 +61,7 @@ class InputPlan:
         pairs: The caches that go round: an input and the output that replaces it in the next step.
         windows: What a model without caches says of the sizes of its inputs.
         unpadded: Names of inputs that are 1 throughout, because no row is padding.
-        points: Values and lengths at which the model changes its way.
+        points: Values and lengths where the model changes its way.
         directions: Where two models say different things.
         defaults: Other values for inputs that have a default, by name.
     """
@@ -139,7 +139,7 @@ class InputPlan:
         )
 
     def below_zero(self) -> InputPlan | None:
-        """Return the plan in which starts may come out below zero, and count from the end there.
+        """Return the plan where starts may come out below zero, and then count from the end.
 
         None if the model adds nothing negative to what becomes a start.
         """
@@ -152,7 +152,7 @@ class InputPlan:
         return replace(self, inputs=inputs)
 
     def corners(self, other: InputPlan) -> tuple[Case, ...]:
-        """Return cases at which a model of this plan and one of another may differ alone."""
+        """Return the cases that may show a difference from a model of another plan."""
         starts = [
             {spec.name: spec.uses.is_narrowed for spec in of.inputs if spec.is_circular}
             for of in (self, other)
@@ -246,7 +246,7 @@ _MOST_ELEMENTS = 1024
 """Elements of a default that is read; a longer one is a weight."""
 
 _LISTS_ALL = 3
-"""The last IR version in which all initializers are inputs."""
+"""The last IR version whose initializers are all inputs."""
 
 
 def _defaults(model: ir.Model, points: Points) -> dict[str, Array]:

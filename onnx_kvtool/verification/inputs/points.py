@@ -44,14 +44,14 @@ class Directions:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What the graph of a model says of the values and lengths at which it changes its way.
+    """What the graph of a model says of the values and lengths where it changes its way.
 
     Attributes:
         numbers: Thresholds, bounds, moduli and the like, ascending.
         lengths: Numbers of rows that may be windows, limits or the rows of tables, ascending.
         sizing: Inputs that decide sizes, positions or trips, or that divide in a way that is not
             known, so that only small values are safe.
-        divisors: Inputs by which integers are divided directly.
+        divisors: Inputs that integers are divided by directly.
         scaled: Inputs of integers that are computed with as floats, or raised to a power.
         elements: Elements of all weights, which say what a row of input costs.
         special: Whether the model asks for infinities and NaNs.
@@ -84,7 +84,7 @@ class Points:
         )
 
     def directed(self, directions: Directions) -> Points:
-        """Return these points and those at which two models differ."""
+        """Return these points and those where two models differ."""
         if not directions.values and not directions.lengths:
             return self
         lengths = {*self.lengths, *directions.lengths}
@@ -136,10 +136,10 @@ _COMPARED = _names(
     "Add Sub Div Mod Pow Max Min Clip Where Equal Less LessOrEqual Greater GreaterOrEqual "
     "BitShift BitwiseAnd PRelu"
 )
-"""Operators that read a constant at which the result changes its way."""
+"""Operators with a constant where the result changes its way."""
 
 _BOUNDING = _names("Max Min Clip Equal Less LessOrEqual Greater GreaterOrEqual")
-"""Those by which a value is bound or told from others, however large it is."""
+"""Those that bound a value or tell it from others, however large it is."""
 
 _FAR, _FARTHEST = 100.0, 10_000.0
 """Largest float that counts, of other operators and of these."""
@@ -148,7 +148,7 @@ _LIMITING = _names(
     "Add Sub Mod Div Max Min Clip Where Equal Less LessOrEqual Greater GreaterOrEqual Range Slice "
     "Trilu"
 )
-"""Operators by which integers limit rows: windows, capacities, the ends of tables."""
+"""Operators that limit rows by integers: windows, capacities, the ends of tables."""
 
 _READ = _COMPARED | _LIMITING
 
@@ -171,7 +171,7 @@ _OWN: Mapping[str, tuple[float, ...]] = {
     "Selu": (-1.0,),
     "Gelu": (-3.0, 3.0),
 }
-"""Numbers at which operators themselves change their way; of Exp, where float32 ends."""
+"""Numbers where operators themselves change their way; of Exp, where float32 ends."""
 
 _SIZING = _names(
     "axes axis starts ends steps shape repeats tiles depth split pads k sizes scales "
@@ -329,7 +329,7 @@ class _Reader:
             self.lengths.add(number)
 
     def _note_table(self, node: ir.Node, index: int, value: ir.Value) -> None:
-        """Note the rows of a large constant of which a part is taken.
+        """Note the rows of a large constant that a part is taken of.
 
         The rows of token embeddings are no length; they are taken at what an input holds.
         """
@@ -380,7 +380,7 @@ class _Reader:
 def _reading(domain: str, op_type: str, index: int) -> tuple[bool, bool]:
     """Return whether an input of an operator says a size or a place, and whether others are plain.
 
-    A plain one may be any integer, with which the operator computes.
+    A plain one may be any integer that the operator computes with.
     """
     kinds = traits_of(op_type, domain)
     facts = op_facts(op_type, NEWEST) if not domain else None

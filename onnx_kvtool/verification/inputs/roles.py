@@ -74,7 +74,7 @@ class Uses:
     Attributes:
         role: What they mean; None when no telling operator is reached.
         writes: The TensorScatters whose starts they are.
-        rows: They index tables of which the smallest has so many rows, less what is added on the
+        rows: They index tables; the smallest has so many rows, less what is added on the
             way; None when they index no table of known size.
         capacity: They count valid keys among so many; None when that is not known.
         update_axis: Sequence axis of the TensorScatter whose `update` they are; None when unknown.

@@ -35,7 +35,7 @@ def attempts(
         plan: The model's inputs.
         case: The sizes that are wanted.
         dims: Sizes that the user has bound; every reading has them.
-        known: Sizes of the plan's extents at which another case ran; empty if none did, so that
+        known: Sizes of the plan's extents in another case that ran; empty if none did, so that
             there is no point in a search; None for the first case.
 
     Yields:
@@ -88,7 +88,7 @@ _ALONE = Reading(batch=1)
 
 
 def _open_names(plan: InputPlan) -> list[str]:
-    """Return the names in shapes of which neither a role nor a name says what they count."""
+    """Return the names in shapes that neither a role nor their text explains."""
     kinds = kinds_of(plan)
     named = [
         name
@@ -358,7 +358,7 @@ def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: 
 
 
 _NEGLIGIBLE = 1 << 20
-"""Bytes of which no system is asked whether it has them."""
+"""Bytes that no system is asked for first."""
 
 _NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
@@ -466,7 +466,7 @@ _MOST_TIMES = 64
 """Times as many sequences as a case has."""
 
 _STEPS = 2
-"""Decode steps that follow a first run, for which tables must have rows."""
+"""Decode steps that follow a first run; tables must have rows for them."""
 
 _SHARE = 8
 """Of the memory for a run: the part that long caches may take."""

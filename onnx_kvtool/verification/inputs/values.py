@@ -71,7 +71,7 @@ def varied(
 _REAL = frozenset(
     {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
 )
-"""Types of which a model may compute sums and products; others hold quantized values."""
+"""Types that a model may compute sums and products in; others hold quantized values."""
 
 _SCALES: Mapping[Range, float] = {"small": 1e-3, "wide": 10.0, "large": 100.0}
 
@@ -173,7 +173,7 @@ _SCALED = 1000
 def _mixed(
     rng: np.random.Generator, drawn: npt.NDArray[_T], chosen: Sequence[float], one_in: int
 ) -> npt.NDArray[_T]:
-    """Return an array in which one element in so many is a chosen one; at least one is.
+    """Return an array where one element in so many is a chosen one; at least one is.
 
     The first of those that are chosen is among them, others in a drawn order.
     """

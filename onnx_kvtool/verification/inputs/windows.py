@@ -1,4 +1,4 @@
-"""Sizes of inputs at which a model looks through windows."""
+"""Sizes of inputs that a model looks at through windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.verification.inputs.flow import is_default
 
-# Sizes that may suit inputs at which a model looks through windows, as images and sound.
+# Sizes that may suit inputs that a model looks at through windows, as images and sound.
 
 
 _COMMON = {
@@ -92,7 +92,7 @@ class Windows:
         yield from (self._all(size) for size in (*_COMMON[axes], *steps) if size >= stride)
 
     def _squares(self) -> Iterator[dict[str, int]]:
-        """Yield sizes of which the patches, with some other tokens, are the rows of a table.
+        """Yield sizes whose patches, with some other tokens, are the rows of a table.
 
         A second table may hold the other tokens.
         """
@@ -121,7 +121,7 @@ class Windows:
         return dict.fromkeys(self.extents, size)
 
 
-# What a model says of the sizes of inputs at which it looks through windows.
+# What a model says of the sizes of inputs that it looks at through windows.
 
 
 _MOST_VISITS = 100_000

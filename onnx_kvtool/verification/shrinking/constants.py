@@ -62,7 +62,7 @@ _CODES = (
 
 
 def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:
-    """Keep the sizes of constants of which a part would not stand for the whole.
+    """Keep the sizes of constants if a part would not stand for the whole.
 
     A part of a table does if it goes on as it began: integers that grow by one number from each
     index to the next, anything else that stays the same. Weights of both models, `common`, may
@@ -151,7 +151,7 @@ def shortened(tensor: onnx.TensorProto, shape: Shape, choice: Choice) -> onnx.Te
 
 
 def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> None:
-    """Keep a size from which one model computed a number that the other does not have.
+    """Keep a size if one model computed a number from it that the other does not have.
 
     The mean of 4096 columns may be written as a sum times 1/4096. The scale of an Attention that
     gives none follows from the size of its heads, and the zero point of quantized values from their
@@ -176,14 +176,14 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
 
 
 _TELLING = 8
-"""A size from which numbers are made that are hardly anything else: half of what computes is 2."""
+"""The smallest size that numbers certainly come from: half of what computes is 2."""
 
 _CLOSE = 2.0**-8
 """Relative; bfloat16 rounds by half as much."""
 
 
 def _lacking(numbers: Set[float], others: Set[float]) -> Iterator[float]:
-    """Yield the numbers to which none of `others` is close."""
+    """Yield the numbers that none of `others` is close to."""
     ordered = sorted(number for number in others if math.isfinite(number))
     for number in numbers - others:
         if math.isfinite(number):

@@ -355,7 +355,7 @@ _BLOCKS = "blocks of weights"
 
 
 def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bool) -> None:
-    """Tie values of which each block of each column has one."""
+    """Tie values that each block of each column has one of."""
     count, number = blocks.number or 0, n.number or 0
     each = blocks
     total = math.prod(size.number or 0 for size in values)
@@ -383,7 +383,7 @@ _INTERLEAVED = 1
 def mixture_of_experts(call: Call) -> Found:
     """Weights of (experts, out, in) lead from the width to an inner one and back.
 
-    There stay as many experts, of which a token chooses as many.
+    The numbers of experts, and of experts that a token chooses, stay.
     """
     return _tied(call, ((2, 3), (4, 5), (6, 7)), None)
 

@@ -113,7 +113,7 @@ def _deepest(flow: Flow, outputs: Mapping[str, object]) -> int | None:
     return max(ends, key=lambda index: depth[index], default=None)
 
 
-# A model cut into segments, of which some can be left out.
+# A model cut into segments; some can be left out.
 
 
 Cut = tuple[str, ...]
@@ -252,7 +252,7 @@ def _keep(field: Any, messages: Sequence[Any]) -> None:
     field.extend(copies)
 
 
-# Layers that are alike, of which two models need only a few to be compared.
+# Layers that are alike: a few are enough to compare two models.
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
 
     Args:
         skeleton: The model.
-        free: Weights that get other values, and constants of which a part may do.
+        free: Weights that get other values, and constants where a part may do.
         tokens: Inputs that hold token ids, so that the tables which they index may be shorter.
     """
     walk = _Walk(skeleton, free, tokens)

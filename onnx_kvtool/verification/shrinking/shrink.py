@@ -194,7 +194,7 @@ class _Form:
     """What a weight is drawn as that the models have in two forms.
 
     Attributes:
-        real: The weight of the model of which both forms are drawn.
+        real: The weight of the model that both forms are drawn from.
         shape: Its shape in the copy.
     """
 

@@ -109,7 +109,7 @@ class Size:
 Shape = list[Size]
 
 Found = list[Shape | None]
-"""The shapes of the outputs of a node; None for one of which only inference knows the rank."""
+"""The shapes of the outputs of a node; None for one whose rank only inference knows."""
 
 
 class Unknown(Exception):

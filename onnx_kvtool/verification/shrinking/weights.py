@@ -400,7 +400,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
             yield from _nodes(body)
 
 
-# Weights that one model alone has, and of which none of its outputs depends.
+# Weights that one model alone has, and that none of its outputs depends on.
 
 
 def without_unread(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
@@ -410,7 +410,7 @@ def without_unread(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
     alone, and whose weights both have, stays: where it is missed is to be seen in copies.
 
     Returns:
-        The models; one of which nothing was taken is the same object.
+        The models; one that nothing was taken from is the same object.
     """
     return _without(a, b), _without(b, a)
 

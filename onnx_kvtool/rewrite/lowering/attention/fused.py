@@ -120,7 +120,7 @@ def _seen_through(
 
 
 _ALLOWS_ZERO = 14
-"""Opset from which a Reshape takes a size of 0 for what it is."""
+"""First opset where a Reshape takes a size of 0 for what it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def _all(model: ir.Model, op_type: str) -> list[ir.Node]:
 
 
 AT_ONCE = 11
-"""The lowest opset to which a model is lowered in one step."""
+"""The lowest opset that a model is lowered to in one step."""
 
 Trace = dict[ir.Node, Location]
 Step = Callable[

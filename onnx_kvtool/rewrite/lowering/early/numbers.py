@@ -50,7 +50,7 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
 
 
 def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
-    """Say equal of numbers of which none is less; nothing equals what is no number.
+    """Return True where neither number is less; nothing equals what is no number.
 
     Refuses types that have no order.
     """
@@ -74,7 +74,7 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
 def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write the bounds as attributes; what these do not hold, or is not constant, by Max and Min.
 
-    Of float64, of which onnxruntime has no Clip, the bounds are compared.
+    Of float64 the bounds are compared: onnxruntime has no Clip of it.
 
     A bound that is left out is the largest number of the type; that of the attribute is of float32.
     """
@@ -101,7 +101,7 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
 def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Multiply with a power of two, or divide by it.
 
-    In int64, of which the narrower types keep the low bits; uint64 in itself. Shifted by the width
+    In int64 (narrower types keep its low bits); uint64 in itself. Shifted by the width
     of its type or more, a narrower number is 0, so that no larger power is needed.
     """
     x, y = view.operands("X", "Y")

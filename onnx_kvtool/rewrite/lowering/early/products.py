@@ -51,7 +51,7 @@ def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     A scale and a zero point of several numbers is one for each row of `a`, or column of `b`.
 
-    Refuses several numbers for the result, of which the text does not say what they belong to.
+    Refuses several numbers for the result: the text does not say what they belong to.
     """
     zero_points = view.required("a_zero_point"), view.required("b_zero_point")
     a, b = view.operands("a", "b")
@@ -66,7 +66,7 @@ def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> ir.Value:
 
 
 def lower_conv_integer_10(view: Rewritten, em: Emitter) -> ir.Value:
-    """Convolve the distances from the zero points in float32, of which no sum is beyond 24 bits.
+    """Convolve the distances from the zero points in float32: no sum is beyond 24 bits.
 
     Where sums of whole products might be, the distances are cut in two, and their parts convolved
     with each other.

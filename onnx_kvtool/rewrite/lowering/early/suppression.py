@@ -236,7 +236,7 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
 
 
 class _Pixels:
-    """The pixels of pictures: (N, C, H, W), of which the shape is looked at."""
+    """The pixels of pictures: (N, C, H, W); only the shape is looked at."""
 
     def __init__(self, data: ir.Value) -> None:
         self._data = data

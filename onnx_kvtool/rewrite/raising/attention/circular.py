@@ -89,7 +89,7 @@ def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.
 
 
 def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
-    """Return the circular cache of which a value has all rows, `(arange(W) + oldest) mod W`."""
+    """Return the circular cache whose rows are all in a value: `(arange(W) + oldest) mod W`."""
     node = value.producer()
     if node is None or node.op_type != "Gather" or node.domain != "":
         return None
@@ -216,7 +216,7 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
 
 
 def _reader(node: ir.Node, opset: int, windows: dict[ir.Value, WindowRead]) -> _Reader | None:
-    """Return an Attention over two windows, of which nobody else reads the rows in order."""
+    """Return an Attention over two windows whose rows in order nobody else reads."""
     try:
         view = Attention(node, opset)
     except MalformedNode:

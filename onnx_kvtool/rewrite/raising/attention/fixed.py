@@ -87,7 +87,7 @@ def emit_fixed_mask(
 
 
 def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> ir.Value:
-    """Return a mask of which rows that are not in use are hidden as well, (B or 1, H or 1, L, C).
+    """Return a mask that also hides the rows not in use, (B or 1, H or 1, L, C).
 
     Args:
         mask: The mask, of the same shape; what it says of these rows is nothing.

@@ -168,7 +168,7 @@ def _is_counted(view: Attention, keys: _Part, opset: int) -> bool:
 
 
 def _part(value: ir.Value, opset: int) -> _Part | None:
-    """Return the cache of which a value is the first rows."""
+    """Return the cache whose first rows a value is."""
     node = value.producer()
     if node is None or node.op_type != "Slice" or node.domain != "":
         return None

@@ -28,7 +28,7 @@ class Rows:
         queries: A value with the queries.
         keys: A value with the keys.
         axis: The axis of both along which they are counted.
-        stored: The keys as they stand in a cache, of which `keys` may be a Transpose.
+        stored: The keys as they stand in a cache; `keys` may be their Transpose.
     """
 
     queries: ir.Value
@@ -79,7 +79,7 @@ def emit_mask(
 
 
 def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.Value | None:
-    """Return `nonpad_kv_seqlen`, (B,), with which `is_causal` means what a mask meant.
+    """Return `nonpad_kv_seqlen`, (B,), that makes `is_causal` mean what a mask meant.
 
     None where `is_causal` means it alone. It is made once for all layers that have it.
     """

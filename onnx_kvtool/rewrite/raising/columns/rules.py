@@ -245,7 +245,7 @@ def looked_up(view: NodeView, state: Widened) -> ir.Value:
 
 
 def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
-    """Return places of which none is counted from the end of the rows in use, (.., int64).
+    """Return places that are not counted from the end of the rows in use, (.., int64).
 
     Of caches of a fixed capacity that end is another.
     """
