@@ -10,6 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import is_stored
 from onnx_kvtool.contrib.grouped_call import Call, cache_of
 from onnx_kvtool.contrib.heads import (
+    SCORES,
+    WEIGHTS,
     Attended,
     Tokens,
     apart,
@@ -42,11 +44,17 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     mask. In a prompt, a query behind the valid rows of its sequence sees other keys than in
     onnxruntime; nobody reads what comes of it.
 
+    A cache that drops rows (`sliding_window_cache`) gets room for the new ones behind those that it
+    keeps; Gather takes what it keeps then. Behind that stand other rows than in onnxruntime, where
+    they are unspecified.
+
     A sink, and smooth softmax, is one more column of scores, for which attention is written as
     MatMul and Softmax. Caches quantized to int8 stay so: new rows are divided by the scale, rounded
     and written, and attention reads the dequantized values.
 
-    Refuses other quantized caches, those that drop rows, scores as an output, heads that are
+    Scores as an output (`output_qk`) are those of Attention, 0 where a key is hidden.
+
+    Refuses other quantized caches, a bias or scores beside a cache that drops rows, heads that are
     normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
     """
     _refuse(view)
@@ -56,13 +64,15 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
         given = view.input("position_ids")
         places = call.places() if given is None else call.positions_of(given)
         query, key, scale = rotated(view, em, call, (query, key), scale, places)
+    if view.integer("sliding_window_cache") == 1:
+        call = replace(call, window=view.integer("local_window_size"))
     keys, values = (
         cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
     )
-    output = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
-    found = ((0, output), (1, keys.present), (2, values.present))
-    presents = [v if is_read(view, i) else None for i, v in found]
-    return Replacement((*presents, None)[: len(view.node.outputs)])
+    output, scores = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
+    found = (output, keys.present, values.present, scores)
+    read = [v if is_read(view, i) else None for i, v in enumerate(found)]
+    return Replacement(tuple(read[: len(view.node.outputs)]))
 
 
 def _attended(
@@ -71,8 +81,11 @@ def _attended(
     call: Call,
     heads: tuple[ir.Value, ir.Value, ir.Value],
     scale: float | None,
-) -> ir.Value:
-    """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D)."""
+) -> tuple[ir.Value, ir.Value | None]:
+    """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D).
+
+    And `output_qk`, (B, H, L, `total_sequence_length`), if somebody reads it.
+    """
     query, keys, values = heads
     window, causal = view.integer("local_window_size"), view.integer("causal") == 1
     if window != -1 and (window < 1 or not causal):
@@ -88,18 +101,29 @@ def _attended(
         scale=scale,
         is_causal=causal,
         softcap=softcap if isinstance(softcap, float) else 0.0,
+        shown={0: None, 1: SCORES, 2: WEIGHTS}[view.integer("qk_output") * is_read(view, 3)],
     )
-    sink = _sink(view, em, query)
-    if sink is not None:
+    sink, seen = _sink(view, em, query), None
+    if sink is not None or how.shown == SCORES:
         seen = call.visible(keys, is_causal=causal)
         if near is not None:
             seen = em.op("And", seen, near)
+    if sink is not None and seen is not None:
         counts = (view.integer("num_heads"), view.integer("kv_num_heads"))
-        return attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
-    nonpad = call.seen if causal else call.valid
-    how = replace(how, mask=_group_query_attention_mask(em, near, bias), nonpad=nonpad)
-    output, _, _ = attend(em, query, keys, values, how)
-    return output
+        output, shown = attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
+    else:
+        nonpad = call.seen if causal else call.valid
+        how = replace(how, mask=_group_query_attention_mask(em, near, bias), nonpad=nonpad)
+        output, *_, shown = attend(em, query, keys, values, how)
+    if shown is None:
+        return output, None
+    if how.shown == SCORES and seen is not None:
+        if bias is not None:
+            shown = em.op("Add", shown, bias)
+        zero = em.constant(np.zeros((), dtype_of(shown).numpy()), "zero")
+        shown = em.op("Where", seen, shown, zero, hint="seen_scores")
+    bounds = (em.constant([0], "first"), call.total, em.constant([3], "axes"))
+    return output, em.op("Slice", shown, *bounds, hint="output_qk")
 
 
 def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
@@ -117,15 +141,28 @@ def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
 def _refuse(view: NodeView) -> None:
     refuse_input(view, "q_norm_weight", "k_norm_weight", "query_seqlens")
     refuse_value(view, "smooth_softmax", -1, 0, 1)
-    refuse_value(view, "sliding_window_cache", 0)
+    refuse_value(view, "sliding_window_cache", 0, 1)
     refuse_value(view, "causal", 0, 1)
     if is_read(view, 3):
-        raise Refusal(
-            "contrib-form",
-            "`output_qk` of `GroupQueryAttention` is read, which has no standard form",
-        )
+        refuse_value(view, "qk_output", 1, 2)
+    if view.integer("sliding_window_cache") == 1:
+        _refuse_window(view)
     if (view.input("past_key") is None) != (view.input("past_value") is None):
         raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
+
+
+def _refuse_window(view: NodeView) -> None:
+    refuse_input(view, "attention_bias")
+    window, past = view.integer("local_window_size"), view.input("past_key")
+    rows = None if past is None else dim_of(past, 2)
+    if past is None or window < 1 or (isinstance(rows, int) and rows < window) or is_read(view, 3):
+        raise Refusal(
+            "contrib-form",
+            "`sliding_window_cache` of `GroupQueryAttention` is 1, expected a `local_window_size` "
+            f"of 1 or more, here {window}, a `past_key` of at least as many rows, here "
+            f"{'none' if past is None else rows or 'unknown'}, and no `output_qk`, whose columns "
+            "are not specified",
+        )
 
 
 def heads_of(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
@@ -258,7 +295,7 @@ def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
     )
     mask = None if _is_dense(table) else _sparse_attention_mask(view, em, call, table, keys)
     how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen)
-    output, _, _ = attend(em, query, keys, values, how)
+    output, *_ = attend(em, query, keys, values, how)
     found = (output, keys, values)
     return Replacement(tuple(v if is_read(view, i) else None for i, v in enumerate(found)))
 

@@ -30,12 +30,14 @@ class Call:
         tokens: The rows that the call brings.
         view: The node.
         counts: The input that counts the valid rows of each sequence, and how many fewer it says.
+        window: Keys that a query sees, of a cache that keeps no others; its rows are not positions.
     """
 
     em: Emitter
     tokens: Tokens
     view: NodeView
     counts: tuple[str, int] = ("seqlens_k", 1)
+    window: int | None = None
 
     @property
     def total(self) -> ir.Value:
@@ -81,12 +83,15 @@ class Call:
     def start(self) -> ir.Value:
         """The first row that is written: (B,), int64."""
         em, length = self.em, self.tokens.length
-
-        def build() -> ir.Value:
-            before = em.op("Sub", self.valid, length)
-            return em.op("Mul", before, self.is_later, hint="write_indices")
-
-        return em.once(("write indices", self.valid, self.is_later, length), build)
+        before = em.once(
+            ("rows before", self.valid, length), lambda: em.op("Sub", self.valid, length)
+        )
+        if self.window is not None:
+            return self.kept(before)
+        return em.once(
+            ("write indices", before, self.is_later),
+            lambda: em.op("Mul", before, self.is_later, hint="write_indices"),
+        )
 
     @property
     def seen(self) -> ir.Value:
@@ -94,6 +99,53 @@ class Call:
         em, length = self.em, self.tokens.length
         key = ("seen rows", self.start, length)
         return em.once(key, lambda: em.op("Add", self.start, length, hint="nonpad_kv_seqlen"))
+
+    def kept(self, count: ir.Value) -> ir.Value:
+        """Return how many of the last rows a cache with a window keeps: (B,), int64.
+
+        Beyond its capacity C, C - W + 1 rows leave at once, as often as needed.
+        """
+        em, past = self.em, self.view.required("past_key")
+        assert self.window is not None
+        capacity, more = size(em, dim_of(past, 2), past, 2), em.constant(self.window, "window")
+
+        def build() -> ir.Value:
+            slack = em.op("Sub", capacity, more)
+            leaving = em.op("Add", slack, em.constant(1, "one"), hint="leaving")
+            beyond = em.op("Max", em.op("Sub", count, capacity), em.constant(0, "zero"))
+            turns = em.op("Div", em.op("Add", beyond, slack), leaving)
+            return em.op("Sub", count, em.op("Mul", turns, leaving), hint="kept_rows")
+
+        return em.once(("kept rows", count, capacity, more), build)
+
+    def evicted(self, rows: ir.Value, new: ir.Value) -> ir.Value:
+        """Return what a cache with a window keeps: (B, KV, C, D).
+
+        Rows behind those that it keeps are unspecified.
+
+        Args:
+            rows: Those kept before, and the new ones behind them: (B, KV, C + L, D).
+            new: (B, KV, L, D).
+        """
+        em, past = self.em, self.view.required("past_key")
+        heads, batch = self.view.integer("kv_num_heads"), self.tokens.batch
+        seen, kept = self.seen, self.kept(self.valid)  # a prompt has no padding
+        places = positions(em, dim_of(past, 2), past, 2, place=2, rank=3)
+
+        def build() -> ir.Value:
+            one, column = em.constant(1, "one"), em.constant([-1, 1, 1], "column")
+            total = em.op("Add", size(em, dim_of(past, 2), past, 2), self.tokens.length)
+            first = em.op("Reshape", em.op("Sub", seen, kept), column, hint="first_kept")
+            at = em.op("Min", em.op("Add", first, places), em.op("Sub", total, one))
+            count = em.op("Mul", batch, em.constant(heads, "heads"))
+            each = em.op("Mul", em.op("Range", em.constant(0), count, one), total)
+            each = em.op("Reshape", each, em.constant([-1, heads, 1], "shape"))
+            return em.op("Add", each, at, hint="rows_kept")
+
+        indices = em.once(("rows kept", seen, kept, places, heads, batch), build)
+        width = em.op("Reshape", size(em, dim_of(new, 3), new, 3), _one(em))
+        shape = em.op("Concat", em.constant([-1], "all"), width, axis=0)
+        return em.op("Gather", em.op("Reshape", rows, shape), indices, axis=0, hint="present")
 
     def places(self) -> ir.Value:
         """Return the row of each new one: (B, L), int64."""
@@ -187,7 +239,7 @@ class Cache:
 
     Attributes:
         present: The buffer: (B, KV, rows, D).
-        numbers: What it stands for, of the type of the query.
+        numbers: What the rows that attention reads stand for, of the type of the query.
     """
 
     present: ir.Value
@@ -211,8 +263,7 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     if view.attribute(f"{letter}_quant_type") == "NONE":
         refuse_input(view, f"{letter}_scale")
         _demand_type(view, past, new.dtype)
-        present = _written(view, em, call, name, new)
-        return Cache(present, present)
+        return Cache(*_written(view, em, call, name, new))
     refuse_value(view, f"{letter}_quant_type", "PER_TENSOR", "PER_CHANNEL")
     refuse_value(view, "kv_cache_bit_width", None, 0, 8)
     given = view.input(f"{letter}_scale")
@@ -230,8 +281,8 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     least, most = (em.constant(np.array(n, np.float32), "limit") for n in (-128, 127))
     quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))
     quantized = op("Min", op("Max", quantized, least), most, hint="codes")
-    present = _written(view, em, call, name, cast(em, quantized, _INT8))
-    numbers = op("Mul", cast(em, present, _FLOAT), scale, hint="numbers")
+    present, rows = _written(view, em, call, name, cast(em, quantized, _INT8))
+    numbers = op("Mul", cast(em, rows, _FLOAT), scale, hint="numbers")
     return Cache(present, cast(em, numbers, dtype_of(new)))
 
 
@@ -244,31 +295,48 @@ def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | Non
         )
 
 
-def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) -> ir.Value:
-    """Return the present buffer: (B, KV, rows, D)."""
+def _written(
+    view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Return the present buffer, and the one that attention reads: (B, KV, rows, D) each."""
     past = view.input(f"past_{name}")
     if past is None:
-        return new
+        return new, new
     index = 1 if name == "key" else 2
     present = view.node.outputs[index] if index < len(view.node.outputs) else None
     before, after = dims_of(past), dims_of(present)
-    if before is None or after is None or before[2] is None or before[2] != after[2]:
-        past = _grown(em, call, past, None if before is None else before[2])
-    attributes = {"axis": 2}
-    inputs = (past, new, call.start)
-    return em.op("TensorScatter", *inputs, attributes=attributes, hint=f"present_{name}")
+    has_window, buffer = call.window is not None, past
+    if has_window or before is None or after is None or None is before[2] or before[2] != after[2]:
+        buffer = _grown(em, call, past, None if before is None else before[2])
+    rows = em.op("TensorScatter", buffer, new, call.start, axis=2, hint=f"present_{name}")
+    if not has_window:
+        return rows, rows
+    present = call.evicted(rows, new)
+    present.shape = past.shape
+    return present, rows
 
 
 def _grown(em: Emitter, call: Call, past: ir.Value, rows: object) -> ir.Value:
-    """Return the past with rows of zeros up to `total_sequence_length`, if that is more."""
+    """Return the past with rows of zeros up to `total_sequence_length`, if that is more.
+
+    One with a window gets a row for each new one, whatever is kept.
+    """
     dim = rows if isinstance(rows, int | str) else None
-    zero, one = em.constant([0], "zero"), em.constant([1], "one")
+    zero, one = em.constant([0], "zero"), _one(em)
 
     def build() -> ir.Value:
-        count = em.op("Reshape", size(em, dim, past, 2), one)
-        more = em.op("Max", em.op("Sub", call.total, count), zero)
+        if call.window is not None:
+            more = em.op("Reshape", call.tokens.length, one)
+        else:
+            count = em.op("Reshape", size(em, dim, past, 2), one)
+            more = em.op("Max", em.op("Sub", call.total, count), zero)
         front = em.constant([0] * 6, "zeros")
         return em.op("Concat", front, more, zero, axis=0, hint="pads")
 
-    pads = em.once(("rows to add", call.total, dim if dim is not None else past), build)
-    return em.op("Pad", past, pads, hint="grown")
+    shared = call.total if call.window is None else call.tokens.length
+    key = ("rows to add", call.window is None, shared, dim if dim is not None else past)
+    return em.op("Pad", past, em.once(key, build), hint="grown")
+
+
+def _one(em: Emitter) -> ir.Value:
+    return em.constant([1], "one")

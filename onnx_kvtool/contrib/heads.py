@@ -78,6 +78,10 @@ def parts(em: Emitter, rows: ir.Value, widths: tuple[int, ...]) -> tuple[ir.Valu
     return em.multi("Split", rows, sizes, axis=-1, count=len(widths))
 
 
+SCORES, WEIGHTS = 1, 3
+"""Of `qk_matmul_output_mode`: scores before anything is added, and what Softmax makes of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attended:
     """What Attention-24 is given beside query, key and value.
@@ -90,6 +94,7 @@ class Attended:
         nonpad: Valid keys of each row, (B,), int64.
         past_key: (B, H, P, D); None without a cache that grows.
         past_value: Likewise.
+        shown: `SCORES` or `WEIGHTS` for these as another result.
     """
 
     scale: float | None = None
@@ -99,12 +104,13 @@ class Attended:
     nonpad: ir.Value | None = None
     past_key: ir.Value | None = None
     past_value: ir.Value | None = None
+    shown: int | None = None
 
 
 def attend(
     em: Emitter, query: ir.Value, key: ir.Value, value: ir.Value, how: Attended
-) -> tuple[ir.Value, ir.Value | None, ir.Value | None]:
-    """Return attention of separate heads as (B, L, H * E), and with a past the present ones.
+) -> tuple[ir.Value, ir.Value | None, ir.Value | None, ir.Value | None]:
+    """Return attention of separate heads as (B, L, H * E), present ones with a past, and scores.
 
     Args:
         em: Where to build.
@@ -127,11 +133,17 @@ def attend(
     while inputs[-1] is None:
         inputs.pop()
     has_past = how.past_key is not None
-    found = em.multi("Attention", *inputs, attributes=attributes, count=3 if has_past else 1)
+    if how.shown is not None:
+        attributes["qk_matmul_output_mode"] = how.shown
+    count = 4 if how.shown is not None else 3 if has_past else 1
+    found = em.multi("Attention", *inputs, attributes=attributes, count=count)
+    presents = found[1:3] if has_past else (None, None)
+    for absent in found[1:3] if not has_past else ():
+        absent.name = ""
     op = em.op
     rows = op("Transpose", found[0], perm=[0, 2, 1, 3], hint="rows")
     output = op("Reshape", rows, em.constant([0, 0, -1], "shape"), hint="joined")
-    return (output, found[1], found[2]) if has_past else (output, None, None)
+    return output, *presents, found[3] if count == 4 else None
 
 
 def over_queries(em: Emitter, mask: ir.Value, tokens: Tokens) -> ir.Value:
@@ -264,8 +276,10 @@ def attend_beside_sink(
     how: Attended,
     seen: ir.Value,
     sink: ir.Value,
-) -> ir.Value:
+) -> tuple[ir.Value, ir.Value | None]:
     """Return attention whose softmax has one more column, without a value: (B, L, H * E).
+
+    And what `how` wants to be shown: (B, H, L, S).
 
     Heads of a group are rows of one product, so that no buffer is repeated.
 
@@ -293,16 +307,19 @@ def attend_beside_sink(
     if how.softcap > 0:
         cap = em.constant(np.array(how.softcap, op.dtype.numpy()), "softcap")
         scores = op("Mul", op("Tanh", op("Div", scores, cap)), cap, hint="capped")
+    masked = scores
     if how.mask is not None:
-        scores = op("Add", scores, how.mask, hint="biased")
+        masked = op("Add", scores, how.mask, hint="biased")
     hidden = em.constant(np.array(-np.inf, op.dtype.numpy()), "hidden")
-    scores = op("Where", seen, scores, hidden, hint="masked")
-    weights = op("Softmax", _with_column(em, scores, sink), axis=-1)
+    masked = op("Where", seen, masked, hidden, hint="masked")
+    weights = op("Softmax", _with_column(em, masked, sink), axis=-1)
     bounds = (em.constant([bound], "bound") for bound in (0, -1, 3))
-    weights = op("Reshape", op("Slice", weights, *bounds), grouped, hint="weights")
-    found = op("Reshape", op("MatMul", weights, values), apart, hint="attended")
+    weights = op("Slice", weights, *bounds)
+    rows = op("Reshape", weights, grouped, hint="weights")
+    found = op("Reshape", op("MatMul", rows, values), apart, hint="attended")
     joined = op("Transpose", found, perm=[0, 2, 1, 3], hint="rows")
-    return op("Reshape", joined, em.constant([0, 0, -1], "shape"), hint="joined")
+    output = op("Reshape", joined, em.constant([0, 0, -1], "shape"), hint="joined")
+    return output, {SCORES: scores, WEIGHTS: weights}.get(how.shown or 0)
 
 
 def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:

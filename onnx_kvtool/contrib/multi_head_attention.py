@@ -140,7 +140,7 @@ def _attended(
         past_key=past_key,
         past_value=past_value,
     )
-    output, present_key, present_value = attend(em, q, k, v, how)
+    output, present_key, present_value, _ = attend(em, q, k, v, how)
     return _outputs(view, output, present_key or k, present_value or v)
 
 
@@ -249,7 +249,7 @@ def _in_buffer(
         mask=mask,
         nonpad=valid,
     )
-    output, _, _ = attend(em, rows[0], buffers[0], buffers[1], how)
+    output, *_ = attend(em, rows[0], buffers[0], buffers[1], how)
     return _outputs(view, output, buffers[0], buffers[1])
 
 
@@ -364,7 +364,7 @@ def _projected(
         past_value=past_value,
     )
     mask = added(view, em, tokens, view.input("mask_index"), total, op.dtype)
-    output, present_key, present_value = attend(em, q, k, v, replace(how, mask=mask))
+    output, present_key, present_value, _ = attend(em, q, k, v, replace(how, mask=mask))
     if not is_read(view, 1):
         return Replacement((output, None)[: len(view.node.outputs)])
     first = em.constant([0], "first")

@@ -358,6 +358,8 @@ class ContribAttention:
             return True
         if how == "past_sequence_length":
             return self.input(how) is not None
+        if kept_window(self.node) is not None:
+            return True
         return _integer(self.node.attributes, how) == 1
 
     @property
@@ -388,6 +390,13 @@ class ContribAttention:
             return None
         width = value.shape[2]
         return width // parts if isinstance(width, int) and width % parts == 0 else None
+
+
+def kept_window(node: ir.Node) -> int | None:
+    """Return how many keys a query sees, if the cache drops those before; else None."""
+    if node.domain != DOMAIN or _integer(node.attributes, "sliding_window_cache") != 1:
+        return None
+    return _integer(node.attributes, "local_window_size")
 
 
 def _integer(attributes: Mapping[str, ir.Attr], name: str) -> int | None:

@@ -10,7 +10,7 @@ from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Names, Refusal
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections
@@ -116,7 +116,7 @@ def _growing(model: ir.Model) -> Iterator[tuple[ir.Node, list[tuple[ir.Value, ir
     They are inputs and outputs of the model that nobody else reads.
     """
     for node in model.graph:
-        if not _is_grouped(node):
+        if not _is_grouped(node) or kept_window(node) is not None:
             continue
         view, pairs = ContribAttention(node), list[tuple[ir.Value, ir.Value]]()
         for slot in CONTRIB_ATTENTIONS[_GROUPED].caches:
@@ -183,6 +183,9 @@ def _report(
             past, update, start = node.inputs[:3]
             assert past is not None and update is not None and start is not None
             present = node.outputs[0]
+            grown = past.producer()
+            if grown is not None and grown.name in found.origins and not present.is_graph_output():
+                continue  # beside the rows that a window keeps
             names = past.name or "", update.name or "", start.name, present.name or ""
             outcome.raised.append(
                 Raised(place, "group_query_attention", _AXIS, "linear", *names, (_WRITES,))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention
+from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
@@ -97,7 +97,7 @@ def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GroupQueryAttention: present holds past, and grows to total_sequence_length if that is more.
 
     onnxruntime 1.31 takes max(past_sequence_length, total_sequence_length) rows; with a buffer of
-    fixed size that is past's.
+    fixed size, or one that drops rows, that is past's.
     """
     view = ContribAttention(site.node)
     query = site.shape(0)
@@ -115,8 +115,9 @@ def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
             site.same(query[0], rows[0], 1, 0, "batch size")
             site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
     total = _scalar(site, view.input("total_sequence_length"))
+    most = total if kept_window(site.node) is None else integer(0)
     presents = [
-        _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, total)
+        _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, most)
         for output_index, name in ((1, "past_key"), (2, "past_value"))
     ]
     scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is not known")

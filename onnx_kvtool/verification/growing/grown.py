@@ -215,23 +215,27 @@ def _live(
     if tokens is None:
         return outputs
     dead = dead_rows(plan, inputs, length)
-    caches = {pair.present: pair.axis for pair in plan.pairs}
+    caches = {pair.present: pair for pair in plan.pairs}
     live = dict(outputs)
     for name, value in outputs.items():
         if name in caches:
-            live[name] = _without(value, _empty(plan, tokens, value, caches[name]), 0, caches[name])
+            axis = caches[name].axis
+            live[name] = _without(value, _empty(plan, tokens, value, caches[name]), 0, axis)
         elif dead is not None:
             live[name] = _without(value, dead[0], *axes.get(name, (0, 1)))
     return live
 
 
-def _empty(plan: InputPlan, tokens: Mask, cache: Array, axis: int | None) -> Mask:
+def _empty(plan: InputPlan, tokens: Mask, cache: Array, pair: CachePair) -> Mask:
     """Return which rows of a cache hold no token.
 
     A cache with fewer rows than there are holds the last ones. Of one with more rows the others
     are not in use where tokens are counted: GroupQueryAttention hands out zeros.
     """
-    rows, total = 0 if axis is None else cache.shape[axis], tokens.shape[-1]
+    rows, total = 0 if pair.axis is None else cache.shape[pair.axis], tokens.shape[-1]
+    if pair.window is not None:
+        count = tokens.sum(axis=-1, keepdims=True, dtype=np.int64)
+        return np.asarray(np.arange(rows) >= pair.kept(count, rows))
     if rows < total:
         return ~tokens[:, total - rows :] if rows else ~tokens
     rest = np.full((len(tokens), rows - total), plan.is_counted)

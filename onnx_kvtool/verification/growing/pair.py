@@ -137,15 +137,17 @@ class GrowingPair:
         sizes = {spec.name: spec.shape for spec in self.plan.inputs}
         known = [] if self.capacity is None else [self.capacity]
         for pair in self.plan.pairs:
-            if pair.past not in own and pair.kind == "fixed" and pair.axis is not None:
+            is_own = pair.past in own or pair.window is not None
+            if not is_own and pair.kind == "fixed" and pair.axis is not None:
                 size = sizes[pair.past][pair.axis]
                 known.append(_size(size, self.dims))
         return min(known, default=2 * (self.window or 0) + 3)
 
     @property
     def window(self) -> int | None:
-        """Rows of the smallest circular cache; None without."""
-        return min((cache.capacity for cache in self.caches if cache.is_circular), default=None)
+        """Rows of the smallest circular cache, or one that drops rows; None without."""
+        circular = (cache.capacity for cache in self.caches if cache.is_circular)
+        return min(circular, default=self.plan.window)
 
 
 def growing_pair(

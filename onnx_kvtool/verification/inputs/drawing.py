@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -76,6 +77,8 @@ class _Drawer:
         rng: np.random.Generator,
         sizes: Mapping[str, int],
     ) -> None:
+        if not layout.past and case.padding != "usual" and plan.window is not None:
+            case = replace(case, padding="none")  # GroupQueryAttention takes no such prompt
         self._sizes = sizes
         self._plan = plan
         self._case = case

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, CacheKind
 from onnx_kvtool.analysis.caches import find_caches as cache_table
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.words import enumerated
+from onnx_kvtool.ops.contrib import kept_window
 from onnx_kvtool.ops.operators import Mode
 
 # What a model looks like from outside: its inputs and outputs.
@@ -126,6 +129,9 @@ def _names_differ(kind: str, expected: list[str], actual: list[str]) -> str:
 _FEW = 6
 
 
+Integers = npt.NDArray[np.int64]
+
+
 # The caches of a model: each input with the output that replaces it in the next step.
 
 
@@ -141,6 +147,7 @@ class CachePair:
         axis: The sequence axis counted from the front; None when it is not known.
         mode: Mode of the TensorScatter that writes it; None for other caches.
         operator: What updates it; None when it is known by its name only.
+        window: Keys that a query sees, where GroupQueryAttention drops those before; else None.
     """
 
     past: str
@@ -149,6 +156,13 @@ class CachePair:
     axis: int | None = None
     mode: Mode | None = None
     operator: CacheKind | None = field(default=None, compare=False)
+    window: int | None = field(default=None, compare=False)
+
+    def kept(self, tokens: Integers, rows: int) -> Integers:
+        """Return how many of the rows of a cache with a window hold the last of so many tokens."""
+        assert self.window is not None
+        leaving = rows - self.window + 1
+        return np.asarray(tokens - leaving * np.maximum(0, -(-(tokens - rows) // leaving)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +173,12 @@ class Caches:
         pairs: All of them, in the order of the model's inputs.
         scatters: Those that TensorScatter writes, by the identity of that node. Good only as
             long as the model is not edited.
+        sizes: Of names in their declared shapes, those that operators say: the size of heads.
     """
 
     pairs: tuple[CachePair, ...]
     scatters: dict[int, CachePair]
+    sizes: dict[str, int]
 
 
 def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
@@ -174,6 +190,7 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     """
     found: dict[str, CachePair] = {}
     scatters: dict[int, CachePair] = {}
+    sizes: dict[str, int] = {}
     inner = {value.name: value for value in inputs}
     outputs = {output.name: output for output in model.graph.outputs if output.name}
     free = set(outputs)
@@ -183,9 +200,14 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
             continue
         free.remove(present)
         # An operator that may share one buffer need not, where the two ends are declared apart.
+        window = kept_window(cache.node)
         grows = cache.is_growing or _changing_axis(inner[past], outputs[present]) is not None
-        kind: Literal["fixed", "growing"] = "growing" if grows else "fixed"
-        pair = found[past] = CachePair(past, present, kind, cache.axis, cache.mode, cache.kind)
+        kind: Literal["fixed", "growing"] = "growing" if grows and window is None else "fixed"
+        how = (kind, cache.axis, cache.mode, cache.kind, window)
+        pair = found[past] = CachePair(past, present, *how)
+        for dim, size in zip(inner[past].shape or (), cache.shape or (), strict=False):
+            if isinstance(size, int) and not isinstance(dim, int) and dim.value is not None:
+                sizes[dim.value] = size
         if cache.kind == "tensor_scatter":
             scatters[id(cache.node)] = pair
     for value in inputs:
@@ -196,7 +218,7 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
             axis = _changing_axis(value, outputs[present])
             free.remove(present)
             found[value.name or ""] = CachePair(value.name or "", present, "named", axis)
-    return Caches(tuple(found[v.name] for v in inputs if v.name in found), scatters)
+    return Caches(tuple(found[v.name] for v in inputs if v.name in found), scatters, sizes)
 
 
 def _table(model: ir.Model) -> tuple[Cache, ...]:

@@ -114,6 +114,11 @@ class InputPlan:
         """
         return any(pair.operator == "group_query_attention" for pair in self.pairs)
 
+    @property
+    def window(self) -> int | None:
+        """Keys of the smallest window before which GroupQueryAttention drops rows; None without."""
+        return min((pair.window for pair in self.pairs if pair.window is not None), default=None)
+
     def pair_of(self, past: str) -> CachePair | None:
         """Return the cache whose past is the input `past`; None when it is no cache."""
         return self._by_past.get(past)
@@ -222,7 +227,9 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches, pasts: Set[str]) -> Input
     if value.shape is None:
         raise CannotDraw(f"the rank of input `{name}` is not known")
     shape = tuple(
-        dim if isinstance(dim, int) else dim.value or f"{name}[{axis}]"
+        dim
+        if isinstance(dim, int)
+        else caches.sizes.get(dim.value or "", dim.value) or f"{name}[{axis}]"
         for axis, dim in enumerate(value.shape)
     )
     uses = uses_of(flow, Place(value), caches)

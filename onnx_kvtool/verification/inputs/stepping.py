@@ -108,7 +108,7 @@ def reached(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     rows += [
         layout.shapes[pair.past][pair.axis]
         for pair in plan.pairs
-        if pair.kind == "fixed" and pair.axis is not None
+        if pair.kind == "fixed" and pair.axis is not None and pair.window is None
     ]
     for spec in plan.inputs:
         values = inputs[spec.name]

@@ -139,7 +139,15 @@ def sizes_for(
         else:
             size = next(others, _SIZES[-1]) + (0 if plan.has_caches else case.extra)
             sizes[name] = size if reading.size is None else reading.size
+    shapes = {spec.name: spec.shape for spec in plan.inputs}
+    for pair in plan.pairs:
+        if pair.window is not None and pair.axis is not None:
+            sizes[str(shapes[pair.past][pair.axis])] = pair.window + _SLACK
     return {**sizes, **dims}
+
+
+_SLACK = 2
+"""Rows of a cache that drops what has left a window beyond those of the window."""
 
 
 def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: int) -> int:
@@ -162,7 +170,9 @@ def fixed_capacities(plan: InputPlan) -> Iterator[int]:
     for spec in plan.inputs:
         yield from (w.capacity for w in spec.uses.writes if w.capacity is not None)
         pair = plan.pair_of(spec.name)
-        if pair is not None and pair.kind == "fixed" and pair.axis is not None:
+        if pair is None or pair.window is not None:
+            continue
+        if pair.kind == "fixed" and pair.axis is not None:
             size = spec.shape[pair.axis]
             if isinstance(size, int):
                 yield size
@@ -429,12 +439,14 @@ def reaching(
     growing = any(pair.kind != "fixed" and pair.axis is not None for pair in plan.pairs)
     counted_rows = case.length + _STEPS
     tables = {spec.uses.rows or 0 for spec in plan.with_role("position_ids")}
-    for point in sorted(tables.union(plan.points.lengths), reverse=True):
+    windows = {} if plan.window is None else {plan.window + _SLACK + 1}
+    for point in sorted(tables.union(plan.points.lengths, windows), reverse=True):
         if point > _FARTHEST:
             continue
-        if growing and "past" in kinds and point > case.past + counted_rows:
+        is_farther = growing and "past" in kinds and point > case.past + counted_rows
+        if is_farther or windows:
             near = replace(case, batch=1)
-            found = [replace(near, past=rows) for rows in (point - 2, point - counted_rows)]
+            found = [replace(near, past=max(n, 0)) for n in (point - 2, point - counted_rows)]
             one = replace(near, length=1)
             found += [replace(one, past=rows) for rows in (point + 1, point - _STEPS - 1)]
         elif plan.has_caches and "capacity" in kinds and point >= case.capacity:

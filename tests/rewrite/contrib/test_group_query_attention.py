@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -19,10 +20,12 @@ from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference
-from tests.grids import search
+from onnx_kvtool.runtime.kernels.contrib.grouped import Window
+from tests.grids import grid, search
 from tests.rewrite.contrib.single import TOLERANCE, Array, refusal
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, Call, D, M
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours, theirs
+from tests.runtime.kernels.contrib.test_group_query_window import STEPS, steps_of
 
 pytestmark = needs_onnxruntime
 
@@ -44,7 +47,8 @@ def model_of(
     inputs: dict[str, Array | None], attributes: dict[str, Any], is_fixed: bool, at: int
 ) -> onnx.ModelProto:
     """Return a model of which batch, rows and lengths are symbolic, as a host's are."""
-    proto = node_model("GroupQueryAttention", inputs, OUTPUTS, "com.microsoft", attributes)
+    outputs = (*OUTPUTS, *(["output_qk"] if "qk_output" in attributes else []))
+    proto = node_model("GroupQueryAttention", inputs, outputs, "com.microsoft", attributes)
     proto.opset_import[0].version = max(at, 16)
     for value in proto.graph.input:
         dims = value.type.tensor_type.shape.dim
@@ -65,11 +69,29 @@ def model_of(
     past = inputs["past_key"] if inputs["past_key"] is not None else inputs["query"]
     assert past is not None
     kind = helper.np_dtype_to_tensor_dtype(past.dtype)
-    for value in proto.graph.output[1:]:
+    for value in proto.graph.output[1:3]:
         value.CopyFrom(
             helper.make_tensor_value_info(value.name, kind, ["batch", KV_HEADS, rows, size])
         )
     return proto
+
+
+def run_form(proto: onnx.ModelProto, inputs: dict[str, Array | None], at: int) -> dict[str, Array]:
+    """Run the standard form of a node."""
+    model = ir.from_proto(proto)
+    outcome = legalise(model, at, Options(), contrib="standard")
+    assert not outcome.refused, outcome.refused[0]
+    assert not [n for n in model.graph.all_nodes() if n.domain != ""]
+    feeds = {
+        n: v
+        for n, v in inputs.items()
+        if v is not None and n in {i.name for i in model.graph.inputs}
+    }
+    data = serialize(model)
+    try:
+        return onnxruntime.Session(data, "").run(feeds)
+    except KvtoolError:
+        return reference.Session(data, "").run(feeds)
 
 
 def demand_same(
@@ -82,36 +104,25 @@ def demand_same(
     """Compare live rows of the output, and the valid rows of the caches bit for bit."""
     attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS} | attributes
     run = ours if is_ours else theirs
-    expected = run("GroupQueryAttention", inputs, OUTPUTS, **attributes)
+    outputs = (*OUTPUTS, *(["output_qk"] if "qk_output" in attributes else []))
+    expected = run("GroupQueryAttention", inputs, outputs, **attributes)
     is_fixed = call.past is not None and call.total <= call.past
-    model = ir.from_proto(model_of(inputs, attributes, is_fixed, at))
-    outcome = legalise(model, at, Options(), contrib="standard")
-    assert not outcome.refused, outcome.refused[0]
-    assert not [n for n in model.graph.all_nodes() if n.domain != ""]
-    feeds = {
-        n: v
-        for n, v in inputs.items()
-        if v is not None and n in {i.name for i in model.graph.inputs}
-    }
-    data = serialize(model)
-    try:
-        found = onnxruntime.Session(data, "").run(feeds)
-    except KvtoolError:
-        found = reference.Session(data, "").run(feeds)
+    found = run_form(model_of(inputs, attributes, is_fixed, at), inputs, at)
     kind = np.dtype(expected["output"].dtype).name
     bound = TOLERANCE[kind]
     is_rotated = attributes.get("do_rotary") == 1
-    for name in OUTPUTS:
+    for name in outputs:
         assert (found[name].dtype, found[name].shape) == (
             expected[name].dtype,
             expected[name].shape,
         )
     for b, valid in enumerate(call.valid):
         live = valid if call.length == call.total else call.length
-        for name in OUTPUTS:
-            rows = (b, slice(live)) if name == "output" else (b, slice(None), slice(valid))
+        for name in outputs:
+            heads = () if name == "output" else (slice(None),)
+            rows = (b, *heads, slice(valid if name in OUTPUTS[1:] else live))
             got, want = (x[name][rows].astype(np.float64) for x in (found, expected))
-            if name == "output" or (is_rotated and name == "present_key"):
+            if name in ("output", "output_qk") or (is_rotated and name == "present_key"):
                 np.testing.assert_allclose(got, want, bound, bound, err_msg=name)
             else:
                 np.testing.assert_array_equal(got, want, err_msg=name)
@@ -131,6 +142,7 @@ def demand_same(
     causal=st.sampled_from([1, 1, 0]),
     bias=st.sampled_from([0, 1, 2]),
     sink=st.sampled_from([None, None, "smooth", "heads"]),
+    shown=st.sampled_from([0, 0, 1, 2]),
 )
 def test_group_query_attention(
     call: str,
@@ -145,6 +157,7 @@ def test_group_query_attention(
     causal: int,
     bias: int,
     sink: str | None,
+    shown: int,
 ) -> None:
     given_ = CALLS[call]
     inputs = given_.inputs(dtype, packed)
@@ -176,6 +189,8 @@ def test_group_query_attention(
         inputs["head_sink"] = (rng.standard_normal(HEADS) * 2).astype(dtype)
     elif sink:
         attributes["smooth_softmax"] = 1
+    if shown:
+        attributes["qk_output"] = shown
     # onnxruntime has no kernel for the one, and wants a multiple of 8 for the other.
     is_ours = dtype == ml_dtypes.bfloat16 or rotary == "part"
     demand_same(given_, inputs, attributes, at, is_ours=is_ours)
@@ -209,6 +224,33 @@ def test_a_cache_of_codes(
     demand_same(given_, inputs, attributes, at)
 
 
+@grid(
+    5,
+    steps=[step.values for step in STEPS],
+    at=[24, 21, 18, 13],
+    options={"plain": {}, "rotated": {"do_rotary": 1}, "beside a sink": {"smooth_softmax": 1}},
+)
+def test_a_cache_that_drops_rows(
+    steps: tuple[list[int], int, int, int], at: int, options: dict[str, Any]
+) -> None:
+    """Step after step, as a host does, who may leave numbers behind the rows that are kept."""
+
+    def form(_: str, inputs: dict[str, Array | None], *__: Any, **given: Any) -> dict[str, Array]:
+        return run_form(model_of(inputs, given, True, at), inputs, at)
+
+    lengths, capacity, window, batch = steps
+    ends = itertools.accumulate(lengths)
+    size = (capacity, window, batch)
+    one, other = (steps_of(run, lengths, *size, 9.0, **options) for run in (form, ours))
+    for end, found, expected in zip(ends, one, other, strict=True):
+        np.testing.assert_allclose(found["output"], expected["output"], 2e-5, 2e-5)
+        kept = Window(capacity, window).resident(end)
+        for name in OUTPUTS[1:]:
+            assert found[name].shape == expected[name].shape
+            got, want = (x[name][:, :, :kept] for x in (found, expected))
+            np.testing.assert_allclose(got, want, 2e-5, 2e-5)
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "codes of 4 bits": (
         {"k_scale": np.ones(1, np.float32), "v_scale": np.ones(1, np.float32)},
@@ -221,7 +263,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "`q_norm_weight`",
     ),
-    "a cache that drops rows": ({}, {"sliding_window_cache": 1}, "`sliding_window_cache`"),
+    "a cache that drops rows, without a window": (
+        {},
+        {"sliding_window_cache": 1},
+        "expected a `local_window_size` of 1 or more, here -1",
+    ),
+    "a cache that drops rows, of fewer than its window": (
+        {},
+        {"sliding_window_cache": 1, "local_window_size": 8},
+        "here 8, a `past_key` of at least as many rows, here 7",
+    ),
+    "a cache that drops rows, beside a bias": (
+        {"attention_bias": np.zeros((1, 1, 1, 6), np.float32)},
+        {"sliding_window_cache": 1, "local_window_size": 3},
+        "`attention_bias` of `GroupQueryAttention`",
+    ),
     "lengths of queries": ({"query_seqlens": np.array([1, 1], np.int32)}, {}, "`query_seqlens`"),
 }
 

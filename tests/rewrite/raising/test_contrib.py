@@ -10,7 +10,9 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.contrib.grouped_call import Call
 from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.emit.forms import size
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.onnxruntime import Session
@@ -121,6 +123,90 @@ def test_a_host_gets_the_same_tokens(
                 np.testing.assert_allclose(rows[1], rows[0], 1e-4, 1e-5)
         ids = rng.integers(0, 97, (batch, 1))
         mask = (np.arange(longest + step + 1) < (counts + 1)[:, None]).astype(np.int64)
+
+
+def with_window(layers: int, window: int = 5) -> ir.Model:
+    """Return the decoder with caches that drop what has left a window, as genai declares them."""
+    model = read(GENAI)
+    nodes = [node for node in model.graph if node.op_type == "GroupQueryAttention"][:layers]
+    for node in nodes:
+        for name, value in (("sliding_window_cache", 1), ("local_window_size", window)):
+            node.attributes[name] = ir.AttrInt64(name, value)
+        for values, which, dim in ((node.inputs, (3, 4), "past"), (node.outputs, (1, 2), "total")):
+            for value in (values[index] for index in which):
+                assert value is not None and value.shape is not None
+                shape = [*value.shape]
+                shape[2] = ir.SymbolicDim(f"{dim}_sliding_length")
+                value.shape = ir.Shape(shape)
+    return model
+
+
+def planted(call: Call, count: ir.Value) -> ir.Value:
+    """Return what a cache would keep that is always kept full."""
+    rows = size(call.em, None, call.view.required("past_key"), 2)
+    return call.em.op("Min", count, rows)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_cache_that_drops_rows_is_proven(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, capacity = with_window(layers), 16 if layers == 1 else None
+    raised, report = kv.raise_(source, capacity=capacity)
+    assert report.verification.status == "equal"
+    assert not [node for node in raised.graph if node.domain]
+    assert [a.mask for a in report.attention] == ["window"] * layers + ["causal"] * (2 - layers)
+    assert [c.past for c in report.caches] == [
+        f"past_key_values.1.{kind}" for kind in ("key", "value")
+    ] * (2 - layers)
+    _, lowered = kv.lower(source, opset=18, contrib="standard")
+    assert lowered.verification.status == "equal"
+    monkeypatch.setattr(Call, "kept", planted)
+    with pytest.raises(kv.Refused):
+        kv.raise_(source, capacity=capacity)
+    with pytest.raises(kv.Refused):
+        kv.lower(source, opset=18, contrib="standard")
+
+
+@pytest.mark.parametrize("opset", [24, 13])
+def test_a_host_of_a_window_gets_the_same_tokens(opset: int) -> None:
+    """A prompt and twelve steps, with a buffer of seven rows for a window of five."""
+    source = with_window(1)
+    model, _ = kv.raise_(source, capacity=24, verify=False)
+    if opset < 24:
+        model, _ = kv.lower(model, opset=opset, verify=False)
+    sessions = [Session(serialize(each), "") for each in (source, model)]
+    rng = np.random.default_rng(3)
+    names = [i.name or "" for i in source.graph.inputs if (i.name or "").startswith("past")]
+    caches = [
+        {n: np.zeros((1, 2, 7 if ".0." in n else rows, 16), np.float32) for n in names}
+        for rows in (0, 24)
+    ]
+    ids, total = rng.integers(0, 97, (1, 9)), 9
+    for _ in range(13):
+        fed = {"input_ids": ids, "attention_mask": np.ones((1, total), np.int64)}
+        one, other = (run.run({**fed, **c}) for run, c in zip(sessions, caches, strict=True))
+        np.testing.assert_allclose(other["logits"], one["logits"], 1e-4, 1e-5)
+        for held, found in zip(caches, (one, other), strict=True):
+            held.update({n: found[n.replace("past_key_values", "present")] for n in names})
+        ids, total = rng.integers(0, 97, (1, 1)), total + 1
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_scores_are_handed_out(mode: int) -> None:
+    source = read(GENAI)
+    first = next(node for node in source.graph if node.op_type == "GroupQueryAttention")
+    first.attributes["qk_output"] = ir.AttrInt64("qk_output", mode)
+    first.resize_outputs(4)
+    scores, dims = first.outputs[3], ("batch_size", 4, "sequence_length", "total_sequence_length")
+    scores.name, scores.type = "scores", ir.TensorType(ir.DataType.FLOAT)
+    scores.shape = ir.Shape([d if isinstance(d, int) else ir.SymbolicDim(d) for d in dims])
+    source.graph.outputs.append(scores)
+    raised, report = kv.raise_(source, capacity=16)
+    assert report.verification.status == "equal"
+    # Those of all rows, which a sliced attention does not compute.
+    assert [a.form for a in report.attention] == ["full", "sliced"]
+    lowered, proven = kv.lower(raised, opset=13)
+    assert proven.verification.status == "equal"
+    assert {node.domain for node in lowered.graph} == {""}
 
 
 def test_what_cannot_be_written_keeps_its_cache() -> None:

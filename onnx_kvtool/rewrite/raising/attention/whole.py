@@ -252,7 +252,7 @@ def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.V
     except MalformedNode:
         return False
     count = view.nonpad_kv_seqlen
-    if not is_cached or count is None or view.past_key is not None:
+    if not is_cached or count is None or view.past_key is not None or len(view.outputs) > 1:
         return False
     em = Emitter(scope, opset, node.name or "kvtool/attention")
     if dims_of(count) != (1,):

@@ -27,7 +27,13 @@ def rows(total: int, batch: int, heads: int, seed: int) -> Array:
 
 
 def steps_of(
-    run: Run, steps: list[int], capacity: int, window: int, batch: int, **options: Any
+    run: Run,
+    steps: list[int],
+    capacity: int,
+    window: int,
+    batch: int,
+    behind: float = np.nan,
+    **options: Any,
 ) -> list[dict[str, Array]]:
     """Return what each step gives, with the present of ours fed to the next."""
     total = sum(steps)
@@ -63,7 +69,7 @@ def steps_of(
         kept = Window(capacity, window).resident(end)
         past = {n: outputs[f"present_{n}"].copy() for n in past}
         for buffer in past.values():
-            buffer[:, :, kept:] = np.nan
+            buffer[:, :, kept:] = behind
     return found
 
 
