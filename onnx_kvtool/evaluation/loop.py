@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -21,19 +21,14 @@ from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.comparison.compare import compare, compare_form
-from onnx_kvtool.verification.comparison.rounding import Measure
-from onnx_kvtool.verification.inputs.cases import CASES
-from onnx_kvtool.verification.inputs.drawing import draw
-from onnx_kvtool.verification.inputs.plan import InputPlan, plan
-from onnx_kvtool.verification.inputs.stepping import advance
-from onnx_kvtool.verification.inputs.symbols import attempts
 from onnx_kvtool.verification.report import FirstMismatch, OutputReport
 
+# Inputs that are drawn, and steps, need what is known of caches; a run on what is given does not.
+if TYPE_CHECKING:
+    from onnx_kvtool.verification.comparison.rounding import Measure
+    from onnx_kvtool.verification.inputs.plan import InputPlan
+
 # The inputs of the first run: given, or drawn so that they fit what is given.
-
-
-_CASE = CASES[0]
-"""A prompt for two empty caches, which leaves room for decode steps."""
 
 
 def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
@@ -42,6 +37,8 @@ def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
     Raises:
         UsageError: If an input is not a tensor, or neither declared nor given with type and rank.
     """
+    from onnx_kvtool.verification.inputs.plan import plan
+
     open_ = [
         value.name
         for value in model.graph.inputs
@@ -113,9 +110,14 @@ def drawn_feeds(
     Raises:
         UsageError: If no reading gives inputs.
     """
+    from onnx_kvtool.verification.inputs.cases import CASES
+    from onnx_kvtool.verification.inputs.drawing import draw
+    from onnx_kvtool.verification.inputs.symbols import attempts
+
     failure: CannotDraw | None = None
     drew = False
-    for case, reading in attempts(known, _CASE, sizes):
+    # The first case is a prompt for two empty caches, which leaves room for decode steps.
+    for case, reading in attempts(known, CASES[0], sizes):
         try:
             values = draw(known, case, seed, reading)
         except CannotDraw as error:
@@ -233,6 +235,8 @@ class Loop:
         raise failure
 
     def _step(self, outcome: Outcome, step: int) -> None:
+        from onnx_kvtool.verification.inputs.stepping import advance
+
         assert self.plan is not None
         # A present that lies in an array of the caller must not be written into.
         if step == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -23,9 +23,9 @@ from onnx_kvtool.ops.traits import Trait, dtype_name, traits
 from onnx_kvtool.runtime.engine.borrowed import declared_mismatch, element_type
 from onnx_kvtool.runtime.engine.compiler import needed_inputs
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.verification.comparison.rounding import Measure
-from onnx_kvtool.verification.inputs.plan import InputPlan
-from onnx_kvtool.verification.subject import capture
+
+if TYPE_CHECKING:
+    from onnx_kvtool.verification.inputs.plan import InputPlan
 
 # Nodes that write into a value, and that value before and after.
 
@@ -312,6 +312,9 @@ def _versus(
 ) -> Versus | None:
     if settings.compare is None:
         return None
+    from onnx_kvtool.verification.comparison.rounding import Measure
+    from onnx_kvtool.verification.subject import capture
+
     subject = capture(part, "the model")
     measure = Measure(
         subject.arithmetic.moved, (subject.arithmetic,), drawn=(subject.random, subject.random)

@@ -18,7 +18,6 @@ from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
-from onnx_kvtool.verification.subject import capture
 
 # The part of a model that makes some of its values from others, as a model of its own.
 
@@ -208,6 +207,8 @@ class _Onnxruntime:
     borrowed: tuple[Location, ...] = ()
 
     def __init__(self, part: ir.Model, given: Mapping[str, Value]) -> None:
+        from onnx_kvtool.verification.subject import capture
+
         rest = without_rest(part, given)
         leave_out(rest, [name for name, value in given.items() if value is None])
         self._inputs = [value.name or "" for value in rest.graph.inputs]

@@ -6,8 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import lru_cache
-
-from onnx_kvtool.runtime import windows
+from typing import Any
 
 
 def give_back() -> None:
@@ -33,7 +32,7 @@ def _trim() -> Callable[[int], object] | None:
 
 def available_memory() -> int | None:
     """Return the bytes of memory that can still be had; None where the system does not say."""
-    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max"), windows.available_memory()]
+    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max"), _windows_available()]
     known = [number for number in found if number is not None]
     if known:
         return min(known)
@@ -46,12 +45,12 @@ def available_memory() -> int | None:
 
 def used_memory() -> int | None:
     """Return the bytes of memory that this process has; None where the system does not say."""
-    return _own("VmRSS:") or windows.used_memory()
+    return _own("VmRSS:") or _counted("working_set")
 
 
 def peak_memory() -> int | None:
     """Return the most bytes that this process ever had; None where the system does not say."""
-    return _own("VmHWM:") or windows.peak_memory()
+    return _own("VmHWM:") or _counted("peak_working_set")
 
 
 def private_memory(process: int) -> int | None:
@@ -104,3 +103,67 @@ def _limit(path: str) -> int | None:
     except OSError:  # no control groups
         return None
     return int(text) if text.isdigit() else None
+
+
+# Windows has no files that tell it.
+
+
+class _Status(ctypes.Structure):
+    """MEMORYSTATUSEX; types are of fixed widths, since Windows has longs of 4 bytes."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total_physical", ctypes.c_uint64),
+        ("available_physical", ctypes.c_uint64),
+        ("total_page_file", ctypes.c_uint64),
+        ("available_page_file", ctypes.c_uint64),
+        ("total_virtual", ctypes.c_uint64),
+        ("available_virtual", ctypes.c_uint64),
+        ("available_extended_virtual", ctypes.c_uint64),
+    )
+
+
+class _Counters(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("page_faults", ctypes.c_uint32),
+        ("peak_working_set", ctypes.c_size_t),
+        ("working_set", ctypes.c_size_t),
+        ("quotas", ctypes.c_size_t * 4),
+        ("page_file", ctypes.c_size_t),
+        ("peak_page_file", ctypes.c_size_t),
+    )
+
+
+def _windows_available() -> int | None:
+    """Return the bytes that can be had without paging; None elsewhere, or if Windows refuses.
+
+    A process may have fewer addresses than that, as one of 32 bits has.
+    """
+    if (kernel := _kernel()) is None:
+        return None
+    status = _Status(length=ctypes.sizeof(_Status))
+    if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
+        return None
+    return int(min(status.available_physical, status.available_virtual))
+
+
+def _counted(field: str) -> int | None:
+    """Return a field of what Windows counts of this process; None elsewhere, or if it refuses."""
+    if (kernel := _kernel()) is None:
+        return None
+    counters = _Counters(length=ctypes.sizeof(_Counters))
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p  # a handle, -1 of the width of a pointer
+    process = ctypes.c_void_p(kernel.GetCurrentProcess())
+    size = ctypes.c_uint32(counters.length)
+    found = kernel.K32GetProcessMemoryInfo(process, ctypes.byref(counters), size)
+    return getattr(counters, field) if found else None
+
+
+def _kernel() -> Any | None:
+    """Return the library of the system; None elsewhere."""
+    load = getattr(ctypes, "WinDLL", None)
+    return None if load is None else load("kernel32")

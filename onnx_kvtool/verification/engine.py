@@ -152,7 +152,7 @@ class _Comparison:
         self._disagreement = Disagreement(
             a, b, self._likeness, with_attributes=not settings.is_a_right
         )
-        self._settings = replace(settings, directions=self._disagreement.directions)
+        self._settings = settings
         self._watched: tuple[Session, Script, Subject] | None = None
         self._measure = Measure(
             moved=a.arithmetic.moved,
@@ -238,7 +238,8 @@ class _Comparison:
         self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
     ) -> str | None:
         settings = self._settings
-        plan = plan.compared(follower.plan, settings.directions).counting(settings.positions)
+        directions = self._disagreement.directions
+        plan = plan.compared(follower.plan, directions).counting(settings.positions)
         session = leader.session(self._runtime)
         judge = Judge(
             plan,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.choices import RuntimeChoice
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
 from onnx_kvtool.verification.comparison.compare import Mismatch
-from onnx_kvtool.verification.inputs.points import Directions
+
+if TYPE_CHECKING:
+    from onnx_kvtool.analysis.caches.cache import RotatedCache
 
 # How two models are to be compared.
 
@@ -50,7 +51,6 @@ class Settings:
         strict: Whether the caller fails where something was not covered.
         matching: Returns the name in B of each value of A whose node is matched to one of B; asked
             for models that have other names for most values. None where nobody can say.
-        directions: Where the two models say different things, which inputs should reach.
     """
 
     cases: int | None = None
@@ -73,7 +73,6 @@ class Settings:
     matching: Callable[[], Mapping[str, str]] | None = field(
         default=None, compare=False, repr=False
     )
-    directions: Directions = field(default_factory=Directions)
 
 
 # How two models compared.
