@@ -92,6 +92,7 @@ def optimum(model: Any, path: Path) -> None:
 
 def genai(model: Any, path: Path) -> None:
     """Build with onnxruntime-genai, in float32, from a checkpoint beside the file."""
+    import onnx
     from onnxruntime_genai.models import builder
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
@@ -104,6 +105,7 @@ def genai(model: Any, path: Path) -> None:
     ).save_pretrained(checkpoint)
     asked = ("", str(checkpoint), str(path.parent), "fp32", "cpu", str(path.parent / "cache"))
     builder.create_model(*asked, **builder.parse_extra_options(*asked, []))
+    onnx.save(onnx.load(path), path)  # with the weights, which it puts beside it
 
 
 def after_tool(tool: str, path: Path) -> None:
