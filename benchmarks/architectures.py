@@ -90,8 +90,8 @@ COLUMNS = ("raise", "static", "lower 13", *_RUNTIMES)
 _CAPACITY, _LIMIT = 64, 1e-4
 _SECONDS, _BYTES = 120, 6 << 30
 
-_WIDTHS = {"kv_cache_dim": 16}
-"""What genai calls the width of a head, which its models do not tell."""
+_WIDTHS = {"kv_cache_dim": 16, "past_sliding_length": 6}
+"""What genai calls the width of a head, and the rows of a window: its models have no numbers."""
 
 _TOKENS = ("input_ids", "position_ids")
 """Inputs with an element for each new token of each sequence."""

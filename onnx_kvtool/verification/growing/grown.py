@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.comparison.judge import Account
 from onnx_kvtool.verification.growing.pair import (
@@ -281,17 +282,24 @@ class FixedHost:
 
         Rows that are not in use are zeros as long as none is, and drawn numbers afterwards: nobody
         may read them.
+
+        Raises:
+            RunFailed: If a mask alone counts the tokens, and has no columns for them.
         """
-        before, _ = rows_of(self.pair.plan, inputs)
+        before, length = rows_of(self.pair.plan, inputs)
         fed = dict(inputs)
         for number, cache in enumerate(self.pair.caches):
             rows = inputs[cache.past]
             fed[cache.past] = cache.fixed(rows, before, self._rest(cache, rows, before, number))
         mask = covering_mask(self.pair.plan)
         if mask is not None and self.pair.mask_columns is not None:
+            columns, old = self.pair.mask_columns, inputs[mask.name]
+            is_too_short = before + length > columns == self.pair.capacity
+            if is_too_short and not self.pair.is_counter_fed:
+                raise RunFailed(f"`{mask.name}` counts the tokens, and has {columns} columns")
             # Of a mask that is longer A reads no more where it keeps no more rows.
-            old = inputs[mask.name][:, : self.pair.mask_columns]
-            missing = max(self.pair.mask_columns - old.shape[-1], 0)
+            old = old[:, :columns]
+            missing = max(columns - old.shape[-1], 0)
             fed[mask.name] = np.pad(old, [(0, 0), (0, missing)])
         if not self.pair.is_counter_fed:
             del fed[self.pair.counter.name]

@@ -370,3 +370,19 @@ def test_a_size_that_lacks_is_named_and_nothing_that_follows_from_it(
     report = error.value.report
     assert [one.help for one in report.reasons] == [f"fix it with `--dim {n}=N`" for n in lacking]
     assert report.notes == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "end"),
+    [(11, "`attention_mask` counts the tokens, and has 11 columns"), (13, "onnxruntime")],
+    ids=["as long as the capacity", "longer"],
+)
+def test_the_end_of_a_mask_that_counts_tokens_is_the_end_of_the_caches(
+    columns: int, end: str
+) -> None:
+    """No host can ask for a step past the capacity where the mask has no column for it."""
+    sizes = {"batch_size": 1, "sequence_length": 1, _TOTAL: columns}
+    model, report = raise_(str(_GENAI), capacity=11, dims=sizes, static=True)
+    assert_static(model)
+    assert report.verification.status == "equal"
+    assert f"as it has to: {end}" in report.verification.detail
