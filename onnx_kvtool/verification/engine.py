@@ -370,10 +370,13 @@ class _Comparison:
         if detail is None and (rounding := self._rounding()) is not None:
             notes.append(rounding)
         if detail is None and self._runtime == "reference":
+            from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+
+            # Those without a kernel run as their standard form.
             notes += [
                 f"the reference runs `{op}` as the standard form that kvtool writes of it, so that "
                 "these runs cannot notice a mistake in the form"
-                for op in sorted(self._a.derived ^ self._b.derived)
+                for _, op in sorted((self._a.contrib ^ self._b.contrib) - CONTRIB_KERNELS.keys())
             ]
         return VerifyReport(
             status="equal" if detail is None else "different",

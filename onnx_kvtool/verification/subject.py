@@ -19,7 +19,6 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.contrib import is_contrib
 from onnx_kvtool.runtime.errors import CannotDraw, ModelRejected, RuntimeUnavailable
-from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
 from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
 from onnx_kvtool.verification.comparison.randomness import random_values
@@ -166,7 +165,7 @@ class Subject:
         casts: Nodes at the front of its main graph that widen weights and are not the user's.
         host: What stands between the inputs of a comparison and its own; None for nothing.
         random: Values of its main graph that random numbers go into, by name.
-        derived: Operators of onnxruntime that the reference runs as their standard form.
+        contrib: Operators of onnxruntime, each with its domain.
     """
 
     name: str
@@ -182,7 +181,7 @@ class Subject:
     casts: int = 0
     host: Host | None = field(default=None, repr=False)
     random: frozenset[str] = field(default=frozenset(), repr=False)
-    derived: frozenset[str] = frozenset()
+    contrib: frozenset[tuple[str, str]] = frozenset()
     _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
         default_factory=dict, repr=False
     )
@@ -288,11 +287,10 @@ def capture(model: ir.Model, name: str) -> Subject:
         undrawable=undrawable,
         arithmetic=arithmetic(model),
         random=random_values(model),
-        derived=frozenset(
-            node.op_type
+        contrib=frozenset(
+            (node.domain, node.op_type)
             for node in model.graph.all_nodes()
             if is_contrib(node, model.opset_imports.get("", 1))
-            and (node.domain, node.op_type) not in CONTRIB_KERNELS
         ),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
