@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -52,6 +53,10 @@ def test_the_site_builds_without_a_warning(root: Path, tmp_path: Path) -> None:
     assert "overflow-x: auto" in (tmp_path / "site" / "site.css").read_text(encoding="utf-8")
     for page in ("rules/KV001", "operators/TensorScatter", "targets/openvino"):
         assert (tmp_path / "site" / f"{page}.html").is_file()
+    found = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text("utf-8"))
+    boosts = {one["location"]: one.get("boost", 1) for one in found["docs"]}
+    assert boosts["guides/hugging-face.html"] > boosts["commands/raise.html"]
+    assert boosts["commands/raise.html"] > boosts["rules/KV209.html"]
     reference = (tmp_path / "site" / "python" / "reference.html").read_text(encoding="utf-8")
     for name in set(dir(kv)) - {"__version__"}:
         assert f'id="onnx_kvtool.{name}"' in reference

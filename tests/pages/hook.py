@@ -11,6 +11,9 @@ from mkdocs.structure.files import File, Files
 
 __all__ = ["on_files", "on_page_markdown"]
 
+_SEARCHED = {"commands": 4, "guides": 8, "index.md": 8, "notebooks": 2, "python": 2}
+"""How much more the search makes of a page than of a rule or an operator, which are hundreds."""
+
 _ROOT = Path(__file__).resolve().parents[2]
 _SOURCE = re.compile(r"(\]\((?:\.\./)*)\.\./onnx_kvtool/lint/rules/pages(/\w+\.md)?\)")
 """A link from docs to the page of a rule in the package, or to their folder."""
@@ -31,6 +34,7 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links to the source of a rule's page to its page of the site."""
+    page.meta["search"] = {"boost": _SEARCHED.get(page.file.src_uri.split("/")[0], 1)}
     return _SOURCE.sub(lambda link: f"{link[1]}rules{link[2] or '/index.md'})", markdown)
