@@ -14,6 +14,9 @@ import numpy.typing as npt
 _EXPONENT = np.uint32(0x7F800000)
 _GREATEST = np.float32(65504)
 
+_FEW = 256
+"""Elements up to which numpy is faster, unless most are subnormal."""
+
 
 def widen_half(values: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
     """Return float16 values as float32, each looked up by its bits."""
@@ -26,6 +29,8 @@ def round_to_half(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     Adding a power of two whose last bit weighs as much as that of the float16 rounds to it. Beyond
     65504, after rounding, is infinity; the sign of zero is kept, and NaN stays NaN.
     """
+    if values.size <= _FEW:
+        return values.astype(np.float16).astype(np.float32)
     exponent = np.asarray(values.view(np.uint32) & _EXPONENT)
     # From 2^-14, below which all float16 have the same last bit, to where all become infinite.
     np.clip(exponent, np.uint32(113 << 23), np.uint32(143 << 23), out=exponent)

@@ -35,6 +35,7 @@ def _between() -> np.ndarray:
     ids=["float16 itself", "ties", "above ties", "below ties", "edges", "negative edges", "any"],
 )
 def test_rounding_is_that_of_numpy(values: np.ndarray) -> None:
+    values = np.resize(values, max(1024, values.size))  # of few numbers, numpy does it
     with np.errstate(all="ignore"):
         expected = values.astype(np.float16).astype(np.float32)
         got = round_to_half(values)
