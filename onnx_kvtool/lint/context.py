@@ -31,6 +31,7 @@ from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
+    from onnx_kvtool.shapes.forward import Forward
 
 
 View = TypeVar("View", bound=NodeView)
@@ -81,6 +82,7 @@ class Context:
         targets: Releases of runtimes that must run it.
         agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
         completed: The values that inference completed, with their type and shape in the file.
+        sizes: What kvtool's own inference found; None when it did not run.
 
     Attributes:
         model: The model.
@@ -88,6 +90,7 @@ class Context:
         inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
             not run.
         completed: The values that inference completed, with their type and shape in the file.
+        sizes: What kvtool's own inference found; None when it did not run.
         folder: What small integer values hold.
     """
 
@@ -97,11 +100,13 @@ class Context:
         targets: Sequence[Target] = (),
         agrees: bool | None = None,
         completed: Sequence[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]] = (),
+        sizes: Forward | None = None,
     ) -> None:
         self.model = model
         self.targets = tuple(targets)
         self.inference_agrees = agrees
         self.completed = completed
+        self.sizes = sizes
         self.folder = ConstantFolder()
         self._maps: dict[int, IndexMaps] = {}
         self._kept: dict[Hashable, object] = {}

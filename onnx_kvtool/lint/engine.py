@@ -43,7 +43,9 @@ def look(
         annotations = _annotate(model)
         try:
             chosen = list(rules)
-            context = Context(model, targets, annotations.agrees, annotations.added)
+            context = Context(
+                model, targets, annotations.agrees, annotations.added, annotations.run
+            )
             found: dict[Diagnostic, Finding] = {}
             for finding in _findings(context, chosen):
                 found.setdefault(finding.diagnostic, finding)

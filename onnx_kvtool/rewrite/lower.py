@@ -127,7 +127,13 @@ def _legalise(
     _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, ConstantFolder(), not only, limits)
-    engine = Engine(context, rules, frozenset(only), lost=annotations.lost, trace=trace)
+    engine = Engine(
+        context,
+        rules,
+        frozenset(only),
+        lost={} if annotations.run is None else annotations.run.knowledge.lost,
+        trace=trace,
+    )
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
     # The report is of nodes of the source: what became of one that was written anew is its own.

@@ -36,7 +36,6 @@ def prove_each(
     choice: AttentionChoice,
     unpadded: Mapping[ir.Value, str] | None = None,
     rows: Rows | None = None,
-    only: Mapping[ir.Graph, Collection[ir.Node]] | None = None,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
@@ -54,17 +53,11 @@ def prove_each(
         choice: What the user wants.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
         rows: The most rows of caches that grow: in the result, none has more than its capacity.
-        only: Nodes with all that they need, by their graph; of others in these graphs nothing is
-            known, and candidates are not asked once more. None for all nodes.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
     ones = unpadded or {}, rows or {}
-    if only is not None:
-        part = Forward(model, {}, {}, only)
-        part.run()
-        return [_Run(part, model, choice, ones).prove(softmax) for softmax in softmaxes]
     first = _Run.of(model, choice, ones)
     found = [first.prove(softmax) for softmax in softmaxes]
     empty: dict[frozenset[Expr], list[int]] = {}
@@ -80,6 +73,11 @@ def prove_each(
         _ask(run, places, softmaxes, found)
     _ask_without(model, choice, ones, empty, softmaxes, found)
     return found
+
+
+def prove_within(run: Forward, softmax: ir.Node) -> _Answer:
+    """Return what the attention around a Softmax becomes by what one inference found."""
+    return _Run(run, "auto", ({}, {})).prove(softmax)
 
 
 def _ask_without(
@@ -133,16 +131,10 @@ class _Run:
         run = infer_model(
             model, dims, may_be_empty=may_be_empty, unnamed_may_be_empty=unnamed_may_be_empty
         ).run
-        return _Run(run, model, choice, granted)
+        return _Run(run, choice, granted)
 
-    def __init__(
-        self,
-        run: Forward,
-        model: ir.Model,
-        choice: AttentionChoice,
-        granted: _Granted,
-    ) -> None:
-        opset = model.opset_imports[""]
+    def __init__(self, run: Forward, choice: AttentionChoice, granted: _Granted) -> None:
+        opset = run.model.opset_imports[""]
         unpadded, rows = granted
         maps = run.contents(opset)
         known: list[Expr] = []

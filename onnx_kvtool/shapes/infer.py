@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx
 import onnx.checker
@@ -20,7 +21,9 @@ from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
 from onnx_kvtool.shapes.types import Addition, Completion
 from onnx_kvtool.symbolic.dimensions import is_invented
-from onnx_kvtool.symbolic.knowledge import Lost
+
+if TYPE_CHECKING:
+    from onnx_kvtool.shapes.forward import Forward
 
 
 @dataclass(slots=True)
@@ -32,12 +35,13 @@ class Annotations:
         failure: Why inference stopped; None when it did not.
         agrees: Whether onnx's strict inference found nothing that contradicts itself or the types
             and shapes of the file; None when inference was not needed.
+        run: What kvtool's own inference found; None when it did not run.
     """
 
     added: list[Addition]
     failure: str | None = None
     agrees: bool | None = None
-    lost: Mapping[ir.Value, Lost] = field(default_factory=dict)
+    run: Forward | None = None
 
     def remove(self) -> None:
         """Restore the declared types and shapes, so that writing adds none."""
@@ -96,7 +100,7 @@ def annotate(
         from onnx_kvtool.shapes.writing import fill
 
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
-        annotations.lost = fill(model, lacking, {v.name: v.type for v in told}, completion)
+        annotations.run = fill(model, lacking, {v.name: v.type for v in told}, completion)
     return annotations
 
 

@@ -13,7 +13,7 @@ from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.types import Completion
 from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr
-from onnx_kvtool.symbolic.knowledge import Knowledge, Lost
+from onnx_kvtool.symbolic.knowledge import Knowledge
 
 # Writing what was found on the values of a model.
 
@@ -111,7 +111,7 @@ def fill(
     lacking: Collection[ir.Value],
     told: Mapping[str, onnx.TypeProto],
     completion: Completion,
-) -> dict[ir.Value, Lost]:
+) -> Forward:
     """Write the types and shapes that `infer` finds on values that lack them, in place.
 
     A rewrite may rest on every size that is written. So a size that is computed from several names
@@ -125,7 +125,7 @@ def fill(
         completion: Writes, and notes what it wrote on.
 
     Returns:
-        Each value of the model whose type or rank stays unknown, with where and why it was lost.
+        What was found.
     """
     before = [(value, value.type) for value in values(model)]
     run = Forward(model, {}, told)
@@ -148,7 +148,7 @@ def fill(
     for value in lacking:
         if value in run.knowledge.types:
             completion.complete(value, annotate)
-    return run.knowledge.lost
+    return run
 
 
 def may_rest_on(knowledge: Knowledge) -> bool:

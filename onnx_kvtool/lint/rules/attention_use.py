@@ -20,7 +20,8 @@ from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.shapes.attention import prove_each
+from onnx_kvtool.shapes.attention import prove_within
+from onnx_kvtool.shapes.forward import Forward
 
 
 @check("KV113")
@@ -139,9 +140,9 @@ _FURTHEST = 4
 def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     """Return the first Softmax that an Attention could stand for, and the number of candidates.
 
-    Sizes are inferred of the nodes that it needs alone: the layers of a model are alike, and what
-    `raise` proves of all of them takes longer than a check. Nothing stays on the values of the
-    model.
+    Where the check had no need to infer sizes, they are inferred of the nodes that it needs alone:
+    the layers of a model are alike, and what `raise` proves of all of them takes longer than a
+    check. Nothing stays on the values of the model.
     """
     model = context.model
     sites = [
@@ -154,9 +155,13 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     before: list[tuple[ir.Value, ir.TypeProtocol | None]] = []
     try:
         for site in sites[:_MOST_ASKED]:
-            only = _needed(site.node, context)
-            before += [(value, value.type) for value in _typed(model, only)]
-            (found,) = prove_each(model, [site.node], "auto", only=only)
+            found = None if context.sizes is None else prove_within(context.sizes, site.node)
+            if not isinstance(found, Fusion):  # may rest on less than all nodes do
+                only = _needed(site.node, context)
+                before += [(value, value.type) for value in _typed(model, only)]
+                part = Forward(model, {}, {}, only)
+                part.run()
+                found = prove_within(part, site.node)
             if isinstance(found, Fusion):
                 return site, found, len(sites)
     except KvtoolError:  # of a model that contradicts itself nothing is known
