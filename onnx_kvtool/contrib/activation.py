@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import Builder, is_read, only, refuse_value
+from onnx_kvtool.contrib.rule import is_read, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import NodeView, counted_axis
@@ -39,10 +39,8 @@ def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
 
 def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write QuickGelu as x * Sigmoid(alpha * x)."""
-    x, alpha = view.required("X"), view.attribute("alpha")
-    op = Builder(em, dtype_of(x))
-    factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
-    scaled = x if alpha == 1.0 else op("Mul", x, factor, hint="scaled")
+    x, alpha, op = view.required("X"), view.real("alpha"), em.op
+    scaled = x if alpha == 1.0 else op("Mul", x, alpha, hint="scaled")
     return only(op("Mul", x, op("Sigmoid", scaled)))
 
 
@@ -136,7 +134,7 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
     elif is_narrow:
         scaled = op("Mul", x, scale, hint="scaled")
     else:
-        wide = Builder(em, _D.FLOAT)("Mul", cast(em, x, _D.FLOAT), cast(em, scale, _D.FLOAT))
+        wide = op("Mul", cast(em, x, _D.FLOAT), cast(em, scale, _D.FLOAT))
         scaled = cast(em, wide, dtype, "scaled")
     return only(op("Mul", scaled, op("Sigmoid", scaled)))
 
@@ -149,18 +147,17 @@ def gated_add(view: NodeView, em: Emitter) -> Replacement:
     """
     x, y, gate, weight = (view.required("X"), view.required("Y"), view.required("gate"),
                           view.input("gate_weight"))  # fmt: skip
-    op = Builder(em, known_type(x))
+    op, dtype = em.op, known_type(x)
     if weight is not None:
-        if op.dtype != _D.BFLOAT16:
+        if dtype != _D.BFLOAT16:
             raise Refusal(
                 "contrib-form",
-                f"`gate_weight` of `GatedAdd` is given beside {op.dtype.name}, which onnxruntime "
+                f"`gate_weight` of `GatedAdd` is given beside {dtype.name}, which onnxruntime "
                 "has for bfloat16 alone",
             )
-        wide = Builder(em, _D.FLOAT)
-        product = wide("MatMul", cast(em, gate, _D.FLOAT), cast(em, weight, _D.FLOAT))
-        rounded = cast(em, cast(em, product, op.dtype), _D.FLOAT)
-        gate = cast(em, wide("Sigmoid", rounded), op.dtype, "gate")
+        product = op("MatMul", cast(em, gate, _D.FLOAT), cast(em, weight, _D.FLOAT))
+        rounded = cast(em, cast(em, product, dtype), _D.FLOAT)
+        gate = cast(em, op("Sigmoid", rounded), dtype, "gate")
     return only(op("Add", x, op("Mul", y, gate, hint="gated")))
 
 
@@ -182,12 +179,12 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     front = [0] * (len(dims_of(x) or ()) - 1)
     rows = cast(em, x, _D.FLOAT)
     if whole != width:
-        rows = op("Reshape", rows, em.constant([*front, whole // width, width], "shape"))
+        rows = op("Reshape", rows, [*front, whole // width, width])
     rows = op(
         "RMSNormalization", rows, cast(em, scale, _D.FLOAT), axis=-1, epsilon=view.real("epsilon")
     )
     if whole != width:
-        rows = op("Reshape", rows, em.constant([*front, whole], "shape"))
+        rows = op("Reshape", rows, [*front, whole])
     gate = cast(em, view.required("gate"), _D.FLOAT)
     factor = op("Sigmoid", gate)
     if view.string("activation") != "sigmoid":
@@ -247,28 +244,23 @@ class Swish:
 
     def gated(self, em: Emitter, gate: ir.Value, linear: ir.Value, result: ir.DataType) -> ir.Value:
         """Return the product of two values of one shape, computed in float32."""
-        wide = Builder(em, _D.FLOAT)
-        found = self.product(wide, cast(em, gate, _D.FLOAT), cast(em, linear, _D.FLOAT))
+        found = self.product(em, cast(em, gate, _D.FLOAT), cast(em, linear, _D.FLOAT))
         return cast(em, found, result, "gated")
 
-    def product(self, op: Builder, gate: ir.Value, linear: ir.Value) -> ir.Value:
-        """Return the product of two values of one shape, computed in the type of `op`."""
-        em = op.em
-
-        def number(value: float) -> ir.Value:
-            return em.constant(np.array(value, op.dtype.numpy()), "number")
-
+    def product(self, em: Emitter, gate: ir.Value, linear: ir.Value) -> ir.Value:
+        """Return the product of two values of one shape, computed in their type."""
+        op = em.op
         # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
         # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
         if self.limit is not None:
-            linear = op("Clip", linear, number(-self.limit), number(self.limit))
+            linear = op("Clip", linear, -self.limit, self.limit)
             if not self.is_later:
-                gate = op("Clip", gate, number(-np.inf), number(self.limit))
-        turned = gate if self.alpha == 1.0 else op("Mul", gate, number(self.alpha))
+                gate = op("Clip", gate, -np.inf, self.limit)
+        turned = gate if self.alpha == 1.0 else op("Mul", gate, self.alpha)
         swish = op("Mul", gate, op("Sigmoid", turned))
         if self.limit is not None and self.is_later:
-            swish = op("Clip", swish, number(-np.inf), number(self.limit))
+            swish = op("Clip", swish, -np.inf, self.limit)
         if self.round_to is not None:
-            swish = cast(em, cast(em, swish, self.round_to), op.dtype)
-        shifted = op("Add", linear, number(self.beta)) if self.beta else linear
+            swish = cast(em, cast(em, swish, self.round_to), dtype_of(gate))
+        shifted = op("Add", linear, self.beta) if self.beta else linear
         return op("Mul", swish, shifted, hint="gated")

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.model_io.external_data import array
@@ -178,7 +178,7 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     if block < 1 or width < 1 or columns < 1:
         raise Refusal("contrib-form", "`K`, `N` or `block_size` of `MatMulNBits` is below 1")
     blocks = -(-width // block)
-    op = Builder(em, known_type(scales))
+    op, dtype = em.op, known_type(scales)
     quantized = packed_values(em, view.required("B"), bits, (columns, blocks * block))
     scales = reshaped(em, scales, (columns, blocks))
     zero, order = view.input("zero_points"), view.input("g_idx")
@@ -188,16 +188,16 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         weights = _reordered(em, quantized, scales, zero, order, (columns, width))
     elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
-        numbers = cast(em, reshaped(em, quantized, split), op.dtype)
+        numbers = cast(em, reshaped(em, quantized, split), dtype)
         column = (columns, blocks, 1)
-        centred = op("Sub", numbers, reshaped(em, cast(em, zero, op.dtype), column))
+        centred = op("Sub", numbers, reshaped(em, cast(em, zero, dtype), column))
         weights = op("Mul", centred, reshaped(em, scales, column))
         weights = reshaped(em, weights, (columns, blocks * block))
     else:
         weights = _dequantized(em, quantized, scales, zero, (bits, block, columns, blocks))
     if blocks * block != width and order is None:
         weights = _columns(em, weights, width)
-    return only(_product(op, a, weights, view.input("bias")))
+    return only(_product(em, a, weights, view.input("bias")))
 
 
 def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: int) -> ir.Value:
@@ -223,7 +223,7 @@ def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: 
     weights = _dequantized(em, quantized, scales, None, (bits, block, columns, blocks))
     if blocks * block != width:
         weights = _columns(em, weights, width)
-    return _product(Builder(em, known_type(a)), a, weights, view.input(f"{name}_bias"))
+    return _product(em, a, weights, view.input(f"{name}_bias"))
 
 
 def _dequantized(
@@ -237,15 +237,14 @@ def _dequantized(
     bits, block, *shape = sizes
     points = packed_zero_points(em, zero, bits, quantized.dtype, (shape[0], shape[1]))
     attributes = {"axis": 1, "block_size": block}
-    op = Builder(em, known_type(scales))
-    return op("DequantizeLinear", quantized, scales, points, attributes=attributes)
+    dtype = known_type(scales)
+    return em.op("DequantizeLinear", quantized, scales, points, attributes=attributes, dtype=dtype)
 
 
-def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
+def _product(em: Emitter, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
     """Return the product with the transpose of weights (N, K), and the sum with a bias."""
-    turned = op("Transpose", weights, perm=[1, 0])
-    result = op("MatMul", a, turned)
-    return result if bias is None else op("Add", result, bias)
+    result = em.op("MatMul", a, em.op("Transpose", weights, perm=[1, 0]))
+    return result if bias is None else em.op("Add", result, bias)
 
 
 def _reordered(
@@ -266,12 +265,11 @@ def _reordered(
         order: (K,).
         shape: N and K.
     """
-    op = Builder(em, known_type(scales))
+    op = em.op
     factors = op("Gather", scales, order, axis=1)
-    numbers = _columns(em, cast(em, quantized, op.dtype), shape[1])
-    if zero is None:
-        middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
-    else:
+    numbers = _columns(em, cast(em, quantized, known_type(scales)), shape[1])
+    middle: ir.Value | int = 8
+    if zero is not None:
         rows = reshaped(em, zero, (shape[0], -1))
         middle = op("Gather", rows, order, axis=1)
     return op("Mul", op("Sub", numbers, middle), factors)
@@ -308,7 +306,7 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     along = counted_axis(view.integer("gather_axis"), len(dims), "gather_axis")
     blocks = counted_axis(view.integer("quantize_axis"), len(dims), "quantize_axis")
     table = _Table(em, bits, data.dtype == _D.INT4)
-    op = Builder(em, known_type(scales))
+    op, dtype = em.op, known_type(scales)
     zero, block = view.input("zero_points"), view.integer("block_size")
     if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
         raise Refusal(
@@ -318,7 +316,7 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
         )
     if data.dtype != _D.UINT8 and not table.has_bytes(data, along):
         attributes = {"axis": blocks, "block_size": block}
-        numbers = op("DequantizeLinear", data, scales, zero, attributes=attributes)
+        numbers = op("DequantizeLinear", data, scales, zero, attributes=attributes, dtype=dtype)
         return only(op("Gather", numbers, indices, axis=along))
     axis = blocks + (len(at) - 1 if blocks > along else 0)
     slices = op("Gather", scales, indices, axis=along)
@@ -332,7 +330,8 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
         points = em.op("Expand", middle, em.op("Shape", slices))
     quantized = table.rows(data, indices, along, None)
     attributes = {"axis": axis, "block_size": block}
-    return only(op("DequantizeLinear", quantized, slices, points, attributes=attributes))
+    inputs = quantized, slices, points
+    return only(op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype))
 
 
 class _Table:

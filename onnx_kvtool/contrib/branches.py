@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.block_quantized import known_type, reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import Builder, is_read, only
+from onnx_kvtool.contrib.rule import is_read, only
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
 from onnx_kvtool.ops.view import NodeView
@@ -49,21 +48,21 @@ def hyper_connection_pre_mix(view: NodeView, em: Emitter) -> Replacement:
     mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
     factor = view.real("reduction_scale")
     if factor != 1.0:
-        mixed = op("Mul", mixed, em.constant(np.array(factor, np.float32), "scale"))
+        mixed = op("Mul", mixed, factor)
     return only(cast(em, mixed, known_type(view.required("streams"))))
 
 
 def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
     """Write HyperConnectionPostMix as MatMul with a transposed matrix, Mul and Add, in float32."""
     streams = _Streams.of(view, em, "streams")
-    op, mix = Builder(em, _D.FLOAT), view.input("stream_mix")
+    op, mix = em.op, view.input("stream_mix")
     rows = streams.apart(view.required("streams"))
     if mix is not None:
         order = [*range(streams.front), streams.front + 1, streams.front]
         turned = op("Transpose", cast(em, mix, _D.FLOAT), perm=order)
         rows = op("MatMul", turned, rows, hint="mixed")
     block, gates = view.operands("block_output", "post_mix")
-    return only(streams.joined(streams.injected(op, rows, block, gates)))
+    return only(streams.joined(streams.injected(rows, block, gates)))
 
 
 def engram_gate(view: NodeView, em: Emitter) -> Replacement:
@@ -80,12 +79,9 @@ def engram_gate(view: NodeView, em: Emitter) -> Replacement:
         rows, scale = view.required(name), view.required(f"{name}_norm_scale")
         return root_mean_square(em, cast(em, rows, _D.FLOAT), scale, -1, epsilon)
 
-    def number(of: float) -> ir.Value:
-        return em.constant(np.array(of, np.float32), "number")
-
     dots = op("Mul", normalized("key"), normalized("query"))
-    dot = op("Mul", reduce(em, "ReduceSum", dots, [-1]), number(width**-0.5), hint="dot")
-    root = op("Sqrt", op("Max", op("Abs", dot), number(1e-6)))
+    dot = op("Mul", reduce(em, "ReduceSum", dots, [-1]), width**-0.5, hint="dot")
+    root = op("Sqrt", op("Max", op("Abs", dot), 1e-6))
     gate = op("Sigmoid", op("Mul", op("Sign", dot), root), hint="gate")
     gated = op("Mul", gate, unsqueeze(em, cast(em, value, _D.FLOAT), [2]), hint="gated")
     normed = None
@@ -154,7 +150,7 @@ class _Streams:
 
     def flat(self, x: ir.Value) -> ir.Value:
         """Return (..., C, H) of float32 as (..., C * H)."""
-        shape = self.em.constant([*[0] * self.front, self.branches * self.width], "shape")
+        shape = [*[0] * self.front, self.branches * self.width]
         return self.em.op("Reshape", x, shape, hint="joined")
 
     def gates(self, given: ir.Value) -> ir.Value:
@@ -178,7 +174,8 @@ class _Streams:
             f"(..., {self.branches}, {self.width})",
         )
 
-    def injected(self, op: Builder, rows: ir.Value, block: ir.Value, gates: ir.Value) -> ir.Value:
+    def injected(self, rows: ir.Value, block: ir.Value, gates: ir.Value) -> ir.Value:
         """Return streams with what a block put out, times a gate for each: (..., C, H)."""
         features = unsqueeze(self.em, cast(self.em, block, _D.FLOAT), [self.front])
+        op = self.em.op
         return op("Add", rows, op("Mul", self.gates(gates), features), hint="injected")

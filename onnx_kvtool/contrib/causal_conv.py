@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
-from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
 from onnx_kvtool.ops.view import NodeView
@@ -32,25 +32,24 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation, is_last = view.integer("dilation"), view.integer("channels_last") != 0
     rows, place, rank = (taps - 1) * dilation, 1 if is_last else 2, _rank(view, x, is_last)
-    own = Builder(em, dtype_of(x))
-    whole = x
+    op, whole = em.op, x
     if rows and past is not None:
-        whole = own("Concat", past, x, attributes={"axis": place}, hint="positions")
+        whole = op("Concat", past, x, axis=place, hint="positions")
     elif rows:
         pads = [0] * (2 * rank)
         pads[place] = rows
-        whole = own("Pad", x, em.constant(pads, "pads"), hint="positions")
+        whole = op("Pad", x, pads, hint="positions")
     bounds = ([-rows], [_END]) if rows else ([0], [0])
     places = (em.constant(values, "bound") for values in (*bounds, [place]))
-    present = own("Slice", whole, *places, hint="present_state") if is_read(view, 1) else None
+    present = op("Slice", whole, *places, hint="present_state") if is_read(view, 1) else None
     if is_last:
         whole = _channels_first(em, whole, channels, rank)
     y = _convolved(view, em, whole, {"group": channels, "dilations": [dilation]})
-    y = cast(em, y, own.dtype)
+    y = cast(em, y, dtype_of(x))
     if is_last:
-        y = own("Transpose", y, attributes={"perm": [0, 2, 1]}, hint="channels_last")
+        y = op("Transpose", y, perm=[0, 2, 1], hint="channels_last")
         if rank > 3:
-            y = own("Reshape", y, em.constant([0, 0, *_axes(view, x)], "shape"))
+            y = op("Reshape", y, [0, 0, *_axes(view, x)])
     return Replacement((y, present, None)[: len(view.node.outputs)])
 
 
@@ -70,29 +69,29 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation = view.integer("dilation")
-    rows, own = (taps - 1) * dilation, Builder(em, dtype_of(x))
+    rows, op = (taps - 1) * dilation, em.op
     lying = sequences_of(em, view.required("cumulative_sequence_length"), x)
     pool = x
     if rows:
-        turned = own("Transpose", past, attributes={"perm": [0, 2, 1]}, hint="rows")
-        states = own("Reshape", turned, em.constant([-1, channels], "shape"))
-        pool = own("Concat", x, states, attributes={"axis": 0}, hint="positions")
+        turned = op("Transpose", past, perm=[0, 2, 1], hint="rows")
+        states = op("Reshape", turned, [-1, channels])
+        pool = op("Concat", x, states, axis=0, hint="positions")
 
     def of_taps() -> ir.Value:
-        first = em.op("Gather", lying.starts, em.op("Reshape", lying.owner, em.constant([-1])))
+        first = em.op("Gather", lying.starts, em.op("Reshape", lying.owner, [-1]))
         local = em.op("Sub", lying.place, first)
         offsets = np.arange(1 - taps, 1) * dilation
         return lying.before(lying.place, local, lying.owner, rows, offsets)
 
     reached = em.once(("taps", lying.owner, taps, dilation), of_taps)
-    op, bias = em.op, view.input("bias")
-    factors = op("Reshape", cast(em, weight, _D.FLOAT), em.constant([channels, taps], "shape"))
+    bias = view.input("bias")
+    factors = op("Reshape", cast(em, weight, _D.FLOAT), [channels, taps])
     factors = op("Transpose", factors, perm=[1, 0], hint="by_tap")
-    products = op("Mul", cast(em, own("Gather", pool, reached), _D.FLOAT), factors)
+    products = op("Mul", cast(em, op("Gather", pool, reached), _D.FLOAT), factors)
     y = reduce(em, "ReduceSum", products, [1], keepdims=False)
     if bias is not None:
         y = op("Add", y, cast(em, bias, _D.FLOAT), hint="biased")
-    y = cast(em, _activated(view, em, y), own.dtype)
+    y = cast(em, _activated(view, em, y), dtype_of(x))
     final = _final_state(view, em, lying, pool, rows) if is_read(view, 1) else None
     update = _captured(view, em, lying, x) if is_read(view, 2) else None
     return Replacement((y, final, update)[: len(view.node.outputs)])
@@ -102,15 +101,15 @@ def _final_state(
     view: NodeView, em: Emitter, lying: Sequences, pool: ir.Value, rows: int
 ) -> ir.Value:
     """Return the last rows of each sequence, its state in front: (B, C, rows)."""
-    own = Builder(em, dtype_of(pool))
+    op = em.op
     if not rows:
-        return own("Identity", view.required("initial_state"))
+        return op("Identity", view.required("initial_state"))
     places = em.once(
         ("final", lying.ends, lying.count, rows),
         lambda: lying.before(lying.ends, lying.lengths, lying.number, rows, np.arange(-rows, 0)),
     )
-    last = own("Gather", pool, places, hint="last")
-    return own("Transpose", last, attributes={"perm": [0, 2, 1]}, hint="final_state")
+    last = op("Gather", pool, places, hint="last")
+    return op("Transpose", last, perm=[0, 2, 1], hint="final_state")
 
 
 def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.Value:
@@ -124,22 +123,21 @@ def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.
             "room and a count",
         )
     slot = em.constant(np.arange(slots).reshape(1, -1), "slots")
-    wide = em.op("Reshape", cast(em, count, _D.INT64), em.constant([-1, 1], "column"))
+    wide = em.op("Reshape", cast(em, count, _D.INT64), [-1, 1])
     is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths))
     places = where(em, is_asked, em.op("Add", lying.starts, slot), lying.count, "captured")
-    own = Builder(em, dtype_of(x))
-    return own("Gather", own("Pad", x, em.constant([0, 0, 1, 0], "pads")), places)
+    return em.op("Gather", em.op("Pad", x, [0, 0, 1, 0]), places)
 
 
 def _convolved(
     view: NodeView, em: Emitter, positions: ir.Value, attributes: dict[str, int | list[int]]
 ) -> ir.Value:
     """Return the convolution of (B, C, P) with the weight and the bias of a node, activated."""
-    op, bias = em.op, view.input("bias")
+    bias = view.input("bias")
     operands = [cast(em, v, _D.FLOAT) for v in (positions, view.required("weight"))]
     if bias is not None:
         operands.append(cast(em, bias, _D.FLOAT))
-    return _activated(view, em, op("Conv", *operands, attributes=attributes))
+    return _activated(view, em, em.op("Conv", *operands, attributes=attributes))
 
 
 def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
@@ -199,5 +197,5 @@ def _axes(view: NodeView, x: ir.Value) -> list[int]:
 def _channels_first(em: Emitter, whole: ir.Value, channels: int, rank: int) -> ir.Value:
     op = em.op
     if rank > 3:
-        whole = op("Reshape", whole, em.constant([0, 0, channels], "shape"))
+        whole = op("Reshape", whole, [0, 0, channels])
     return op("Transpose", whole, perm=[0, 2, 1], hint="channels_first")

@@ -16,9 +16,9 @@ from onnx_kvtool.contrib.block_quantized import (
     reshaped,
 )
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, reduce, unsqueeze, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -76,7 +76,7 @@ class Slots:
     def _of(self, given: ir.Value) -> ir.Value:
         if self.chosen is None:
             return given
-        return Builder(self.em, known_type(given))("Gather", given, self.chosen, hint="chosen")
+        return self.em.op("Gather", given, self.chosen, hint="chosen")
 
     def _numbers(
         self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
@@ -186,11 +186,6 @@ def demand_dims(view: NodeView, name: str, *expected: int) -> None:
 _GATED = ("swiglu", "geglu")
 
 
-def number(em: Emitter, value: float, dtype: ir.DataType) -> ir.Value:
-    """Return a number of an element type: ()."""
-    return em.constant(np.array(value, dtype.numpy()), "number")
-
-
 @dataclass(frozen=True, slots=True)
 class Experts:
     """The sizes of a node: E experts, k of them compute, from H features over I back to H."""
@@ -250,40 +245,35 @@ class Experts:
             least: The largest weight of an expert that counts for nothing.
         """
         em, x = self.em, self.view.required("input")
-        op, dims = Builder(em, known_type(x)), dims_of(x)
+        op, dims = em.op, dims_of(x)
         assert dims is not None
-        rows = x if len(dims) == 2 else op("Reshape", x, em.constant([-1, self.hidden], "shape"))
+        rows = x if len(dims) == 2 else op("Reshape", x, [-1, self.hidden])
         tokens = prod(d for d in dims[:-1] if isinstance(d, int))
         is_known = all(isinstance(dim, int) for dim in dims[:-1])
         if is_known and tokens * self.view.integer("k") < self.experts:
-            total = self._of_chosen(op, rows, indices, gates, (least, tokens))
+            total = self._of_chosen(rows, indices, gates, (least, tokens))
         else:
-            total = self._of_all(op, rows, indices, gates, least)
+            total = self._of_all(rows, indices, gates, least)
         if len(dims) == 2:
             return total
         return op("Reshape", total, em.op("Shape", x), hint="mixed")
 
-    def _of_all(
-        self, op: Builder, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float
-    ) -> ir.Value:
+    def _of_all(self, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return (T, H) of all experts with all tokens, which stand in columns."""
-        em, router = self.em, self.view.required("router_probs")
+        em, op, router = self.em, self.em.op, self.view.required("router_probs")
         columns = op("Transpose", rows, perm=[1, 0], hint="columns")
         zero = ir.Tensor(np.zeros(1, np.float32))
         shape = em.op("Shape", router)
         none = em.op("ConstantOfShape", shape, value=zero)
-        spread = Builder(em, _D.FLOAT)(
-            "ScatterElements", none, indices, gates, axis=1, hint="gates"
-        )
-        turned = Builder(em, _D.FLOAT)("Transpose", spread, perm=[1, 0])
+        spread = op("ScatterElements", none, indices, gates, axis=1, hint="gates")
+        turned = op("Transpose", spread, perm=[1, 0])
         slots = Slots(self.view, em, self.experts, None, self.experts)
-        found = self._weighted(op, slots, columns, unsqueeze(em, turned, [1]), least)
+        found = self._weighted(slots, columns, unsqueeze(em, turned, [1]), least)
         total = reduce(em, "ReduceSum", found, [0], keepdims=False)
         return op("Transpose", total, perm=[1, 0], hint="total")
 
     def _of_chosen(
         self,
-        op: Builder,
         rows: ir.Value,
         indices: ir.Value,
         gates: ir.Value,
@@ -292,71 +282,66 @@ class Experts:
         """Return (T, H) of a slot for each token and expert that it chose."""
         em, k, (least, tokens) = self.em, self.view.integer("k"), limits
         count = tokens * k
-        chosen = em.op("Reshape", indices, em.constant([count], "shape"), hint="chosen")
+        chosen = em.op("Reshape", indices, [count], hint="chosen")
         columns = rows
         if tokens > 1 and k > 1:
             places = em.constant(np.repeat(np.arange(tokens), k), "tokens")
-            columns = op("Gather", rows, places, hint="tokens")
+            columns = em.op("Gather", rows, places, hint="tokens")
         shape = (tokens if tokens == 1 else count, self.hidden, 1)
         columns = reshaped(em, columns, shape)
         slots = Slots(self.view, em, self.experts, chosen, count)
         turned = reshaped(em, gates, (count, 1, 1))
-        found = self._weighted(op, slots, columns, turned, least)
+        found = self._weighted(slots, columns, turned, least)
         apart = reshaped(em, found, (tokens, k, self.hidden))
         return reduce(em, "ReduceSum", apart, [1], keepdims=False)
 
-    def _weighted(
-        self, op: Builder, slots: Slots, columns: ir.Value, gates: ir.Value, least: float
-    ) -> ir.Value:
+    def _weighted(self, slots: Slots, columns: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return what the expert of each slot computes, times its weight: (slots, H, columns).
 
         Args:
-            op: Builds in the type of the input.
             slots: The experts.
             columns: (H, columns), or for each slot (slots, H, columns).
             gates: (slots, 1, columns), float32.
             least: The largest weight of an expert that counts for nothing.
         """
-        em = self.em
-        inner = self._inner(op, slots, columns)
-        found = self._product(op, slots, "fc2", inner, (self.hidden, self.inner))
-        weighted = op("Mul", found, cast(em, gates, op.dtype), hint="weighted")
+        em, op = self.em, self.em.op
+        inner = self._inner(slots, columns)
+        found = self._product(slots, "fc2", inner, (self.hidden, self.inner))
+        weighted = op("Mul", found, cast(em, gates, dtype_of(found)), hint="weighted")
         # An expert that was not chosen may overflow, and nothing times 0 is nothing then.
-        counts = em.op("Greater", gates, number(em, least, _D.FLOAT))
-        return where(em, counts, weighted, number(em, 0.0, op.dtype), "counted")
+        counts = op("Greater", gates, least)
+        return where(em, counts, weighted, 0.0, "counted")
 
     def _product(
-        self, op: Builder, slots: Slots, name: str, columns: ir.Value, shape: tuple[int, int]
+        self, slots: Slots, name: str, columns: ir.Value, shape: tuple[int, int]
     ) -> ir.Value:
+        op = self.em.op
         found = op("MatMul", slots.weights(name, *shape), columns, hint=name)
         bias = slots.bias(name, shape[0])
         return found if bias is None else op("Add", found, bias, hint=f"{name}_biased")
 
-    def _inner(self, op: Builder, slots: Slots, columns: ir.Value) -> ir.Value:
+    def _inner(self, slots: Slots, columns: ir.Value) -> ir.Value:
         """Return the inner features: (slots, I, columns)."""
         kind, fusion = _activation(self.view), self.view.integer("swiglu_fusion")
         inner, hidden, em = self.inner, self.hidden, self.em
         if kind not in _GATED:
-            return _activated(op, kind, self._product(op, slots, "fc1", columns, (inner, hidden)))
+            return _activated(em, kind, self._product(slots, "fc1", columns, (inner, hidden)))
         if fusion == 0:
-            gate = self._product(op, slots, "fc1", columns, (inner, hidden))
-            return self._gated(op, gate, self._product(op, slots, "fc3", columns, (inner, hidden)))
-        both = self._product(op, slots, "fc1", columns, (2 * inner, hidden))
+            gate = self._product(slots, "fc1", columns, (inner, hidden))
+            return self._gated(gate, self._product(slots, "fc3", columns, (inner, hidden)))
+        both = self._product(slots, "fc1", columns, (2 * inner, hidden))
         if fusion == 2:
-            parts = em.multi("Split", both, em.constant([inner, inner], "halves"),
+            parts = em.multi("Split", both, [inner, inner],
                              axis=1, count=2)  # fmt: skip
-            return self._gated(op, parts[0], parts[1])
-        gate, linear = (
-            op("Slice", both, *(em.constant([at], "bound") for at in (first, 2 * inner, 1, 2)))
-            for first in (0, 1)
-        )
-        return self._gated(op, gate, linear)
+            return self._gated(parts[0], parts[1])
+        gate, linear = (em.op("Slice", both, [first], [2 * inner], [1], [2]) for first in (0, 1))
+        return self._gated(gate, linear)
 
-    def _gated(self, op: Builder, gate: ir.Value, linear: ir.Value) -> ir.Value:
+    def _gated(self, gate: ir.Value, linear: ir.Value) -> ir.Value:
         """Return SwiGLU or GEGLU of two products of one shape."""
         view = self.view
         if _activation(view) == "geglu":
-            return op("Mul", _activated(op, "gelu", gate), linear)
+            return self.em.op("Mul", _activated(self.em, "gelu", gate), linear)
         limit = view.attribute("swiglu_limit")
         swish = Swish(
             view.real("activation_alpha"),
@@ -364,15 +349,16 @@ class Experts:
             limit if isinstance(limit, float) else None,
             is_later=view.integer("swiglu_limit_after_activation") != 0,
         )
-        return swish.product(op, gate, linear)
+        return swish.product(self.em, gate, linear)
 
 
 def _activation(view: NodeView) -> str:
     return view.string("activation_type")
 
 
-def _activated(op: Builder, kind: str, x: ir.Value) -> ir.Value:
+def _activated(em: Emitter, kind: str, x: ir.Value) -> ir.Value:
     """Return an activation of one value."""
+    op = em.op
     if kind == "gelu":
         return op("Gelu", x, approximate="tanh")
     if kind == "silu":
@@ -455,9 +441,8 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
         wide = cast(em, given, _D.FLOAT)
         gates = op("GatherElements", wide, indices, axis=1, hint="gates")
         if view.integer("normalize_routing_weights"):
-            total, zero = reduce(em, "ReduceSum", gates, [-1]), number(em, 0.0, _D.FLOAT)
-            nothing = em.op("Equal", total, zero)
-            gates = where(em, nothing, zero, op("Div", gates, total), "gates")
+            total = reduce(em, "ReduceSum", gates, [-1])
+            gates = where(em, op("Equal", total, 0.0), 0.0, op("Div", gates, total), "gates")
     return only(mixture.computed(indices, gates, 1e-8))
 
 
@@ -465,11 +450,9 @@ def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return which experts have the k greatest of (T, E) scores, and these: (T, k) each."""
     em, last = mixture.em, mixture.experts - 1
     # Of equal ones TopK takes the first, onnxruntime the last.
-    turned = em.constant(np.arange(last, -1, -1, dtype=np.int64), "backwards")
-    backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, axis=1)
-    count = em.constant([mixture.view.integer("k")], "k")
-    found = em.multi("TopK", backwards, count, count=2)
-    return em.op("Sub", em.constant(last, "last"), found[1], hint="experts"), found[0]
+    backwards = em.op("Gather", scores, np.arange(last, -1, -1, dtype=np.int64), axis=1)
+    found = em.multi("TopK", backwards, [mixture.view.integer("k")], count=2)
+    return em.op("Sub", last, found[1], hint="experts"), found[0]
 
 
 _JITTER = 0.02
@@ -484,22 +467,21 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     """
     em = mixture.em
     refuse_value(mixture.view, "k", 2)
-    op, truth, last = em.op, Builder(em, _D.BOOL), {"axis": 1}
-    share, zero = number(em, _JITTER, _D.FLOAT), number(em, 0.0, _D.FLOAT)
+    op = em.op
     numbers = em.constant(np.arange(mixture.experts), "experts")
     rest, taken = logits, None
     chosen, gates = [], []
     for _ in range(2):
         top = reduce(em, "ReduceMax", rest, [1])
-        chosen.append(em.op("ArgMax", rest, attributes={**last, "keepdims": 1}))
-        bound = op("Mul", op("Max", op("Abs", logits), top), share)
-        behind = truth("Greater", op("Sub", top, logits), bound)
-        out = behind if taken is None else truth("Or", behind, taken)
-        powers = where(em, out, zero, op("Exp", op("Sub", logits, top)))
+        chosen.append(op("ArgMax", rest, axis=1, keepdims=1))
+        bound = op("Mul", op("Max", op("Abs", logits), top), _JITTER)
+        behind = op("Greater", op("Sub", top, logits), bound)
+        out = behind if taken is None else op("Or", behind, taken)
+        powers = where(em, out, 0.0, op("Exp", op("Sub", logits, top)))
         gates.append(op("Reciprocal", reduce(em, "ReduceSum", powers, [1])))
-        taken = truth("Equal", chosen[0], numbers)
-        rest = where(em, taken, number(em, -np.inf, _D.FLOAT), logits, "rest")
+        taken = op("Equal", chosen[0], numbers)
+        rest = where(em, taken, -np.inf, logits, "rest")
     return (
-        em.op("Concat", *chosen, attributes=last, hint="experts"),
-        op("Concat", *gates, attributes=last, hint="gates"),
+        op("Concat", *chosen, axis=1, hint="experts"),
+        op("Concat", *gates, axis=1, hint="gates"),
     )

@@ -250,7 +250,7 @@ def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None
     zero = em.constant([0], "zero")
     last = em.constant([3], "last")
     count = em.op("Gather", em.op("Shape", bias), last)
-    rows = em.op("Gather", em.op("Shape", keys), em.constant([2], "rows"))
+    rows = em.op("Gather", em.op("Shape", keys), [2])
     more = em.op("Max", em.op("Sub", rows, count), zero)
     front = em.constant([0] * 7, "zeros")
     pads = em.op("Concat", front, more, axis=0, hint="pads")
@@ -373,9 +373,9 @@ def _sparse_attention_mask(
     def build() -> ir.Value:
         own = em.op("Div", places, size, hint="own_block")
         rows = em.op("Gather", shown, own, axis=1, hint="rows")
-        at = em.op("Reshape", _positions(em, keys), em.constant([-1], "all"))
+        at = em.op("Reshape", _positions(em, keys), [-1])
         # Buffers may be longer than the lists; nobody sees the rows behind them.
-        block = em.op("Min", em.op("Div", at, size), em.constant(blocks - 1, "last"))
+        block = em.op("Min", em.op("Div", at, size), blocks - 1)
         seen = em.op("Gather", rows, block, axis=3, hint="columns")
         turned = em.op("Transpose", seen, perm=[1, 0, 2, 3])
         if layouts in (1, heads):

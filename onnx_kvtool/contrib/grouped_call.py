@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import Tokens, dim_of
@@ -61,10 +60,10 @@ class Call:
             wide = cast(em, given, _I)
             dims = dims_of(given)
             if dims is None or len(dims) != 1:
-                wide = em.op("Reshape", wide, em.constant([-1], "all"))
+                wide = em.op("Reshape", wide, [-1])
             if not fewer:
                 return wide
-            return em.op("Add", wide, em.constant([fewer], "one"), hint="valid_rows")
+            return em.op("Add", wide, [fewer], hint="valid_rows")
 
         return em.once(("valid rows", given, fewer), build)
 
@@ -160,7 +159,7 @@ class Call:
 
     def angles(self, table: ir.Value, places: ir.Value, factor: float | None) -> ir.Value:
         """Return the rows of a table at places, times a factor: (B, L, R / 2)."""
-        em, dtype = self.em, dtype_of(table)
+        em = self.em
         rows = em.once(
             ("rotary rows", table, places),
             lambda: em.op("Gather", table, places, hint="angles"),
@@ -169,8 +168,7 @@ class Call:
             return rows
 
         def build() -> ir.Value:
-            scale = em.constant(np.array(factor, dtype.numpy()), "scale")
-            return em.op("Mul", rows, scale, hint="scaled")
+            return em.op("Mul", rows, factor, hint="scaled")
 
         return em.once(("scaled angles", rows, factor), build)
 
@@ -179,7 +177,7 @@ class Call:
         em, places = self.em, self.places()
 
         def build() -> ir.Value:
-            first = em.op("Sub", self._column(places), em.constant([window], "window"))
+            first = em.op("Sub", self._column(places), [window])
             return em.op("Less", first, self._keys(keys), hint="is_near")
 
         return em.once(("near", places, window, dim_of(keys, 2) or keys), build)
@@ -192,13 +190,13 @@ class Call:
             if is_causal:
                 behind = em.op("Greater", self._keys(keys), self._column(rows))
                 return em.op("Not", behind, hint="is_seen")
-            ends = em.op("Reshape", rows, em.constant([-1, 1, 1, 1], "shape"))
+            ends = em.op("Reshape", rows, [-1, 1, 1, 1])
             return em.op("Less", self._keys(keys), ends, hint="is_seen")
 
         return em.once(("seen", rows, is_causal, dim_of(keys, 2) or keys), build)
 
     def _column(self, places: ir.Value) -> ir.Value:
-        return self.em.op("Unsqueeze", places, self.em.constant([1, 3], "axes"))
+        return self.em.op("Unsqueeze", places, [1, 3])
 
     def _keys(self, keys: ir.Value) -> ir.Value:
         """Return the row of each key: (1, 1, 1, S)."""
@@ -216,7 +214,7 @@ class Call:
         def build() -> ir.Value:
             one = em.constant([1], "one")
             axes, origin = em.constant([0, 1], "axes"), em.constant([0, 0], "origin")
-            first = em.op("Slice", given, origin, em.constant([1, 1], "corner"), axes)
+            first = em.op("Slice", given, origin, [1, 1], axes)
             rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
             counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
             later = em.op("Equal", self.is_later, one)
@@ -277,10 +275,9 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     is_one = view.attribute(f"{letter}_quant_type") == "PER_TENSOR"
     shape = [1, 1, 1, 1] if is_one else [1, view.integer("kv_num_heads"), 1, -1]
     op = em.op
-    scale = op("Reshape", given, em.constant(shape, "shape"), hint="scale")
-    least, most = (em.constant(np.array(n, np.float32), "limit") for n in (-128, 127))
+    scale = op("Reshape", given, shape, hint="scale")
     quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))
-    quantized = op("Min", op("Max", quantized, least), most, hint="codes")
+    quantized = op("Min", op("Max", quantized, -128), 127, hint="codes")
     present, rows = _written(view, em, call, name, cast(em, quantized, _INT8))
     numbers = op("Mul", cast(em, rows, _FLOAT), scale, hint="numbers")
     return Cache(present, cast(em, numbers, dtype_of(new)))

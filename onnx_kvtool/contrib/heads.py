@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of, scaled_queries, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
@@ -65,7 +64,7 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
     op, total = em.op, width or dim_of(rows, -1)
     # A number, where it is known, for lowering and for compilers.
     one = total // heads if isinstance(total, int) else -1
-    split = op("Reshape", rows, em.constant([0, 0, heads, one], "shape"))
+    split = op("Reshape", rows, [0, 0, heads, one])
     turned = op("Transpose", split, perm=[0, 2, 1, 3], hint="heads")
     # `attend` asks for D, which says how the scores are scaled.
     turned.shape = ir.Shape((dim_of(rows, 0), heads, dim_of(rows, 1), one if one > 0 else None))
@@ -142,7 +141,7 @@ def attend(
         absent.name = ""
     op = em.op
     rows = op("Transpose", found[0], perm=[0, 2, 1, 3], hint="rows")
-    output = op("Reshape", rows, em.constant([0, 0, -1], "shape"), hint="joined")
+    output = op("Reshape", rows, [0, 0, -1], hint="joined")
     return output, *presents, found[3] if count == 4 else None
 
 
@@ -222,11 +221,10 @@ def _is_padding(
             help="declare its shape" if dims is None else None,
         )
     if len(dims) > 1:
-        zero = em.constant(np.array(0, (mask.dtype or ir.DataType.INT32).numpy()), "zero")
-        valid = em.op("Greater", mask, zero)
+        valid = em.op("Greater", mask, 0)
         axes = [1, 2] if len(dims) == 2 else [1]
         return unsqueeze(em, em.op("Not", valid), axes)
-    columns = em.op("Range", em.constant(0), total, em.constant(1), hint="columns")
+    columns = em.op("Range", 0, total, 1, hint="columns")
     ends, starts = _ends(view, em, tokens, mask)
     shape = em.constant([-1, 1, 1, 1], "shape")
     behind = em.op("Less", columns, em.op("Reshape", ends, shape))
@@ -292,33 +290,30 @@ def attend_beside_sink(
         sink: The score of the column: (1, H or 1, 1, 1).
     """
     query, keys, values = heads
-    op = Builder(em, dtype_of(query))
+    op = em.op
     # Heads of a group are rows of one product; 0 keeps a size.
-    grouped, apart = (em.constant([0, n, -1, 0], "shape") for n in (counts[1], counts[0]))
+    grouped, apart = ([0, n, -1, 0] for n in (counts[1], counts[0]))
     if not how.scale:
-        width = cast(em, size(em, None, query, 3), op.dtype)
+        width = cast(em, size(em, None, query, 3), dtype_of(query))
         query = op("Mul", query, op("Reciprocal", op("Sqrt", width), hint="scale"), hint="scaled")
     elif how.scale != 1:
-        factor = em.constant(np.array(how.scale, op.dtype.numpy()), "scale")
-        query = op("Mul", query, factor, hint="scaled")
+        query = op("Mul", query, how.scale, hint="scaled")
     rows = op("Reshape", query, grouped, hint="grouped")
     turned = op("Transpose", keys, perm=[0, 1, 3, 2])
     scores = op("Reshape", op("MatMul", rows, turned), apart, hint="scores")
     if how.softcap > 0:
-        cap = em.constant(np.array(how.softcap, op.dtype.numpy()), "softcap")
-        scores = op("Mul", op("Tanh", op("Div", scores, cap)), cap, hint="capped")
+        capped = op("Tanh", op("Div", scores, how.softcap))
+        scores = op("Mul", capped, how.softcap, hint="capped")
     masked = scores
     if how.mask is not None:
         masked = op("Add", scores, how.mask, hint="biased")
-    hidden = em.constant(np.array(-np.inf, op.dtype.numpy()), "hidden")
-    masked = op("Where", seen, masked, hidden, hint="masked")
+    masked = op("Where", seen, masked, -np.inf, hint="masked")
     weights = op("Softmax", _with_column(em, masked, sink), axis=-1)
-    bounds = (em.constant([bound], "bound") for bound in (0, -1, 3))
-    weights = op("Slice", weights, *bounds)
+    weights = op("Slice", weights, [0], [-1], [3])
     rows = op("Reshape", weights, grouped, hint="weights")
     found = op("Reshape", op("MatMul", rows, values), apart, hint="attended")
     joined = op("Transpose", found, perm=[0, 2, 1, 3], hint="rows")
-    output = op("Reshape", joined, em.constant([0, 0, -1], "shape"), hint="joined")
+    output = op("Reshape", joined, [0, 0, -1], hint="joined")
     return output, {SCORES: scores, WEIGHTS: weights}.get(how.shown or 0)
 
 
@@ -327,6 +322,6 @@ def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
     op = em.op
     zero, three = em.constant([0], "first"), em.constant([3], "axes")
     front = em.op("Slice", em.op("Shape", scores), zero, three)
-    shape = em.op("Concat", front, em.constant([1], "one"), axis=0)
+    shape = em.op("Concat", front, [1], axis=0)
     column = op("Expand", sink, shape, hint="sink")
     return op("Concat", scores, column, axis=-1)

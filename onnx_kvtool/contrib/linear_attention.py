@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size, parts
@@ -46,7 +45,7 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
     wide, states = cast(em, query, _D.FLOAT), heads.states
     if factor != 1:
-        wide = op("Mul", wide, em.constant(np.array(factor, np.float32), "scale"), hint="scaled")
+        wide = op("Mul", wide, factor, hint="scaled")
     decay, rate = gate(view, "decay"), gate(view, "beta")
     if decay is not None:
         one = known_size(decay, 2, f"the width of `{decay.name}`") // states
@@ -111,10 +110,10 @@ class Arranged:
         """Return tokens, float32, as (T, B, *tail), (N, 1, *tail), or of one as (B, *tail)."""
         op = self.em.op
         if self.is_packed:
-            return op("Reshape", value, self.em.constant([0, 1, *tail], "shape"))
+            return op("Reshape", value, [0, 1, *tail])
         if self.is_one:
-            return op("Reshape", value, self.em.constant([0, *tail], "shape"))
-        apart = op("Reshape", value, self.em.constant([0, 0, *tail], "shape"))
+            return op("Reshape", value, [0, *tail])
+        apart = op("Reshape", value, [0, 0, *tail])
         order = [1, 0, *range(2, len(tail) + 2)]
         return op("Transpose", apart, perm=order, hint="by_token")
 
@@ -149,7 +148,7 @@ class Arranged:
         lead = [0] if self.is_packed else [0, 1] if self.is_one else [0, 0]
         if not self.is_packed and not self.is_one:
             output = op("Transpose", output, perm=[1, 0, 2, 3, 4], hint="by_sequence")
-        return op("Reshape", output, self.em.constant([*lead, *tail], "shape"))
+        return op("Reshape", output, [*lead, *tail])
 
 
 def _heads(
@@ -209,7 +208,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
     query, key, value = net.operands()
     if factor != 1:
-        query = op("Mul", query, em.constant(np.array(factor, np.float32), "scale"), hint="scaled")
+        query = op("Mul", query, factor, hint="scaled")
     decay, rate = gate(view, "decay"), gate(view, "beta")
     if decay is not None:
         own = [heads.states, heads.key_size][: len(dims_of(decay) or ()) - net.axes]
@@ -327,14 +326,12 @@ class _Net:
             return self.by_sequence(value, tail)
         if self.view.input("key") is not None:
             return value
-        shape = self.em.constant([*[0] * self.axes, *tail], "shape")
-        return self.em.op("Reshape", value, shape)
+        return self.em.op("Reshape", value, [*[0] * self.axes, *tail])
 
     def _unit(self, value: ir.Value) -> ir.Value:
         op = self.em.op
         square = reduce(self.em, "ReduceSum", op("Mul", value, value, hint="squared"), [-1])
-        least = self.em.constant(np.array(_LEAST_SQUARE, np.float32), "least")
-        return op("Div", value, op("Sqrt", op("Add", square, least)), hint="unit")
+        return op("Div", value, op("Sqrt", op("Add", square, _LEAST_SQUARE)), hint="unit")
 
     def by_sequence(self, value: ir.Value, tail: list[int]) -> ir.Value:
         """Return (B * T, ...) as (B, T, *tail), float32; others as they are."""
@@ -345,7 +342,7 @@ class _Net:
         if isinstance(batch, int):
             shape = em.constant([batch, -1, *tail], "shape")
         else:
-            count = em.op("Reshape", size(em, batch, state, 0), em.constant([1], "one"))
+            count = em.op("Reshape", size(em, batch, state, 0), [1])
             rest = em.constant([-1, *tail], "rest")
             shape = em.op("Concat", count, rest, axis=0)
         return em.op("Reshape", value, shape, hint="by_sequence")

@@ -17,7 +17,7 @@ from onnx_kvtool.contrib.heads import (
     parts,
 )
 from onnx_kvtool.contrib.quantized import coded_product
-from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, size
 from onnx_kvtool.ops.view import NodeView
@@ -130,7 +130,7 @@ def _attended(
         # The last query sees all keys: one query alone sees every one.
         nonpad = em.once(
             ("all keys", total, tokens.batch),
-            lambda: em.op("Expand", total, em.op("Reshape", tokens.batch, em.constant([1], "one"))),
+            lambda: em.op("Expand", total, em.op("Reshape", tokens.batch, [1])),
         )
     how = Attended(
         scale=scale if isinstance(scale, float) else None,
@@ -233,14 +233,14 @@ def _in_buffer(
             (past_value, rows[2], "present_value"),
         )
     )
-    first = em.op("Reshape", cast(em, given, _I), em.constant([], "scalar"))
+    first = em.op("Reshape", cast(em, given, _I), [])
     total = em.op("Add", first, count)
     mask = added(view, em, tokens, padding, total, dtype_of(query))
     if mask is not None:
         # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
         longest = size(em, dim_of(past_key, 2), past_key, 2)
         more = em.op("Reshape", em.op("Sub", longest, total), one)
-        pads = em.op("Concat", em.constant([0] * 7, "zeros"), more, axis=0)
+        pads = em.op("Concat", [0] * 7, more, axis=0)
         mask = em.op("Pad", mask, pads)
     scale = view.attribute("scale")
     how = Attended(
@@ -337,7 +337,7 @@ def _projected(
     refuse_value(view, "past_present_share_buffer", None, 0)
     refuse_value(view, "do_rotary", None, 0)
     heads, tokens = view.integer("num_heads"), Tokens(em, view.required("input"))
-    op = Builder(em, dtype_of(product))
+    op = em.op
     q, k, v = (
         apart(em, part, heads, width)
         for part, width in zip(parts(em, product, widths), widths, strict=True)
@@ -351,7 +351,7 @@ def _projected(
                 f"`past` of `{view.node.op_type}` is given without an output for the present",
             )
         past_key, past_value = (
-            op("Gather", past, em.constant(place, "place"), axis=0, hint=hint)
+            op("Gather", past, place, axis=0, hint=hint)
             for place, hint in ((0, "past_key"), (1, "past_value"))
         )
         before = size(em, dim_of(past, 3), past, 3)
@@ -363,11 +363,10 @@ def _projected(
         past_key=past_key,
         past_value=past_value,
     )
-    mask = added(view, em, tokens, view.input("mask_index"), total, op.dtype)
+    mask = added(view, em, tokens, view.input("mask_index"), total, dtype_of(product))
     output, present_key, present_value, _ = attend(em, q, k, v, replace(how, mask=mask))
     if not is_read(view, 1):
         return Replacement((output, None)[: len(view.node.outputs)])
-    first = em.constant([0], "first")
-    pair = (op("Unsqueeze", one, first) for one in (present_key or k, present_value or v))
+    pair = (op("Unsqueeze", one, [0]) for one in (present_key or k, present_value or v))
     present = op("Concat", *pair, axis=0, hint="present")
     return Replacement((output, present))

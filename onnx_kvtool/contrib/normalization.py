@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
+from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
@@ -79,7 +79,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     Its `mask_index` counts the ones of each row of the mask.
     """
     ids, words = view.operands("input_ids", "word_embedding")
-    op = Builder(em, _type(words, view))
+    op = em.op
     places = view.input("position_ids")
     if places is None:
         places = _places(view, em, ids)
@@ -113,7 +113,7 @@ def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
 
 def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write QEmbedLayerNormalization as that of DequantizeLinear of what is gathered."""
-    ids, op = view.required("input_ids"), Builder(em, _D.FLOAT)
+    ids, op = view.required("input_ids"), em.op
 
     def numbers(name: str, rows: ir.Value | None) -> ir.Value:
         short = name.removesuffix("_quant")
@@ -121,7 +121,7 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         if rows is not None:
             quantized = em.op("Gather", quantized, rows)
         scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
-        return op("DequantizeLinear", quantized, scale, zero)
+        return op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
 
     places, (segments, _) = _places(view, em, ids), _segments(view)
     total = numbers("word_embedding_quant", ids)
@@ -154,8 +154,7 @@ def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
         zero = ir.Tensor(np.zeros(1, np.int32))
         shape = unsqueeze(em, batch, [0])
         return em.op("ConstantOfShape", shape, value=zero)
-    one = em.constant(np.array(1, _type(mask, view).numpy()), "one")
-    counted = cast(em, em.op("Equal", mask, one), _D.INT32)
+    counted = cast(em, em.op("Equal", mask, 1), _D.INT32)
     return reduce(em, "ReduceSum", counted, [1], keepdims=False)
 
 
@@ -174,7 +173,7 @@ def _residual(view: NodeView, em: Emitter) -> ir.Value:
                 "only",
             )
     x, bias = view.required("input"), view.input("bias")
-    op = Builder(em, _type(x, view))
+    op = em.op
     total = op("Add", x, view.required("skip"), hint="sum")
     return total if bias is None else op("Add", total, bias, hint="biased")
 
@@ -188,18 +187,17 @@ def root_mean_square(
     em: Emitter, x: ir.Value, scale: ir.Value | None, axis: int, epsilon: float
 ) -> ir.Value:
     """Return x divided by its root mean square, times a scale that broadcasts to x; None for 1."""
-    op = Builder(em, dtype_of(x))
+    op, dtype = em.op, dtype_of(x)
     attributes = {"axis": axis, "epsilon": epsilon}
     scale_dims = None if scale is None else dims_of(scale)
     dims = dims_of(x)
     normalized = -axis if axis < 0 else None if dims is None else len(dims) - axis
     fits = scale_dims is not None and normalized is not None and len(scale_dims) <= normalized
     if scale is not None and fits:
-        return op("RMSNormalization", x, cast(em, scale, op.dtype), attributes=attributes)
+        return op("RMSNormalization", x, cast(em, scale, dtype), attributes=attributes)
     # The scale of ONNX has no more axes than are normalized.
-    one = em.constant(np.ones(1, op.dtype.numpy()), "one")
-    normed = op("RMSNormalization", x, one, attributes=attributes)
-    return normed if scale is None else op("Mul", normed, cast(em, scale, op.dtype))
+    normed = op("RMSNormalization", x, np.ones(1, dtype.numpy()), attributes=attributes)
+    return normed if scale is None else op("Mul", normed, cast(em, scale, dtype))
 
 
 def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
@@ -214,7 +212,7 @@ def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
     axes = list(range(axis if axis < 0 else axis - len(dims or ()), 0))
     op, wide = em.op, cast(em, x, _D.FLOAT)
     mean = reduce(em, "ReduceMean", op("Mul", wide, wide, hint="squared"), axes)
-    shifted = op("Add", mean, em.constant(np.array(epsilon, np.float32), "epsilon"))
+    shifted = op("Add", mean, epsilon)
     return op("Reciprocal", op("Sqrt", shifted))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
@@ -23,12 +23,10 @@ def c_dist(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "metric", "sqeuclidean", "euclidean")
     a, b = view.operands("A", "B")
-    op = Builder(em, dtype_of(a))
-    minus_two = em.constant(np.array(-2, op.dtype.numpy()), "minus_two")
-    turned = {"perm": [1, 0]}
-    product = op("MatMul", op("Mul", a, minus_two), op("Transpose", b, attributes=turned))
+    op = em.op
+    product = op("MatMul", op("Mul", a, -2), op("Transpose", b, perm=[1, 0]))
     left, right = (reduce(em, "ReduceSum", op("Mul", x, x, hint="square"), [1]) for x in (a, b))
-    total = op("Add", op("Add", product, left), op("Transpose", right, attributes=turned))
+    total = op("Add", op("Add", product, left), op("Transpose", right, perm=[1, 0]))
     total = op("Abs", total)
     return only(total if view.string("metric") == "sqeuclidean" else op("Sqrt", total))
 
@@ -76,7 +74,7 @@ def rfft(view: NodeView, em: Emitter) -> Replacement:
         raise Refusal("contrib-form", text)
     y, op = unsqueeze(em, x, [rank]), em.op
     for axis in range(rank - 1, rank - 1 - count, -1):
-        y = op("DFT", y, None, em.constant(axis, "axis"), onesided=int(axis == rank - 1))
+        y = op("DFT", y, None, axis, onesided=int(axis == rank - 1))
     return only(y)
 
 
@@ -97,9 +95,9 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
         first = np.arange(0, dim - length + 1, step, dtype=np.int64)
         places = em.constant(first[:, None] + inside, "places")
     else:
-        end = em.op("Add", size(em, dim, x, axis), em.constant(1 - length))
-        starts = em.op("Range", em.constant(0), end, em.constant(step))
-        places = em.op("Add", unsqueeze(em, starts, [1]), em.constant(inside, "inside"))
+        end = em.op("Add", size(em, dim, x, axis), 1 - length)
+        starts = em.op("Range", 0, end, step)
+        places = em.op("Add", unsqueeze(em, starts, [1]), inside)
     windows = em.op("Gather", x, places, axis=axis)
     if axis == rank - 1:
         return only(windows)
@@ -130,39 +128,38 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
         raise Refusal("contrib-form", text)
     dtype = dtype_of(x)
     wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    count, op = known[0], Builder(em, wide)
+    count, op = known[0], em.op
     if count == 0:
-        return only(Builder(em, dtype)("Identity", x))
+        return only(op("Identity", x))
     left = cast(em, x, wide)
     if count == 1:
-        one = em.constant(np.ones((), wide.numpy()), "one")
-        return only(cast(em, op("Div", one, left), dtype))
+        return only(cast(em, op("Div", 1, left), dtype))
     right = em.constant(np.eye(count, dtype=wide.numpy()), "eye")
-    both = op("Concat", *_eliminated(op, [left, right], 0, count), axis=-1)
+    both = op("Concat", *_eliminated(em, [left, right], 0, count), axis=-1)
     for row in range(1, count):
-        (both,) = _eliminated(op, [both], row, count)
-    return only(cast(em, _part(op, both, count, 2 * count, -1), dtype))
+        (both,) = _eliminated(em, [both], row, count)
+    return only(cast(em, _part(em, both, count, 2 * count, -1), dtype))
 
 
-def _eliminated(op: Builder, sides: Sequence[ir.Value], row: int, count: int) -> Sequence[ir.Value]:
+def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) -> Sequence[ir.Value]:
     """Make a column of the first matrix that of the unit matrix, and do the same to the others.
 
     Args:
-        op: Builds.
+        em: Where to build.
         sides: (..., count, at least count), the first one with `row` columns done; one whose rows
             are alike in all of a batch may lack its axes.
         row: Which row and column.
         count: How many there are.
     """
-    em, left = op.em, sides[0]
-    lines = [_part(op, side, row, row + 1, -2) for side in sides]  # (..., 1, count)
+    op, left = em.op, sides[0]
+    lines = [_part(em, side, row, row + 1, -2) for side in sides]  # (..., 1, count)
     if row < count - 1:
-        below = _part(op, _part(op, left, row, row + 1, -1), row, count, -2)
+        below = _part(em, _part(em, left, row, row + 1, -1), row, count, -2)
         largest = em.op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
-        place = em.op("Add", largest, em.constant(row, "row"))
+        place = em.op("Add", largest, row)
         rows = em.constant(np.arange(count)[:, None], "rows")
-        mark = cast(em, em.op("Equal", rows, place), op.dtype)
-        others = op("Sub", em.constant(np.ones((), op.dtype.numpy()), "one"), mark)
+        mark = cast(em, op("Equal", rows, place), dtype_of(left))
+        others = op("Sub", 1, mark)
         pivots = [reduce(em, "ReduceSum", op("Mul", mark, side), [-2]) for side in sides]
         # The row goes where the pivot was. Sums of a product with 0 and one with 1 are exact.
         sides = [
@@ -170,21 +167,20 @@ def _eliminated(op: Builder, sides: Sequence[ir.Value], row: int, count: int) ->
             for side, line in zip(sides, lines, strict=True)
         ]
         lines = pivots
-    pivot = _part(op, lines[0], row, row + 1, -1)
-    column = _part(op, sides[0], row, row + 1, -1)  # (..., count, 1)
+    pivot = _part(em, lines[0], row, row + 1, -1)
+    column = _part(em, sides[0], row, row + 1, -1)  # (..., count, 1)
     done = []
     for side, line in zip(sides, lines, strict=True):
         scaled = op("Div", line, pivot)
         rest = op("Sub", side, op("Mul", column, scaled))
         around = [(0, row), (row + 1, count)]
         parts = [
-            _part(op, rest, *bounds, -2) if bounds[0] < bounds[1] else None for bounds in around
+            _part(em, rest, *bounds, -2) if bounds[0] < bounds[1] else None for bounds in around
         ]
         joined = [part for part in (parts[0], scaled, parts[1]) if part is not None]
         done.append(op("Concat", *joined, axis=-2))
     return done
 
 
-def _part(op: Builder, x: ir.Value, start: int, end: int, axis: int) -> ir.Value:
-    bounds = (op.em.constant([number], "bound") for number in (start, end, axis))
-    return op("Slice", x, *bounds)
+def _part(em: Emitter, x: ir.Value, start: int, end: int, axis: int) -> ir.Value:
+    return em.op("Slice", x, [start], [end], [axis])

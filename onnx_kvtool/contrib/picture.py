@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.contrib.rule import Builder, is_read, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import is_read, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
@@ -44,7 +44,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "channels_last", 1)
     x, skip, bias = view.required("X"), view.required("skip"), view.input("bias")
-    op = Builder(em, dtype_of(x))
+    op = em.op
     rank = known_rank(view, skip)
     if rank not in (2, 4):
         raise Refusal(
@@ -52,7 +52,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
         )
     total = op("Add", x, unsqueeze(em, skip, [1, 2]) if rank == 2 else skip, hint="sum")
     total = total if bias is None else op("Add", total, bias, hint="biased")
-    y = _normalized(view, em, total, op.dtype)
+    y = _normalized(view, em, total, dtype_of(x))
     return Replacement((y, total if is_read(view, 1) else None)[: len(view.node.outputs)])
 
 
@@ -122,9 +122,7 @@ def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement
         return only(op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored}))
     whole = op("ConvTranspose", *inputs, attributes=attributes)
     axes = em.constant(list(range(2, 2 + rank)), "axes")
-    before, behind = (
-        em.op("Gather", pads, em.constant(list(range(at, at + rank)), "places")) for at in (0, rank)
-    )
+    before, behind = (em.op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
     known = _whole_sizes(view, rank)
     if known is None:
         sizes = em.op("Gather", em.op("Shape", whole), axes, hint="sizes")
@@ -220,7 +218,7 @@ class _Line:
         """Return the points along the height, `way` 0, or the width, 1."""
         em, last = numbers.em, axis.length(numbers, -1)  # ()
         start, end = (
-            em.op("Gather", boxes, em.constant([at], "column"), axis=1)
+            em.op("Gather", boxes, [at], axis=1)
             for at in (way, way + 2)
         )  # fmt: skip
         lined = _points(numbers, start, end, last, crop, way)
@@ -271,12 +269,12 @@ def _points(
         count = numbers.constant(known[way] - 1)
         steps = numbers.constant(np.arange(known[way] - 1, dtype=np.float64).reshape(1, -1))
     else:
-        given = em.op("Gather", cast(em, crop, _LONG), em.constant(way, "way"), attributes=_FRONT)
-        fewer = em.op("Sub", given, em.constant(1, "one"))
-        counted = em.op("Range", em.constant(0), fewer, em.constant(1, "one"))
+        given = em.op("Gather", cast(em, crop, _LONG), way, attributes=_FRONT)
+        fewer = em.op("Sub", given, 1)
+        counted = em.op("Range", 0, fewer, 1)
         steps = cast(em, unsqueeze(em, counted, [0]), numbers.dtype)
         count = numbers.op("Max", cast(em, fewer, numbers.dtype), 1)
-        is_single = em.op("Equal", fewer, em.constant(0))
+        is_single = em.op("Equal", fewer, 0)
         final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
     scaled = numbers.op("Mul", numbers.op("Sub", end, start), last)
     step = numbers.op("Div", scaled, count)

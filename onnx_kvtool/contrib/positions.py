@@ -7,9 +7,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import apart, known_size
-from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -101,7 +101,7 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
         "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
         **({"num_heads": heads} if len(dims) == 3 else {}),
     }
-    return only(Builder(em, known_type(x))("RotaryEmbedding", x, *angles, attributes=attributes))
+    return only(em.op("RotaryEmbedding", x, *angles, attributes=attributes))
 
 
 def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:
@@ -118,25 +118,21 @@ def _angles(
     em: Emitter, cache: ir.Value, places: ir.Value, owners: tuple[int, ...], factor: float
 ) -> ir.Value:
     """Return the elements of a cache for each token, column by column: (B, L, R / 2)."""
-    op, half = Builder(em, known_type(cache)), len(owners)
-    index = Builder(em, _D.INT64)
+    op, half, dtype = em.op, len(owners), known_type(cache)
 
     def elements() -> ir.Value:
         """Return where they stand in the cache if it is flat."""
-        columns = em.constant(list(owners), "columns")
-        rows = index("Gather", places, columns, attributes={"axis": 0})
-        rows = index("Transpose", rows, attributes={"perm": [1, 2, 0]})
-        starts = index("Mul", rows, em.constant(half, "width"))
-        return index("Add", starts, em.constant(np.arange(half), "columns"), hint="elements")
+        rows = op("Gather", places, list(owners), axis=0)
+        starts = op("Mul", op("Transpose", rows, perm=[1, 2, 0]), half)
+        return op("Add", starts, list(range(half)), hint="elements")
 
     def build() -> ir.Value:
-        flat = op("Reshape", cache, em.constant([-1], "shape"), hint="flat")
+        flat = op("Reshape", cache, [-1], hint="flat")
         found = op("Gather", flat, em.once(("elements", places, owners), elements), hint="angles")
         if factor == 1.0:
             return found
-        number = em.constant(np.array(factor, np.float32), "scale")
-        wide = Builder(em, _D.FLOAT)("Mul", cast(em, found, _D.FLOAT), number, hint="scaled")
-        return cast(em, wide, op.dtype)
+        wide = op("Mul", cast(em, found, _D.FLOAT), factor, hint="scaled")
+        return cast(em, wide, dtype)
 
     return em.once(("angles", cache, places, owners, factor), build)
 
@@ -144,8 +140,8 @@ def _angles(
 def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     """Write GemmaRotaryEmbedding as Sin and Cos of float32, rounded, Mul and Add."""
     dtype, emb = known_type(view.required("q")), view.required("emb")
-    op, wide = em.op, Builder(em, _D.FLOAT)
-    sin, cos = (unsqueeze(em, cast(em, wide(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
+    op = em.op
+    sin, cos = (unsqueeze(em, cast(em, op(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
     query, key = (
         op("Add", op("Mul", view.required(name), cos), op("Mul", view.required(turned), sin))
         for name, turned in (("q", "q_rot"), ("k", "k_rot"))
@@ -169,7 +165,7 @@ def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
     axis = 1 if rank == 3 else 2
     rows = em.op("Add", positions(em, dims[axis], x, axis, place=1, rank=2), given)
     sizes = (size(em, dims[at], x, at) for at in (0, axis))
-    flat = (em.op("Reshape", one, em.constant([1], "one")) for one in sizes)
+    flat = (em.op("Reshape", one, [1]) for one in sizes)
     shape = em.op("Concat", *flat, axis=0)
     return em.op("Expand", rows, shape, hint="positions")
 
@@ -188,22 +184,17 @@ def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     buckets = known_size(given, 0, f"the number of buckets of {what}")
     heads = known_size(given, 1, f"the number of heads of {what}")
     farthest = view.integer("max_distance")
-    op, index = em.op, Builder(em, ir.DataType.INT64)
+    op = em.op
     places = em.constant(_buckets(buckets, farthest, is_both), "buckets")
-    table = op("Reshape", given, em.constant([heads, buckets], "shape"), hint="by_head")
+    table = op("Reshape", given, [heads, buckets], hint="by_head")
     by_distance = op("Gather", table, places, axis=1, hint="by_distance")
     rows, columns = (
-        index(
-            "Range",
-            em.constant(0),
-            index("Reshape", view.required(name), em.constant([], "scalar")),
-            em.constant(1),
-        )
+        op("Range", 0, op("Reshape", view.required(name), []), 1)
         for name in ("query_length", "key_length")
     )
-    away = index("Sub", columns, index("Reshape", rows, em.constant([-1, 1], "column")))
-    away = index("Min", index("Max", away, em.constant(-farthest)), em.constant(farthest))
-    away = index("Add", away, em.constant(farthest), hint="distance")
+    away = op("Sub", columns, op("Reshape", rows, [-1, 1]))
+    away = op("Min", op("Max", away, -farthest), farthest)
+    away = op("Add", away, farthest, hint="distance")
     bias = op("Gather", by_distance, away, axis=1)
     return only(unsqueeze(em, bias, [0]))
 
@@ -233,12 +224,11 @@ def gated_relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_input(view, "token_offset")
     query = view.required("query_layer")
-    op, heads = Builder(em, dtype_of(query)), view.integer("num_heads")
+    op, heads = em.op, view.integer("num_heads")
     rows = apart(em, op("Add", query, view.required("query_bias")), heads)
     gates = op("Add", op("MatMul", rows, view.required("weight")), view.required("bias"))
     halves = em.multi("Split", gates, axis=-1, num_outputs=2, count=2)
     u, r = (op("Sigmoid", reduce(em, "ReduceSum", half, [-1])) for half in halves)
-    one, two = (em.constant(np.array(n, op.dtype.numpy()), "number") for n in (1, 2))
-    factor = op("Sub", op("Mul", r, view.required("eco_a")), one)
-    factor = op("Add", op("Mul", u, factor), two, hint="gate")
+    factor = op("Sub", op("Mul", r, view.required("eco_a")), 1)
+    factor = op("Add", op("Mul", u, factor), 2, hint="gate")
     return only(op("Mul", factor, view.required("rel_pos")))

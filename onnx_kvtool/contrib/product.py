@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, only, refuse_value
+from onnx_kvtool.contrib.rule import only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -54,14 +52,12 @@ def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
-    op, alpha = Builder(em, dtype_of(left)), view.attribute("alpha")
+    op, alpha = em.op, view.real("alpha")
     if alpha == 1.0:
         return only(op("MatMul", left, right))
-    assert isinstance(alpha, float)
-    factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
-    if op.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
-        return only(op("MatMul", op("Mul", left, factor, hint="scaled"), right))
-    return only(op("Mul", op("MatMul", left, right), factor, hint="scaled"))
+    if left.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
+        return only(op("MatMul", op("Mul", left, alpha, hint="scaled"), right))
+    return only(op("Mul", op("MatMul", left, right), alpha, hint="scaled"))
 
 
 def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.Value:
@@ -105,7 +101,7 @@ def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
 def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write FusedConv as Conv, Add of `Z`, and the activation; Clip takes its bounds as inputs."""
     x, z = view.required("X"), view.input("Z")
-    op = Builder(em, dtype_of(x))
+    op = em.op
     inputs = (x, view.required("W"), view.input("B"))
     result = op("Conv", *inputs, attributes=_given({n: view.attribute(n) for n in _CONV}))
     if z is not None:
@@ -115,8 +111,7 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     if activation == "Clip":
         if len(numbers) != 2:
             raise _no_activation(view, f"`Clip` of {len(numbers)} numbers, expected 2")
-        bounds = (em.constant(np.array(n, op.dtype.numpy()), "bound") for n in numbers)
-        return only(op("Clip", result, *bounds))
+        return only(op("Clip", result, *(float(n) for n in numbers)))
     names = _ACTIVATIONS.get(str(activation), ())
     if len(numbers) > len(names):
         raise _no_activation(view, f"`{activation}` of {len(numbers)} numbers")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.block_quantized import block_product, known_type
+from onnx_kvtool.contrib.block_quantized import block_product
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, one_shape, reduce, unsqueeze
 from onnx_kvtool.ops.contrib import quant_type_values
@@ -293,9 +293,9 @@ def q_gemm(view: NodeView, em: Emitter) -> Replacement:
     if bias is not None:
         total = em.op("Add", total, bias)
     left = _scalar(em, view.required("a_scale"))
-    alpha = view.attribute("alpha")
+    alpha = view.real("alpha")
     if alpha != 1.0:
-        left = op("Mul", left, em.constant(np.array(alpha, np.float32), "alpha"))
+        left = op("Mul", left, alpha)
     scale = op("Mul", left, view.required("b_scale"), hint="scale")
     result = op("Mul", cast(em, total, _D.FLOAT), scale, hint="scaled")
     factor, zero = view.input("y_scale"), view.input("y_zero_point")
@@ -333,18 +333,16 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
             f"`MatMulBnb4` has weights ({columns}, {width}) in blocks of {block}, expected a whole "
             "number of them",
         )
-    op = Builder(em, dtype_of(scales))
+    op = em.op
     # The first element of a byte is in its high bits.
     pairs = quant_type_values(view.integer("quant_type"))
-    table = em.constant(
-        np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1).astype(op.dtype.numpy()),
-        "numbers_of_byte",
-    )
+    table = np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1)
+    table = table.astype(dtype_of(scales).numpy())
     stored_values = cast(em, view.required("B"), ir.DataType.INT32)
-    numbers = op("Reshape", op("Gather", table, stored_values), em.constant([-1, block], "blocks"))
-    factors = op("Reshape", scales, em.constant([-1, 1], "column"))
+    numbers = op("Reshape", op("Gather", table, stored_values), [-1, block])
+    factors = op("Reshape", scales, [-1, 1])
     weights = op("Mul", numbers, factors, hint="scaled")
-    weights = op("Reshape", weights, em.constant([columns, width], "shape"), hint="weight")
+    weights = op("Reshape", weights, [columns, width], hint="weight")
     weights = op("Transpose", weights, perm=[1, 0])
     return only(op("MatMul", a, weights))
 
@@ -359,7 +357,7 @@ def mat_mul_n_bits_mlp(view: NodeView, em: Emitter) -> Replacement:
     """
     refuse_value(view, "activation", "silu")
     x, total = _normalized(view, em)
-    op = Builder(em, known_type(view.required("A")))
+    op = em.op
     gate, up = (block_product(view, em, x, name, view.integer("N")) for name in ("gate", "up"))
     silu = op("Mul", gate, op("Sigmoid", gate), hint="silu")
     return _with_total(view, op("Mul", silu, up), total=total)
@@ -376,7 +374,7 @@ def mat_mul_n_bits_qkv(view: NodeView, em: Emitter) -> Replacement:
 def _normalized(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value | None]:
     """Return what is multiplied, and the sum that is normalized where there is one."""
     x, skip, scale = view.required("A"), view.input("skip"), view.input("norm_scale")
-    total = None if skip is None else Builder(em, known_type(x))("Add", x, skip, hint="sum")
+    total = None if skip is None else em.op("Add", x, skip, hint="sum")
     if scale is None:
         if total is not None:
             raise Refusal("contrib-form", f"`{view.node.op_type}` has `skip` without `norm_scale`")

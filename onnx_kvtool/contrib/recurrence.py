@@ -138,7 +138,7 @@ def recur(
         step = _step(em, own, at)
         after = step.state
         if place is not None:
-            index = em.op("Reshape", place, em.constant([1, 1], "shape"))
+            index = em.op("Reshape", place, [1, 1])
             after = op("ScatterND", carried, index, after)
         if not tells or step.written is None:
             return [after, step.output]
@@ -182,8 +182,8 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
     if isinstance(batch, int):
         shape = em.constant([batch, *sizes], "shape")
     else:
-        count = em.op("Reshape", size(em, batch, like, 0), em.constant([1], "one"))
-        shape = em.op("Concat", count, em.constant(sizes, "sizes"), axis=0)
+        count = em.op("Reshape", size(em, batch, like, 0), [1])
+        shape = em.op("Concat", count, sizes, axis=0)
     zero = ir.Tensor(np.zeros(1, np.float32))
     return em.op("ConstantOfShape", shape, value=zero, hint="zeros")
 
@@ -213,7 +213,7 @@ def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
     dims = dims_of(given)
     if dims is not None and len(dims) == 1:
         return given
-    return em.op("Reshape", given, em.constant([-1], "shape"))
+    return em.op("Reshape", given, [-1])
 
 
 def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
@@ -239,16 +239,16 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
         raise Refusal("contrib-form", f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
     own = known_size(bias, 0, "the size of `dt_bias`")
     if len(dims_of(bias) or ()) > 1 or own != tail[0]:
-        bias = op("Reshape", bias, em.constant(tail, "shape"), hint="bias")
+        bias = op("Reshape", bias, tail, hint="bias")
     elif len(tail) > 1:
-        bias = op("Reshape", bias, em.constant([-1, 1], "column"), hint="bias")
+        bias = op("Reshape", bias, [-1, 1], hint="bias")
     factor = op("Exp", power)
     if len(tail) > 1:
-        factor = op("Reshape", factor, em.constant([-1, 1], "column"), hint="factor")
+        factor = op("Reshape", factor, [-1, 1], hint="factor")
     biased = op("Add", wide, bias, hint="biased")
     if how in ("softplus", "qwen"):
         return op("Mul", op("Neg", factor), op("Softplus", biased), hint="decay")
-    bound = em.constant(np.array(view.attribute("gate_lower_bound"), np.float32), "bound")
+    bound = view.real("gate_lower_bound")
     return op("Mul", op("Sigmoid", op("Mul", biased, factor)), bound, hint="decay")
 
 
@@ -315,10 +315,10 @@ class Sequences:
         """
         op, away = self.em.op, self.em.constant(offsets.reshape(1, -1), "offsets")
         far = op("Add", local, away, hint="local")
-        base = op("Mul", owner, self.em.constant(rows, "rows"))
-        base = op("Add", op("Add", base, self.em.constant(rows, "rows")), self.count)
+        base = op("Mul", owner, rows)
+        base = op("Add", op("Add", base, rows), self.count)
         held = op("Add", base, far, hint="held")
-        is_before = op("Less", far, self.em.constant(0), dtype=_B)
+        is_before = op("Less", far, 0, dtype=_B)
         return where(self.em, is_before, held, op("Add", place, away), "places")
 
 
@@ -336,7 +336,7 @@ def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
     def cut(first: int, last: int) -> ir.Value:
         wide = em.once(("bounds", bounds), lambda: cast(em, bounds, _I))
         where_ = (em.constant(value, "bound") for value in ([first], [last], [0]))
-        return em.op("Reshape", em.op("Slice", wide, *where_), em.constant([-1, 1], "column"))
+        return em.op("Reshape", em.op("Slice", wide, *where_), [-1, 1])
 
     starts = em.once(("starts", bounds), lambda: cut(0, -1))
     ends = em.once(("ends", bounds), lambda: cut(1, _END))
@@ -346,7 +346,7 @@ def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
     number = positions(em, batch, ends, 0, place=0, rank=2)
 
     def owner() -> ir.Value:
-        row = em.op("Reshape", ends, em.constant([1, -1], "row"))
+        row = em.op("Reshape", ends, [1, -1])
         is_over = em.op("Not", em.op("Less", place, row))
         return reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
 

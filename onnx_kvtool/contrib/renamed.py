@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Builder, only, refuse_value
+from onnx_kvtool.contrib.rule import only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -40,10 +39,8 @@ def grid_sample(view: NodeView, em: Emitter) -> Replacement:
 def range_(view: NodeView, em: Emitter) -> Replacement:
     """Write Range as that of ONNX, of scalars; a step that is not given is 1."""
     start, delta = view.required("start"), view.input("delta")
-    op = Builder(em, dtype_of(start))
-    step = em.constant(np.ones((), op.dtype.numpy()), "delta") if delta is None else delta
-    given = (_shaped(em, x, ()) for x in (start, view.required("limit"), step))
-    return only(op("Range", *given))
+    first, limit = (_shaped(em, x, ()) for x in (start, view.required("limit")))
+    return only(em.op("Range", first, limit, 1 if delta is None else _shaped(em, delta, ())))
 
 
 def trilu(view: NodeView, em: Emitter) -> Replacement:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -33,31 +33,6 @@ class ContribRule:
     def name(self) -> str:
         """What the report calls it: `skip_layer_normalization`."""
         return self.apply.__name__.rstrip("_")
-
-
-@dataclass(frozen=True, slots=True)
-class Builder:
-    """Emits nodes whose result has one element type.
-
-    Attributes:
-        em: Where to build.
-        dtype: The element type.
-    """
-
-    em: Emitter
-    dtype: ir.DataType
-
-    def __call__(
-        self,
-        op_type: str,
-        *inputs: ir.Value | None,
-        attributes: Mapping[str, AttributeValue] | None = None,
-        hint: str | None = None,
-        **more: AttributeValue,
-    ) -> ir.Value:
-        """Add a node with one output and return the output."""
-        given = {**(attributes or {}), **more}
-        return self.em.op(op_type, *inputs, attributes=given, dtype=self.dtype, hint=hint)
 
 
 def only(value: ir.Value, *others: ir.Value | None) -> Replacement:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -12,10 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import contents, subgraphs
 from onnx_kvtool.ops.result_types import output_types
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
+from onnx_kvtool.ops.schema import op_facts
 
 # Fresh names for new nodes and values.
 
@@ -108,6 +104,9 @@ AttributeValue = (
     | ir.Graph
 )
 
+Operand = ir.Value | float | Sequence[float] | np.ndarray | None
+"""What a node reads; None for nothing, and numbers for a constant."""
+
 
 @dataclass(slots=True)
 class ScopedValues:
@@ -168,7 +167,7 @@ class Emitter:
     def op(
         self,
         op_type: str,
-        *inputs: ir.Value | None,
+        *inputs: Operand,
         attributes: Mapping[str, AttributeValue] | None = None,
         dtype: ir.DataType | None = None,
         hint: str | None = None,
@@ -178,7 +177,8 @@ class Emitter:
 
         Args:
             op_type: Operator of the default domain.
-            inputs: Inputs in order; None for an absent one.
+            inputs: Inputs in order; None for an absent one. Numbers are a constant of the type that
+                the schema gives it beside the other inputs, and of int64 where it leaves that open.
             attributes: Attributes by name; those left out keep the schema's default.
             dtype: Element type of the output; None where schema and inputs, or a body, tell it.
             hint: Last part of the node's name; the operator when absent.
@@ -191,7 +191,7 @@ class Emitter:
     def multi(
         self,
         op_type: str,
-        *inputs: ir.Value | None,
+        *inputs: Operand,
         attributes: Mapping[str, AttributeValue] | None = None,
         count: int = 1,
         dtypes: Sequence[ir.DataType] | None = None,
@@ -206,7 +206,7 @@ class Emitter:
         node = ir.Node(
             "",
             op_type,
-            inputs,
+            self._values(op_type, inputs),
             [_attribute(name, value) for name, value in given.items()],
             num_outputs=count if dtypes is None else len(dtypes),
             version=self.opset,
@@ -226,6 +226,36 @@ class Emitter:
             output.type = ir.TensorType(dtype)
         self.nodes.append(node)
         return tuple(node.outputs)
+
+    def _values(self, op_type: str, inputs: Sequence[Operand]) -> list[ir.Value | None]:
+        """Return operands as values; an array keeps its type."""
+        found: list[ir.Value | None] = []
+        for index, given in enumerate(inputs):
+            if given is None or isinstance(given, ir.Value):
+                found.append(given)
+                continue
+            facts = op_facts(op_type, self.opset)
+            formal = None if facts is None else facts.input(index)
+            assert facts is not None and formal is not None
+            kin = [
+                x
+                for i, x in enumerate(inputs)
+                if isinstance(x, ir.Value)
+                and (other := facts.input(i)) is not None
+                and other.type_parameter == formal.type_parameter
+            ]
+            array = np.array(given)
+            if not isinstance(given, np.ndarray):
+                other_type = ir.DataType.BOOL if isinstance(given, bool) else ir.DataType.INT64
+                dtype = next((x.dtype for x in kin if x.dtype), other_type)
+                if array.size and array.dtype.kind == "f" and not dtype.is_floating_point():
+                    text = f"the element type beside {given} in `{op_type}` is unknown"
+                    raise Refusal("unknown-element-type", text)
+                array = np.array(given, dtype.numpy())
+            hint = "number" if array.dtype.kind != "i" else "const"
+            is_list = array.ndim > 0 and not kin
+            found.append(self.constant(array, formal.name if is_list else hint))
+        return found
 
     def constant(self, array: np.ndarray | int | Sequence[int], hint: str = "const") -> ir.Value:
         """Return a constant of the root graph; equal constants are one initializer.

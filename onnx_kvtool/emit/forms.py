@@ -41,20 +41,24 @@ def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None)
 
 
 def where(
-    em: Emitter, condition: ir.Value, yes: ir.Value, no: ir.Value, hint: str | None = None
+    em: Emitter,
+    condition: ir.Value,
+    yes: ir.Value | float,
+    no: ir.Value | float,
+    hint: str | None = None,
 ) -> ir.Value:
-    """Return `yes` where `condition` is true, else `no`, both of one element type.
+    """Return `yes` where `condition` is true, else `no`, both of one element type; a number has it.
 
     Each of the two has the shape of the result or one element (see `one_shape`), as everything has
     that a Where chooses from: MNN 3.6.1 is wrong where one of them is spread over a part of the
     result. Below opset 16 Where takes no bfloat16; float32 holds every one of them. onnxruntime
     chooses from no integers of 16 bits and from no uint64, whose bits an int64 holds.
     """
-    dtype = dtype_of(yes)
+    dtype = next(dtype_of(x) for x in (yes, no) if isinstance(x, ir.Value))
     wide = _CHOSEN_AS.get(dtype, dtype)
     if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
         wide = ir.DataType.FLOAT
-    operands = cast(em, yes, wide), cast(em, no, wide)
+    operands = (cast(em, x, wide) if isinstance(x, ir.Value) else x for x in (yes, no))
     return cast(em, em.op("Where", condition, *operands, hint=hint), dtype)
 
 
@@ -62,7 +66,7 @@ def one_number(em: Emitter, value: ir.Value, x: ir.Value) -> ir.Value:
     """Return one number, a scalar where a vector would give an `x` that may have no axis one."""
     if dims_of(x) or dims_of(value) == ():
         return value
-    return em.op("Reshape", value, em.constant([], "scalar"))
+    return em.op("Reshape", value, [])
 
 
 def one_shape(
@@ -104,14 +108,14 @@ def unsqueeze(
 ) -> ir.Value:
     """Return `value` with dimensions of size 1 at `axes` of the result."""
     if em.opset >= 13:
-        return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), hint=hint)
+        return em.op("Unsqueeze", value, list(axes), hint=hint)
     return em.op("Unsqueeze", value, axes=list(axes), hint=hint)
 
 
 def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None) -> ir.Value:
     """Return `value` without its dimensions at `axes`, which have size 1."""
     if em.opset >= 13:
-        return em.op("Squeeze", value, em.constant(list(axes), "axes"), hint=hint)
+        return em.op("Squeeze", value, list(axes), hint=hint)
     return em.op("Squeeze", value, axes=list(axes), hint=hint)
 
 
@@ -235,7 +239,7 @@ def positions(
             ("range", dim_key(dim, value, axis)),
             lambda: em.op("Range", em.constant(0), size(em, dim, value, axis), em.constant(1)),
         )
-        return em.op("Reshape", count, em.constant(target, "shape"), hint="positions")
+        return em.op("Reshape", count, target, hint="positions")
 
     return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
 

@@ -78,7 +78,7 @@ class Axis:
         if isinstance(self.dim, int):
             return em.constant(self.dim + 2 * self.margin, "size")
         count = size(em, self.dim, self.data, self.place)
-        return em.op("Add", count, em.constant(2 * self.margin)) if self.margin else count
+        return em.op("Add", count, 2 * self.margin) if self.margin else count
 
     def index(self, numbers: Numbers, place: ir.Value) -> ir.Value:
         """Return positions, whole floats, as rows: (...), int64.
@@ -149,7 +149,7 @@ def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Va
     """
     if margin:
         pads = ([0, 0] + [margin] * (rank - 2)) * 2
-        data = em.op("Pad", data, em.constant(pads, "pads"))
+        data = em.op("Pad", data, pads)
     turned = em.op("Transpose", data, perm=[0, *range(2, rank), 1])
     return em.op("Flatten", turned, axis=rank - 1)
 

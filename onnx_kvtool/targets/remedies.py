@@ -71,8 +71,7 @@ def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
 
 def _moved(em: Emitter, value: ir.Value, by: int, dtype: ir.DataType) -> ir.Value:
     wide = cast(em, value, _D.INT32)
-    number = em.constant(np.array(by, np.int32), "shift")
-    return cast(em, em.op("Add", wide, number, hint="shifted"), dtype)
+    return cast(em, em.op("Add", wide, by, hint="shifted"), dtype)
 
 
 # Forms of one node for releases that spoil the one it has.
@@ -113,7 +112,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
         if dims is None or whole is None or not isinstance(dims[-1], int):
             return None
         left = len(whole) - dims[-1]  # axes of each part that is written
-        indices = em.op("Reshape", indices, em.constant([-1, dims[-1]], "matrix"))
+        indices = em.op("Reshape", indices, [-1, dims[-1]])
         indices.shape = ir.Shape([None, dims[-1]])
         shape = _part(em, indices, 0, 1)
         if left:
@@ -125,7 +124,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
 
 def _part(em: Emitter, value: ir.Value, start: int, end: int) -> ir.Value:
     """Return the sizes of some axes: (end - start,)."""
-    return em.op("Slice", em.op("Shape", value), em.constant([start]), em.constant([end]))
+    return em.op("Slice", em.op("Shape", value), [start], [end])
 
 
 def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
@@ -231,14 +230,10 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     if axes is None:
         return None
 
-    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
-        return em.op(op_type, *inputs)
-
+    op = em.op
     most = reduce(em, "ReduceMax", data, axes, hint="most")
-    infinite = em.constant(np.array(np.inf, data.dtype.numpy()), "infinity")
-    zero = em.constant(np.array(0, data.dtype.numpy()), "zero")
-    finite = em.op("Less", op("Abs", most), infinite, hint="is_finite")
-    least = where(em, finite, most, zero, "shift")
+    finite = op("Less", op("Abs", most), math.inf, hint="is_finite")
+    least = where(em, finite, most, 0, "shift")
     keeps = view.integer("keepdims") != 0
     total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
     back = least if keeps else squeeze(em, least, axes)
@@ -347,7 +342,7 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
         shape = [0, -1]
     else:
         return None
-    return em.op("Reshape", data, em.constant(shape, "shape"))
+    return em.op("Reshape", data, shape)
 
 
 def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
@@ -367,7 +362,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     else:
         begin, end = em.constant([batch], "begin"), em.constant([batch + length], "end")
         sizes = em.op("Slice", em.op("Shape", data), begin, end)
-    below = em.op("Less", indices, em.constant(0, "zero"))
+    below = em.op("Less", indices, 0)
     turned = em.op("Add", indices, sizes)
     counted = where(em, below, turned, indices, hint="from_the_front")
     attributes = {name: given.value for name, given in node.attributes.items()}

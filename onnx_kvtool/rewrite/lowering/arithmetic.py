@@ -80,7 +80,7 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
     width = dtype.bitwidth
     limit = em.constant(width, "width")
-    negative = em.op("Less", y, em.constant(0, "zero"))
+    negative = em.op("Less", y, 0)
     inside = em.op("Less", y, limit)
     outside = em.op("Or", negative, em.op("Not", inside))
     if left:
@@ -94,7 +94,7 @@ def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.Da
     amount = em.op("Where", outside, zero, y, hint="amount")
     if dtype.bitwidth < 64:
         powers = (1 << np.arange(dtype.bitwidth)).astype(dtype.numpy()).astype(np.int64)
-        shifted = em.op("Mul", x, em.op("Gather", em.constant(powers, "powers"), amount))
+        shifted = em.op("Mul", x, em.op("Gather", powers, amount))
     else:
         bits, places = cast(em, x, _UINT64), cast(em, amount, _UINT64)
         shifted = cast(em, em.op("BitShift", bits, places, direction="LEFT"), _INT64)
@@ -102,7 +102,7 @@ def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.Da
 
 
 def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:
-    half = em.op("Div", amount, em.constant(2, "two"), hint="half")
+    half = em.op("Div", amount, 2, hint="half")
     powers = em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers")
     for part in (half, em.op("Sub", amount, half, hint="rest")):
         power = em.op("Gather", powers, part, hint="power")
@@ -136,7 +136,7 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
     wide = [cast(em, value, _INT64) for value in values]
     if view.node.op_type == "BitwiseNot":
-        result = em.op("Sub", em.constant(-1, "all_bits"), wide[0])
+        result = em.op("Sub", -1, wide[0])
     else:
         result = _by_bits(em, _LOGIC[view.node.op_type], wide, values, _width(dtype))
     return cast(em, result, dtype)
@@ -162,12 +162,12 @@ def _by_bits(
     rest = [2**k for k in range(width - 1 - _HALF)] + [-(2 ** (width - 1 - _HALF))]
     low = _weighted(em, numbers, places + [0] * len(rest))
     high = _weighted(em, numbers, [0] * len(places) + rest)
-    return em.op("Add", low, em.op("Mul", high, em.constant(2**_HALF, "half")))
+    return em.op("Add", low, em.op("Mul", high, 2**_HALF))
 
 
 def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
     """Return the sum over the last axis of each bit times its place."""
-    weighted = em.op("Mul", bits, em.constant(np.array(places, np.int64), "places"))
+    weighted = em.op("Mul", bits, places)
     return reduce(em, "ReduceSum", weighted, [-1], keepdims=False)
 
 
@@ -177,11 +177,11 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
     if dims is None:
         raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
     column = unsqueeze(em, x, [len(dims)])
-    negative = em.op("Less", column, em.constant(0, "zero"))
+    negative = em.op("Less", column, 0)
     low = em.constant(-(2 ** (width - 1)), "sign_bit")
     magnitude = em.op("Where", negative, em.op("Sub", column, low), column)
     shifted = em.op("Div", magnitude, powers)
-    bit = em.op("Mod", shifted, em.constant(2, "two"))
+    bit = em.op("Mod", shifted, 2)
     low_bits = em.op("Cast", bit, to=_BOOL.value)
     return em.op("Concat", low_bits, negative, axis=-1)
 
@@ -207,13 +207,8 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
     rest = em.op("Mod", a, b, fmod=1)
     if view.integer("fmod") != 0:
         return rest
-    zero = em.constant(np.array(0.0, dtype.numpy()), "zero")
-
-    def compare(op: str, x: ir.Value) -> ir.Value:
-        return em.op(op, x, zero)
-
-    up = em.op("And", compare("Less", rest), compare("Greater", b))
-    down = em.op("And", compare("Greater", rest), compare("Less", b))
+    up = em.op("And", em.op("Less", rest, 0.0), em.op("Greater", b, 0.0))
+    down = em.op("And", em.op("Greater", rest, 0.0), em.op("Less", b, 0.0))
     crossed = em.op("Or", up, down)
     moved = where(em, crossed, em.op("Add", rest, b), rest)
     size = em.op("Abs", moved)
@@ -277,7 +272,7 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
 
     odd = em.op("Mod", exponent, two, hint="odd")
-    most = em.op("Add", odd, em.constant(62, "number"), hint="most")
+    most = em.op("Add", odd, 62, hint="most")
     rest = where(em, em.op("Less", most, exponent), most, exponent, "exponent")
     is_negative = em.op("Less", exponent, zero)
     rest = where(em, is_negative, odd, rest, "exponent")
@@ -329,9 +324,7 @@ def lower_relu_14(view: Rewritten, em: Emitter) -> ir.Value | None:
     x = view.required("X")
     if x.dtype != ir.DataType.INT64:
         return None
-    zero = em.constant(np.zeros((), np.int64), "zero")
-    is_less = em.op("Less", x, zero)
-    return where(em, is_less, zero, x)
+    return where(em, em.op("Less", x, 0), 0, x)
 
 
 def lower_clip_12(view: Rewritten, em: Emitter) -> ir.Value | None:
@@ -376,7 +369,7 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
     unique = em.multi("Unique", both, count=3, hint="numbered")
     unique[1].name = ""
     zero, end = em.constant([0], "start"), em.constant([_TO_THE_END], "end")
-    first = em.op("Reshape", em.op("Size", operands[0]), em.constant([1], "one"), hint="count")
+    first = em.op("Reshape", em.op("Size", operands[0]), [1], hint="count")
     numbers = []
     for value, start, stop in zip(operands, (zero, first), (first, end), strict=True):
         part = em.op("Slice", unique[2], start, stop, hint="numbers")

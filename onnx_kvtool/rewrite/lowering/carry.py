@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
@@ -203,11 +202,8 @@ class _Edit:
         graph = node.graph
         assert graph is not None and value.dtype is not None
         em = Emitter(self._scope(graph), self.source, node.name or node.op_type)
-        wide = value.dtype.numpy()
-        limits = (int(narrow.min), int(narrow.max))
-        bounds = (em.constant(np.array(limit, wide), "limit") for limit in limits)
         users = tuple(value.uses())
-        clipped = em.op("Clip", value, *bounds)
+        clipped = em.op("Clip", value, int(narrow.min), int(narrow.max))
         clipped.shape = value.shape
         for use in users:
             use.node.replace_input_with(use.idx, clipped)

@@ -54,7 +54,7 @@ def _count(value: ir.Value) -> int | None:
 
 def _joined(em: Emitter, *sizes: ir.Value) -> ir.Value:
     """Return the shape (N, C, *sizes); N is copied and C follows."""
-    return em.op("Concat", em.constant([0, -1]), *sizes, axis=0, hint="shape")
+    return em.op("Concat", [0, -1], *sizes, axis=0, hint="shape")
 
 
 class _Line:
@@ -95,9 +95,9 @@ class _Line:
         return self.em.op(op_type, a, other)
 
     def _counted(self, size: ir.Value, shape: list[int]) -> ir.Value:
-        scalar = self.em.op("Reshape", size, self.em.constant([], "scalar"))
-        counted = self.em.op("Range", self.em.constant(0), scalar, self.em.constant(1))
-        return self.em.op("Reshape", counted, self.em.constant(shape, "shape"))
+        scalar = self.em.op("Reshape", size, [])
+        counted = self.em.op("Range", 0, scalar, 1)
+        return self.em.op("Reshape", counted, shape)
 
     def table(self) -> ir.Value:
         """Return for each row of the image the rows of the blocks: (length, elements), int64.
@@ -108,7 +108,7 @@ class _Line:
         y, q = self._counted(self.length, [-1, 1]), self._counted(self.elements, [1, -1])
         way = self._op("Sub", self._op("Add", y, self.before), self._op("Mul", q, self.dilation))
         number = self._op("Div", way, self.stride)
-        begins = em.op("Less", way, em.constant([0]))
+        begins = em.op("Less", way, [0])
         ends = em.op("Less", number, self.blocks)
         is_there = em.op("And", em.op("Not", begins), ends)
         if self.stride != 1:

@@ -209,10 +209,10 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     unit = em.constant(np.ones(1, dtype.numpy()), "unit")
     columns.append(em.op("Expand", unit, shape, hint="ones"))
     places = em.op("Concat", *columns, axis=rank, hint="places")
-    flat = em.op("Reshape", places, em.constant([-1, rank + 1], "shape"))
+    flat = em.op("Reshape", places, [-1, rank + 1])
     turned = em.op("Transpose", theta, perm=[0, 2, 1])
     moved = em.op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
-    batch = em.op("Gather", size, em.constant([0], "batch"), hint="batch")
+    batch = em.op("Gather", size, [0], hint="batch")
     end = em.constant([rank], "rank")
     whole = em.op("Concat", batch, *sizes, end, axis=0, hint="shape")
     return em.op("Reshape", moved, whole)
@@ -230,20 +230,14 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
     Returns:
         (count,)
     """
-
-    def number(value: float) -> ir.Value:
-        return em.constant(np.array(value, dtype.numpy()), "number")
-
-    numbered = em.op("Range", em.constant(0), count, em.constant(1), hint="numbered")
+    numbered = em.op("Range", 0, count, 1, hint="numbered")
     places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
-    start = number(-1)
     if corners:
-        parts = em.op("Sub", parts, number(1))
-        is_single = em.op("Equal", count, em.constant(1))
-        parts = where(em, is_single, number(1), parts, "parts")
-    step = em.op("Div", number(2), parts)
-    if not corners:
-        start = em.op("Add", start, em.op("Div", step, number(2)))
+        parts = em.op("Sub", parts, 1)
+        is_single = em.op("Equal", count, 1)
+        parts = where(em, is_single, 1, parts, "parts")
+    step = em.op("Div", 2, parts)
+    start = -1 if corners else em.op("Add", -1, em.op("Div", step, 2))
     return em.op("Add", start, em.op("Mul", places, step))
 
 

@@ -46,36 +46,25 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
         out = em.op(
             "BatchNormalization",
             *inputs,
-            epsilon=_number(view, "epsilon"),
-            momentum=_number(view, "momentum"),
+            epsilon=view.real("epsilon"),
+            momentum=view.real("momentum"),
         )
         return Replacement((out, None, None)[: len(view.node.outputs)])
 
-    def constant(value: float) -> ir.Value:
-        return em.constant(np.array(value, dtype.numpy()), "constant")
-
-    axes: dict[str, AttributeValue] = {"axes": [a for a in range(rank) if a != 1], "keepdims": 1}
-    column = em.constant([-1] + [1] * (rank - 2), "channels")
-    mean = em.op("ReduceMean", data, attributes=axes)  # (1, C, 1, ...)
+    axes, column = [a for a in range(rank) if a != 1], [-1] + [1] * (rank - 2)
+    mean = em.op("ReduceMean", data, axes=axes)  # (1, C, 1, ...)
     centred = em.op("Sub", data, mean)
-    var = em.op("ReduceMean", em.op("Mul", centred, centred), attributes=axes)
-    root = em.op("Sqrt", em.op("Add", var, constant(_number(view, "epsilon"))))
+    var = em.op("ReduceMean", em.op("Mul", centred, centred), axes=axes)
+    root = em.op("Sqrt", em.op("Add", var, view.real("epsilon")))
     scaled = em.op("Mul", em.op("Div", centred, root), em.op("Reshape", scale, column))
     result = em.op("Add", scaled, em.op("Reshape", bias, column))
-    momentum = np.float32(_number(view, "momentum"))
+    momentum = float(np.float32(view.real("momentum")))
     outputs: list[ir.Value | None] = [result]
-    flat = em.constant([-1], "flat")
     for old, current in ((old_mean, mean), (old_var, var)):
-        kept = em.op("Mul", old, constant(float(momentum)))
-        taken = em.op("Mul", em.op("Reshape", current, flat), constant(1 - float(momentum)))
+        kept = em.op("Mul", old, momentum)
+        taken = em.op("Mul", em.op("Reshape", current, [-1]), 1 - momentum)
         outputs.append(em.op("Add", kept, taken))
     return Replacement(tuple(outputs[: len(view.node.outputs)]))
-
-
-def _number(view: NodeView, name: str) -> float:
-    value = view.attribute(name)
-    assert isinstance(value, float)
-    return value
 
 
 # LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic.
@@ -160,8 +149,7 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Val
     centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
     squared = em.op("Mul", centred, centred, hint="squared")
     variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    tiny = em.constant(np.array(1e-9, stash.numpy()), "tiny")
-    deviation = em.op("Add", em.op("Sqrt", variance), tiny)
+    deviation = em.op("Add", em.op("Sqrt", variance), 1e-9)
     result = em.op("Div", centred, deviation, hint="normalized")
     return cast(em, result, dtype)
 
@@ -283,12 +271,7 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     if not is_masked:
         return Replacement((kept, None)[: len(view.node.outputs)])
     true = ir.tensor(np.ones(1, np.bool_))
-    mask = em.op(
-        "ConstantOfShape",
-        em.op("Shape", data),
-        value=true,
-        hint="mask",
-    )
+    mask = em.op("ConstantOfShape", em.op("Shape", data), value=true, hint="mask")
     return Replacement((kept, mask))
 
 
@@ -306,10 +289,8 @@ def _dropped(
     dtype = element_type(data, "Dropout in training", 12)
     wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
     given = view.input("ratio")
-    one = em.constant(np.array(1, wide.numpy()), "one")
-    if given is None:
-        ratio = em.constant(np.array(0.5, wide.numpy()), "ratio")
-    else:
+    ratio = em.constant(np.array(0.5, wide.numpy()), "ratio")
+    if given is not None:
         ratio = cast(em, given, wide)
     if training is not None:
         ratio = em.op("Mul", ratio, cast(em, training, wide), hint="ratio")
@@ -319,7 +300,6 @@ def _dropped(
     drawn = em.op("RandomUniformLike", data, attributes=attributes, hint="drawn")
     below = em.op("Less", cast(em, drawn, wide), ratio, hint="is_dropped")
     mask = em.op("Not", below, hint="mask")
-    left = em.op("Sub", one, ratio)
+    left = em.op("Sub", 1, ratio)
     scaled = em.op("Div", cast(em, data, wide), left, hint="scaled")
-    zero = em.constant(np.array(0, wide.numpy()), "zero")
-    return cast(em, where(em, mask, scaled, zero), dtype), mask
+    return cast(em, where(em, mask, scaled, 0), dtype), mask

@@ -221,14 +221,14 @@ def _largest(
             data = em.op("Pad", data, pads=pads, value=lowest)
         else:
             filling = em.constant(np.array(lowest, dtype.numpy()), "lowest")
-            data = em.op("Pad", data, em.constant(pads, "pads"), filling)
+            data = em.op("Pad", data, pads, filling)
     for place, axis in enumerate(axes, 2):
         rows = axis.places() + axis.before
         taps = [
             em.op(
                 "Gather",
                 data,
-                em.constant(rows[:, tap], "rows"),
+                rows[:, tap],
                 axis=place,
             )
             for tap in range(axis.kernel)
@@ -255,7 +255,7 @@ def _sums(
         "dilations": [axis.dilation for axis in axes],
     }
     attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
-    return em.op("Conv", x, em.constant(ones, "ones"), attributes=attributes)
+    return em.op("Conv", x, ones, attributes=attributes)
 
 
 def _counts(
@@ -286,7 +286,7 @@ def _counts(
         return total
     places = em.constant(np.arange(2, len(axes) + 2), "axes")
     sizes = em.op("Gather", em.op("Shape", data), places, hint="sizes")
-    shape_ = em.op("Concat", em.constant([1, 1]), sizes, axis=0, hint="shape")
+    shape_ = em.op("Concat", [1, 1], sizes, axis=0, hint="shape")
     one_ = ir.Tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape_, value=one_)
     return _sums(em, ones, 1, axes, padded, auto_pad)

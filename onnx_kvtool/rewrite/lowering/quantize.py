@@ -64,11 +64,11 @@ class Layout:
         dims = dims_of(self.x) or ()
         if self.block:
             index = positions(self.em, dims[self.axis], self.x, self.axis, place=0, rank=1)
-            of_block = self.em.op("Div", index, self.em.constant(self.block, "block_size"))
+            of_block = self.em.op("Div", index, self.block)
             return self.em.op("Gather", values, of_block, axis=self.axis)
         target = [1] * len(dims)
         target[self.axis] = -1
-        return self.em.op("Reshape", values, self.em.constant(target, "shape"))
+        return self.em.op("Reshape", values, target)
 
     def _reshaped(self, value: ir.Value, target: Sequence[int] | None) -> ir.Value:
         if target is None:
@@ -166,9 +166,8 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     if stored in _FLOAT8:
         result = layout.restored(quotient)
         return em.op("Cast", result, to=stored.value, saturate=view.integer("saturate"))
-    limits = (int(stored.min), int(stored.max))
-    low, high = (em.constant(np.array(limit, np.float32), "limit") for limit in limits)
-    return cast(em, layout.restored(em.op("Clip", quotient, low, high)), stored)
+    clipped = em.op("Clip", quotient, int(stored.min), int(stored.max))
+    return cast(em, layout.restored(clipped), stored)
 
 
 def lower_dequantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
@@ -406,11 +405,11 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         shape = em.constant([0] * (len(dims) - 1) + [-1], "shape")
         return em.op("Reshape", value, shape)
     count = int(tensor.size)
-    value = em.op("Reshape", value, em.constant([-1], "shape"))
+    value = em.op("Reshape", value, [-1])
     if count % per_byte:
         ends = (em.constant([bound], "bound") for bound in (0, count))
         value = em.op("Slice", value, *ends)
-    return em.op("Reshape", value, em.constant(dims, "shape"))
+    return em.op("Reshape", value, dims)
 
 
 def _constant(em: Emitter, dtype: ir.DataType) -> ir.Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
@@ -112,9 +111,8 @@ def _carried(
         data
     ):  # of no elements it is the last number of the type, not of the carrier
         least = int(dtype.min if op == "ReduceMax" else dtype.max)
-        limit = em.constant(np.array(least, carrier.numpy()), "limit")
-        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, limit)
-        found = where(em, is_beyond, limit, found)
+        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, least)
+        found = where(em, is_beyond, least, found)
     return cast(em, found, dtype)
 
 
@@ -211,8 +209,8 @@ def _at_run_time(
         return em.op(_OF_ONE.get(op, "Identity"), data)
     marks = axis_marks(em, axes, len(dims))
     if not count and not noop:  # there may be no axes, which means all
-        marks = em.op("Where", _no_axes(em, axes), em.constant(1, "one"), marks)
-        marks = em.op("Expand", marks, em.constant([len(dims)], "rank"))
+        marks = em.op("Where", _no_axes(em, axes), 1, marks)
+        marks = em.op("Expand", marks, [len(dims)])
     reduced = data
     for axis in range(len(dims)):
         attributes = {"axes": [axis], "keepdims": 1}
@@ -231,19 +229,19 @@ def _at_run_time(
     if keepdims:
         return reduced
     if count == len(dims) and not em.branches:
-        return em.op("Reshape", reduced, em.constant([], "scalar"))
-    kept = em.op("Equal", marks, em.constant(0, "zero"))
+        return em.op("Reshape", reduced, [])
+    kept = em.op("Equal", marks, 0)
     shape = em.op("Compress", em.op("Shape", reduced), kept, axis=0)
     may_be_empty = not never_empty(data)
     if count and may_be_empty and not em.branches:
         # Below opset 10 the rank of what is cut has to be known. Not where the shape goes straight
         # to a Reshape: onnxruntime 1.32 takes the one of the shape for one of the data.
-        shape = em.op("Reshape", shape, em.constant([len(dims) - count], "rank"), hint="shape")
+        shape = em.op("Reshape", shape, [len(dims) - count], hint="shape")
     return reshape_literally(em, reduced, shape, empty=may_be_empty)
 
 
 def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:
-    return em.op("Equal", em.op("Size", axes), em.constant(0, "zero"))
+    return em.op("Equal", em.op("Size", axes), 0)
 
 
 # ArgMax-12 and ArgMin-12 with `select_last_index`, for opset 11.
@@ -266,9 +264,9 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> ir.Value:
     dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     step = em.constant([-1], "step")
     start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
-    turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step)
+    turned = em.op("Slice", data, start, end, [axis], step)
     found = em.op(view.node.op_type, turned, attributes=attributes)
-    last = em.op("Sub", size(em, dim, data, axis), em.constant(1, "one"))
+    last = em.op("Sub", size(em, dim, data, axis), 1)
     return em.op("Sub", last, found, hint="from_front")
 
 

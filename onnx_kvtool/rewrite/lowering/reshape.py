@@ -84,7 +84,7 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     if not em.branches:
         return _filled(em, data, shape)
     product = em.op("ReduceProd", shape, keepdims=0)
-    zero = em.op("Equal", product, em.constant(0, "zero"))
+    zero = em.op("Equal", product, 0)
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
     return em.op(
         "If",
@@ -114,11 +114,11 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
     lacking = em.op("Mul", none, needed, hint="lacking")
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
     filling = em.op("ConstantOfShape", lacking, value=nothing)
-    flat = em.op("Reshape", data, em.constant([-1], "flat"))
+    flat = em.op("Reshape", data, [-1])
     both = em.op("Concat", flat, filling, axis=0, hint="filled")
     whole = em.op("Reshape", both, sizes)
     kept = em.op("Sub", one, empty, hint="kept")
-    end = em.op("Mul", kept, em.constant([_TO_THE_END], "end"), hint="ends")
+    end = em.op("Mul", kept, [_TO_THE_END], hint="ends")
     start = em.op("Mul", shape, zero, hint="starts")
     return em.op("Slice", whole, start, end, hint="cut")
 
@@ -144,16 +144,15 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     """
     count = 1 if dims_of(axes) == () else count_of(axes)
     axes = cast(em, axes, ir.DataType.INT64)
-    flat = em.op("Reshape", axes, em.constant([-1], "flat"))  # (n,)
+    flat = em.op("Reshape", axes, [-1])  # (n,)
     # Mod counts negative axes from the end: its result has the sign of the divisor.
-    places = em.op("Mod", flat, em.constant(rank, "rank"))
+    places = em.op("Mod", flat, rank)
     if count is None:
         one = ir.tensor(np.ones(1, np.int64))
         ones = em.op("ConstantOfShape", em.op("Shape", places), value=one)
     else:
         ones = em.constant([1] * count, "ones")
-    zeros = em.constant(np.zeros(rank, np.int64), "zeros")
-    return em.op("ScatterElements", zeros, places, ones, hint="marks")
+    return em.op("ScatterElements", [0] * rank, places, ones, hint="marks")
 
 
 def switch(
@@ -180,7 +179,7 @@ def switch(
     """
     if not em.branches:
         return _cut_out(em, marks, axis, value, apply(value), size)
-    mark = em.op("Gather", marks, em.constant(axis, "axis"))
+    mark = em.op("Gather", marks, axis)
     chosen = cast(em, mark, ir.DataType.BOOL)
     marked = em.nested(lambda: [apply(value)], hint="marked")
     unmarked = em.nested(lambda: [value], hint="unmarked")
@@ -210,7 +209,7 @@ def _cut_out(
     start = em.op("Mul", mark, count, hint="start")
     length = start if size is None else mark
     if size not in (None, 1):
-        length = em.op("Mul", mark, em.constant([size or 0], "size"), hint="length")
+        length = em.op("Mul", mark, [size or 0], hint="length")
     both = em.op("Concat", value, other, axis=axis, hint="both")
     end = em.op("Add", count, length, hint="end")
     result = em.op("Slice", both, start, end, place, hint="chosen")
@@ -237,7 +236,7 @@ def lower_squeeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     rank, count = _facts(data, axes)
     if axes is None or count == 0:
         raise Refusal("empty-axes", "an empty list of axes cannot be an attribute", lowest_opset=13)
-    kept = em.op("Equal", axis_marks(em, axes, rank), em.constant(0, "zero"))
+    kept = em.op("Equal", axis_marks(em, axes, rank), 0)
     shape = em.op("Compress", em.op("Shape", data), kept, axis=0)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
 
@@ -258,14 +257,14 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
         shape = em.constant([1] * count, "ones")
         return em.op("Reshape", data, shape)
     marks = axis_marks(em, axes, rank + count)  # (rank + count,)
-    kept = em.op("Sub", em.constant(1, "one"), marks)
-    before = em.op("CumSum", kept, em.constant(0, "axis"), exclusive=1)
+    kept = em.op("Sub", 1, marks)
+    before = em.op("CumSum", kept, 0, exclusive=1)
     # The number past the last size is read at named places only, where it does not matter.
     last = em.constant(rank - 1, "last")
     inside = em.op("Less", before, last)
     sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
     named = em.op("Cast", marks, to=_BOOL.value)
-    shape = em.op("Where", named, em.constant(1, "one"), sizes)
+    shape = em.op("Where", named, 1, sizes)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 

@@ -80,7 +80,7 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
 
     def looked_up(name: str, place: int) -> ir.Value:
         value = view.required(name)
-        return em.op("Gather", value, em.constant(place, "axis"), hint=name)
+        return em.op("Gather", value, place, hint=name)
 
     befores = [cast(em, size(em, dims[axis], data, axis), numbers.dtype) for axis in axes]
     if view.input("sizes") is None:
@@ -119,8 +119,8 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
 def _count(em: Emitter, count: ir.Value) -> ir.Value:
     """Return 0, 1, ... up to below a number: (count,), int64."""
     if em.opset >= 11:
-        return em.op("Range", em.constant(0), count, em.constant(1), hint="rows")
-    return count_up(em, em.op("Reshape", count, em.constant([1], "one")))
+        return em.op("Range", 0, count, 1, hint="rows")
+    return count_up(em, em.op("Reshape", count, [1]))
 
 
 def _resized(

@@ -80,7 +80,7 @@ def coordinates(view: NodeView, numbers: Numbers, line: Line, i: ir.Value) -> ir
     em = numbers.em
     sides = (em.op(name, line.scale, numbers.constant(1)) for name in _ORDERS)
     differs = em.op("Or", *sides, hint="differs")
-    return where(em, em.op("Reshape", differs, em.constant([1])), x, i, "x")
+    return where(em, em.op("Reshape", differs, [1]), x, i, "x")
 
 
 def _symmetric(numbers: Numbers, line: Line, i: ir.Value) -> ir.Value:

@@ -93,13 +93,12 @@ def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
     em = numbers.em
     sides = sides_of(numbers, boxes)
-    small = em.op("Less", sides, numbers.constant(1))
+    small = em.op("Less", sides, 1)
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
     none = em.op("Not", em.op("Equal", sides, sides))
     marks = cast(em, em.op("Or", small, none), ir.DataType.FLOAT)
     count = reduce(em, "ReduceSum", marks, [0, 1], keepdims=False)
-    half = em.constant(np.array(0.5, np.float32), "half")
-    return em.op("Less", count, half)
+    return em.op("Less", count, 0.5)
 
 
 def sides_of(numbers: Numbers, boxes: ir.Value) -> ir.Value:
@@ -113,7 +112,7 @@ def _columns(numbers: Numbers, boxes: ir.Value, columns: list[int]) -> ir.Value:
     return em.op(
         "Gather",
         boxes,
-        em.constant(columns, "columns"),
+        columns,
         axis=1,
     )
 
@@ -184,8 +183,8 @@ class Pool:
             em.op("Reshape", em.op("Expand", line.place, whole), rows_of)
             for line in (rows, columns)
         )
-        spread = em.op("Reshape", self.batch, em.constant([-1, 1, 1, 1, 1], "shape"))
-        pictures = em.op("Reshape", em.op("Expand", spread, shape(one)), em.constant([-1]))
+        spread = em.op("Reshape", self.batch, [-1, 1, 1, 1, 1])
+        pictures = em.op("Reshape", em.op("Expand", spread, shape(one)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
         count = em.op("Reshape", channels, one, hint="channels")
@@ -207,7 +206,7 @@ class Pool:
             shape = [1] * 6
             for axis, count in sizes:
                 shape[axis] = count
-            return em.op("Reshape", value, em.constant(shape, "shape"))
+            return em.op("Reshape", value, shape)
 
         start = shaped(_columns(numbers, self.boxes, [column]), (0, -1))
         side = shaped(_columns(numbers, self.sides, [column]), (0, -1))
@@ -219,15 +218,15 @@ class Pool:
             divisor = numbers.constant(self.ratio)
         else:
             count = numbers.op("Ceil", one_bin)
-            flat = em.op("Reshape", count, em.constant([-1]))
+            flat = em.op("Reshape", count, [-1])
             listed = em.op("Concat", flat, numbers.constant([1]), axis=0)
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
-            samples = em.op("Reshape", whole, em.constant([1]), hint="samples")
+            samples = em.op("Reshape", whole, [1], hint="samples")
             if em.opset < 11:
                 steps = count_up(em, samples)
             else:
-                steps = em.op("Range", em.constant(0), whole, em.constant(1), hint="numbered")
+                steps = em.op("Range", 0, whole, 1, hint="numbered")
             numbered = cast(em, steps, dtype)
             divisor = numbers.op("Max", count, 1)
         numbered = shaped(numbered, (place + 1, -1))
@@ -253,7 +252,7 @@ class Pool:
         assert columns.count is not None
         clamped_at = [numbers.op("Max", line, 0) for line in (rows.count, columns.count)]
         total = numbers.op("Mul", *clamped_at)
-        total = em.op("Reshape", total, em.constant([-1, 1, 1, 1], "shape"))
+        total = em.op("Reshape", total, [-1, 1, 1, 1])
         if self.mode == "avg":
             added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
             return numbers.op("Div", added, numbers.op("Max", total, 1))
@@ -317,7 +316,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
         split = em.constant([-1, channels // parts], "shape")
         pixels = em.op("Reshape", pixels, split)
         part = em.constant(np.arange(parts).reshape(1, -1, 1, 1, 1), "part")
-        index = em.op("Add", em.op("Mul", index, em.constant(parts)), part)
+        index = em.op("Add", em.op("Mul", index, parts), part)
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
@@ -347,7 +346,7 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
         return em.constant([0, channels, *known], "shape")
     places = em.constant(np.arange(2, rank), "axes")
     rest = em.op("Gather", em.op("Shape", offset), places, hint="sizes")
-    return em.op("Concat", em.constant([0, channels]), rest, axis=0, hint="shape")
+    return em.op("Concat", [0, channels], rest, axis=0, hint="shape")
 
 
 def _places(
@@ -376,8 +375,8 @@ def _places(
             counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
             axes = em.constant(np.arange(2, rank + 2), "axes")
             whole = em.op("Gather", em.op("Shape", given), axes, hint="sizes")
-            spread = em.op("Expand", em.op("Mul", counted, em.constant(strides[axis])), whole)
-            flat = cast(em, em.op("Reshape", spread, em.constant([-1], "flat")), numbers.dtype)
+            spread = em.op("Expand", em.op("Mul", counted, strides[axis]), whole)
+            flat = cast(em, em.op("Reshape", spread, [-1]), numbers.dtype)
             base = numbers.op("Add", flat, numbers.constant(start.astype(np.float64)))
         found.append(unsqueeze(em, numbers.op("Add", moved, base), [4]))
     return found

@@ -64,7 +64,7 @@ def scattered_in_rounds(
     none = em.constant([-1], "none")
     numbers = em.op("Concat", number, none, axis=0, hint="numbers")
     last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
-    rounds = em.op("Add", last, em.constant(1), hint="rounds")
+    rounds = em.op("Add", last, 1, hint="rounds")
     fresh = em.scope.names.fresh
     turn = ir.Value(name=fresh("round"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
@@ -85,8 +85,7 @@ def scattered_in_rounds(
         return [em.op("Identity", goes), after]
 
     body = em.nested(one_round, [turn, goes, state], hint="rounds")
-    goes_on = em.constant(np.array(True), "goes_on")
-    result = em.op("Loop", rounds, goes_on, data, body=body)
+    result = em.op("Loop", rounds, True, data, body=body)
     result.shape = None if data.shape is None else ir.Shape(data.shape)
     return result
 
@@ -101,11 +100,10 @@ def _numbered(
     Returns:
         (n,) and (n,), int64: positions among the updates; 0 for the first of a place.
     """
-    zero, key = em.constant(0), None
+    key = None
     for column, extent in enumerate(sizes):
-        index = em.constant(column, "column")
-        one = em.op("Gather", places, index, axis=1, hint="column")
-        is_negative = em.op("Less", one, zero)
+        one = em.op("Gather", places, column, axis=1, hint="column")
+        is_negative = em.op("Less", one, 0)
         counted = where(em, is_negative, em.op("Add", one, extent), one)
         key = counted if key is None else em.op("Add", em.op("Mul", key, extent), counted)
     assert key is not None
@@ -113,27 +111,24 @@ def _numbered(
         key = em.op("Cast", key, to=ir.DataType.DOUBLE.value)
     if count is None:
         length = em.op("Shape", key, hint="count")  # (1,)
-        whole = em.op("Reshape", length, em.constant([], "scalar"))
-        everyone = em.op("Range", zero, whole, em.constant(1), hint="everyone")
+        whole = em.op("Reshape", length, [])
+        everyone = em.op("Range", 0, whole, 1, hint="everyone")
     else:
         length, everyone = em.constant([count]), em.constant(np.arange(count), "everyone")
-    dtype = key.dtype or ir.DataType.INT64
     by_place, order = em.multi("TopK", key, length, axis=0, largest=0, count=2)
     # Places are not negative, so that the first one differs from what stands before it.
-    none = em.constant(np.array([-1], dtype.numpy()), "none")
-    shifted = em.op("Concat", none, by_place, axis=0, hint="shifted")
-    ends = (em.constant([end]) for end in (0, -1, 0))
-    before = em.op("Slice", shifted, *ends, hint="before")
+    shifted = em.op("Concat", [-1], by_place, axis=0, hint="shifted")
+    before = em.op("Slice", shifted, [0], [-1], [0], hint="before")
     is_same = em.op("Equal", by_place, before, hint="is_same")
     is_first = em.op("Not", is_same, hint="is_first")
     marks = em.op("Cast", is_first, to=ir.DataType.INT64.value, hint="marks")
-    run = em.op("Sub", em.op("CumSum", marks, zero), em.constant(1), hint="run")
+    run = em.op("Sub", em.op("CumSum", marks, 0), 1, hint="run")
     firsts = _flat(em, em.op("NonZero", is_first))
     return order, em.op("Sub", everyone, em.op("Gather", firsts, run), hint="number")
 
 
 def _flat(em: Emitter, value: ir.Value) -> ir.Value:
-    return em.op("Reshape", value, em.constant([-1], "flat"))
+    return em.op("Reshape", value, [-1])
 
 
 # ScatterElements and ScatterND with a reduction, where the target lacks it.
@@ -221,7 +216,7 @@ def _in_rounds(
         )
     if isinstance(axis, int):
         indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
-        flat = em.op("Reshape", updates, em.constant([-1], "flat"))
+        flat = em.op("Reshape", updates, [-1])
     else:
         rest = [size_ for size_ in dims[length:] if isinstance(size_, int)]
         if len(rest) == len(dims) - length:
@@ -229,9 +224,9 @@ def _in_rounds(
         else:
             places = em.constant(np.arange(length, len(dims)), "axes")
             known = em.op("Gather", em.op("Shape", data), places, hint="rest")
-            shape = em.op("Concat", em.constant([-1]), known, axis=0)
+            shape = em.op("Concat", [-1], known, axis=0)
         flat = em.op("Reshape", updates, shape)
-    rows = em.op("Reshape", indices, em.constant([-1, length], "shape"), hint="places")
+    rows = em.op("Reshape", indices, [-1, length], hint="places")
     sizes = [size(em, dims[place], data, place) for place in range(length)]
     lead = list((index or (None,))[: None if isinstance(axis, int) else -1])
     numbers = [dim for dim in lead if isinstance(dim, int)]
@@ -253,7 +248,7 @@ def _tuples(
         whole = em.op("Cast", indices, to=ir.DataType.INT64.value)
     last = em.constant([*[0] * rank, -1], "shape")  # copies each size; a column of one behind
     columns = []
-    nothing = em.op("Mul", whole, em.constant(0), hint="nothing")
+    nothing = em.op("Mul", whole, 0, hint="nothing")
     for place in range(rank):
         one = whole
         if place != axis:

@@ -232,7 +232,7 @@ def _product(
     turned = em.op("Transpose", data, perm=[*others, axis, rank - 1])  # (..., N, C)
     flat = shaped(turned, [size * parts])
     weights = matrix.reshape(size * parts, results * components).astype(dtype.numpy())
-    product = em.op("MatMul", flat, em.constant(weights, "dft"))
+    product = em.op("MatMul", flat, weights)
     spread = shaped(product, [results, components])  # (..., K, components)
     back = [(*others, axis, rank - 1).index(a) for a in range(rank)]
     return em.op("Transpose", spread, perm=back)
@@ -295,9 +295,9 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     if window is not None:
         column = unsqueeze(em, cast(em, window, wide), [1])
         frames = em.op("Mul", frames, column)
-    rows = em.op("Reshape", frames, em.constant([0, 0, -1], "shape"))
+    rows = em.op("Reshape", frames, [0, 0, -1])
     product = em.op("MatMul", rows, matrix)
-    result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"))
+    result = em.op("Reshape", product, [0, 0, -1, 2])
     return cast(em, result, dtype)
 
 
@@ -305,13 +305,13 @@ def _counted(em: Emitter, known: int | None, count: ir.Value) -> ir.Value:
     """Return 0, 1, ... of a length: (N,), int64."""
     if known is not None:
         return em.constant(np.arange(known), "elements")
-    return em.op("Range", em.constant(0), count, em.constant(1), hint="elements")
+    return em.op("Range", 0, count, 1, hint="elements")
 
 
 def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
     """Return an integer input as int64: ()."""
     whole = cast(em, value, ir.DataType.INT64)
-    return whole if dims_of(value) == () else em.op("Reshape", whole, em.constant([], "scalar"))
+    return whole if dims_of(value) == () else em.op("Reshape", whole, [])
 
 
 def _length(
@@ -345,9 +345,9 @@ def _frames(
     one, stride = em.constant(1), _scalar(em, step)
     room = em.op("Sub", samples, length, hint="room")
     frames = em.op("Add", em.op("Div", room, stride), one, hint="frames")
-    count = em.op("Range", em.constant(0), frames, one)
+    count = em.op("Range", 0, frames, one)
     starts = em.op("Mul", count, stride, hint="starts")
-    column = em.op("Reshape", starts, em.constant([-1, 1], "shape"))
+    column = em.op("Reshape", starts, [-1, 1])
     return em.op("Add", column, numbered, hint="samples")
 
 
@@ -363,20 +363,18 @@ def _matrix_of_frames(
     # In float64, where the cosine of a quarter turn is as good as nothing.
     double = ir.DataType.DOUBLE
 
-    one, two = em.constant(1), em.constant(2)
-    outputs = em.op("Add", em.op("Div", count, two), one) if is_half else count
-    k = em.op("Range", em.constant(0), outputs, one)
-    column = em.op("Reshape", numbered, em.constant([-1, 1], "shape"))
+    outputs = em.op("Add", em.op("Div", count, 2), 1) if is_half else count
+    k = em.op("Range", 0, outputs, 1)
+    column = em.op("Reshape", numbered, [-1, 1])
     turns = em.op("Mod", em.op("Mul", column, k), count)  # below N, so that no angle is large
-    full = em.constant(np.array(2 * np.pi), "turn")
-    angle = em.op("Mul", em.op("Div", cast(em, turns, double), cast(em, count, double)), full)
+    shares = em.op("Div", cast(em, turns, double), cast(em, count, double))
+    angle = em.op("Mul", shares, 2 * math.pi)
     cosine, sine = (
         unsqueeze(em, cast(em, em.op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
     )
-    last = {"axis": 3}
-    rows = em.op("Concat", cosine, em.op("Neg", sine), attributes=last)
+    rows = em.op("Concat", cosine, em.op("Neg", sine), axis=3)
     if parts == 2:
-        other = em.op("Concat", sine, cosine, attributes=last)
+        other = em.op("Concat", sine, cosine, axis=3)
         rows = em.op("Concat", rows, other, axis=1)
     return em.op("Flatten", rows, axis=2)  # of (N, C, K, 2)
 
@@ -408,21 +406,16 @@ def lower_cosine_window_17(view: Rewritten, em: Emitter) -> ir.Value | None:
     if dtype in _BY_BODY:
         return None
 
-    def number(value: float, name: str) -> ir.Value:
-        return em.constant(np.array(value, np.float64), name)
-
     count = cast(em, size, _D.DOUBLE, "count")
-    length = count if view.integer("periodic") else em.op("Sub", count, number(1, "one"))
-    steps = em.op("Range", number(0, "zero"), count, number(1, "one"))
-    angle = em.op("Mul", steps, em.op("Div", number(2 * math.pi, "tau"), length), hint="angle")
+    length = count if view.integer("periodic") else em.op("Sub", count, 1)
+    steps = em.op("Range", 0, count, 1)
+    angle = em.op("Mul", steps, em.op("Div", 2 * math.pi, length), hint="angle")
     a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[view.node.op_type])
-    first = em.op("Mul", em.op("Cos", angle), number(a1, "a1"))
-    window = em.op("Sub", number(a0, "a0"), first, hint="window")
+    first = em.op("Mul", em.op("Cos", angle), a1)
+    window = em.op("Sub", a0, first, hint="window")
     if a2:
-        double = em.op("Mul", angle, number(2, "two"))
-        window = em.op(
-            "Add", window, em.op("Mul", em.op("Cos", double), number(a2, "a2")), hint="window"
-        )
+        double = em.op("Mul", angle, 2)
+        window = em.op("Add", window, em.op("Mul", em.op("Cos", double), a2), hint="window")
     return cast(em, window, dtype)
 
 

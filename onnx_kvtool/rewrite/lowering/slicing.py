@@ -57,9 +57,9 @@ def _slices(
     end = em.constant([0], "start")
     parts = []
     for index in range(count):
-        size = em.op("Gather", sizes, em.constant([index], "part"), hint="size")  # (1,)
+        size = em.op("Gather", sizes, [index], hint="size")  # (1,)
         start, end = end, em.op("Add", end, size, hint="end")
-        parts.append(em.op("Slice", data, start, end, em.constant([axis], "axes")))
+        parts.append(em.op("Slice", data, start, end, [axis]))
     return tuple(parts)
 
 
@@ -76,10 +76,10 @@ def _sizes(size: int, count: int) -> list[int]:
 
 def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
     shape = em.op("Shape", data)
-    size = em.op("Gather", shape, em.constant([axis], "axis"), hint="size")  # (1,)
-    rounded = em.op("Add", size, em.constant([count - 1], "round_up"))
-    each = em.op("Div", rounded, em.constant([count], "parts"), hint="part")
-    rest = em.op("Sub", size, em.op("Mul", each, em.constant([count - 1], "round_up")), hint="rest")
+    size = em.op("Gather", shape, [axis], hint="size")  # (1,)
+    rounded = em.op("Add", size, [count - 1])
+    each = em.op("Div", rounded, [count], hint="part")
+    rest = em.op("Sub", size, em.op("Mul", each, [count - 1]), hint="rest")
     parts = [each] * (count - 1) + [rest]
     return em.op("Concat", *parts, axis=0, hint="split")
 
@@ -137,8 +137,8 @@ def pads_of_all_axes(
         whole = np.zeros((2, rank), np.int64)
         whole[:, named.ravel() % rank] = numbers.reshape(2, -1)
         return em.constant(whole.ravel(), "pads")
-    zeros = em.constant(np.zeros(2 * rank, np.int64), "zeros")
-    return em.op("ScatterElements", zeros, _places(folder, em, axes, rank), pads, hint="pads")
+    places = _places(folder, em, axes, rank)
+    return em.op("ScatterElements", [0] * 2 * rank, places, pads, hint="pads")
 
 
 def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
@@ -148,8 +148,8 @@ def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> i
         first = known.ravel() % rank
         return em.constant(np.concatenate([first, first + rank]), "places")
     axes = cast(em, axes, ir.DataType.INT64)
-    begin = em.op("Mod", axes, em.constant(rank, "rank"))  # negative axes count from the end
-    end = em.op("Add", begin, em.constant(rank, "rank"))
+    begin = em.op("Mod", axes, rank)  # negative axes count from the end
+    end = em.op("Add", begin, rank)
     return em.op("Concat", begin, end, axis=0, hint="places")
 
 
@@ -162,11 +162,9 @@ def _wrapped(
         if known is not None and not known[axis] and not known[axis + rank]:
             continue
         length = size(em, dim, data, axis)
-        begin, end = (
-            em.op("Gather", pads, em.constant(place, "place")) for place in (axis, axis + rank)
-        )
+        begin, end = (em.op("Gather", pads, place) for place in (axis, axis + rank))
         first, last = em.op("Neg", begin), em.op("Add", length, end)
-        index = em.op("Range", first, last, em.constant(1))
+        index = em.op("Range", first, last, 1)
         inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
         result = em.op("Gather", result, inside, axis=axis)
     if result is data:
@@ -198,7 +196,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
     row = positions(em, rows, data, -2, place=rank - 2, rank=rank)  # (1, ..., R, 1)
     column = positions(em, columns, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
     if k is not None:
-        row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))
+        row = em.op("Add", row, em.op("Reshape", k, [1]))
     outside = em.op("Less" if upper else "Greater", column, row)  # (1, ..., R, C)
     if dtype == _BOOL:
         kept = em.op("Not", outside)
@@ -211,8 +209,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
         )
     if dtype == ir.DataType.UNDEFINED:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
-    zero = em.constant(np.zeros((), dtype.numpy()), "zero")
-    return where(em, outside, zero, data)
+    return where(em, outside, 0, data)
 
 
 # GatherND-12 with `batch_dims`, for opset 11.
@@ -237,8 +234,8 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
             lowest_opset=12,
         )
     rank = len(dims)
-    counted = em.op("Slice", em.op("Shape", indices), em.constant([0], "from"), em.constant([-1]))
-    tuples = em.op("Concat", counted, em.constant([1], "one"), axis=0)
+    counted = em.op("Slice", em.op("Shape", indices), [0], [-1])
+    tuples = em.op("Concat", counted, [1], axis=0)
     parts = []
     for axis in range(batch):
         place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)

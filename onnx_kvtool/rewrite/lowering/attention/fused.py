@@ -105,7 +105,7 @@ def _seen_through(
     if not window.causal and window.left < 0 and window.right < 0:
         # One row would broadcast; kernels ask for all of them.
         rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
-        every = em.op("Less", em.constant([-1], "before"), rows, hint="every_row")
+        every = em.op("Less", [-1], rows, hint="every_row")
         seen = em.op("And", seen, every, hint="is_seen")
     if mask is not None and mask.dtype == bool_:
         return em.op("And", seen, mask, hint="is_seen")

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Operand, Replacement
 from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.traits import FLOAT_TYPES
@@ -183,7 +182,7 @@ class _Grouped:
         batch = size(em, dims[0] if dims else None, view.key, 0)
         one = em.once(
             ("a batch of one", batch),
-            lambda: em.op("Equal", batch, em.constant(1), hint="is_one"),
+            lambda: em.op("Equal", batch, 1, hint="is_one"),
         )
         bodies = {
             "then_branch": em.nested(lambda: [weighted(stays=True)], hint="one_sequence"),
@@ -240,7 +239,7 @@ class _Grouped:
         view, query = self.view, self.view.query
         scale = view.scale if view.scale is not None else 1.0 / self.head_size**0.5
         if scale != 1.0:
-            query = self._op("Mul", query, self._number(scale), hint="scaled")
+            query = self._op("Mul", query, scale, hint="scaled")
         heads = [self.kv_heads] if self.group == 1 else [self.kv_heads, self.group]
         if view.rank == 4:
             return query if self.group == 1 else self._over_heads(query, heads, self.head_size)
@@ -266,7 +265,7 @@ class _Grouped:
         self.scores[0] = scores
         if not self.view.softcap:
             return scores
-        cap = self._number(self.view.softcap)
+        cap = self.view.softcap
         scores = self._op("Tanh", self._op("Div", scores, cap, hint="capped"), hint="capped")
         return self._op("Mul", scores, cap, hint="capped")
 
@@ -287,7 +286,7 @@ class _Grouped:
         mode = self.scores_mode
         scores = self.scores[mode]
         if mode == 3 and empty is not None:
-            scores = where(self.em, empty, self._number(0.0), scores, hint="probabilities")
+            scores = where(self.em, empty, 0.0, scores, hint="probabilities")
         if self.group == 1:
             return scores
         return squeeze(self.em, self._reshape(scores, [0, self.heads, 1, 0, 0]), [2])
@@ -295,7 +294,7 @@ class _Grouped:
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""
         if empty is not None:
-            weighted = where(self.em, empty, self._number(0.0), weighted, hint="output")
+            weighted = where(self.em, empty, 0.0, weighted, hint="output")
         if self.view.rank == 4:
             if self.group == 1:
                 return weighted
@@ -327,14 +326,11 @@ class _Grouped:
         dims = self.view.query.shape
         return dims is not None and dims[1 if self.view.rank == 3 else 2] == 1
 
-    def _op(self, op_type: str, *inputs: ir.Value, **keywords: object) -> ir.Value:
+    def _op(self, op_type: str, *inputs: Operand, **keywords: object) -> ir.Value:
         return self.em.op(op_type, *inputs, **keywords)  # type: ignore[arg-type]
 
-    def _number(self, number: float) -> ir.Value:
-        return self.em.constant(np.array(number, self.dtype.numpy()), "number")
-
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
-        return self._op("Reshape", value, self.em.constant(shape, "shape"))
+        return self._op("Reshape", value, shape)
 
     def _transpose(self, value: ir.Value, perm: list[int]) -> ir.Value:
-        return self._op("Transpose", value, attributes={"perm": perm})
+        return self._op("Transpose", value, perm=perm)

@@ -119,11 +119,10 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
     def build() -> ir.Value:
         if one_limit:
             limit = _first_hidden(em, window)
-            return em.op("Less", limit, em.constant([1], "one"))
+            return em.op("Less", limit, [1])
         seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
         most = reduce(em, "ReduceMax", seen, [-1])
-        half = em.constant(np.array([0.5], np.float32), "half")
-        return em.op("Less", most, half, hint="empty_rows")
+        return em.op("Less", most, [0.5], hint="empty_rows")
 
     return em.once(("empty rows", window.key), build)
 
@@ -178,7 +177,7 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
             return valid
         if isinstance(length, int):
             steps = np.arange(length, dtype=np.int64).reshape(1, 1, -1, 1) + (shift - length)
-            return em.op("Add", valid, em.constant(steps, "rows"), hint="row")
+            return em.op("Add", valid, steps, hint="row")
         rows = em.op("Sub", rows, size(em, length, query, axis), hint="row")
         rows = em.op("Add", rows, valid, hint="row")
     elif window.past is not None:
@@ -228,7 +227,7 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
         bias = where(em, bias, nothing, hidden, hint="bias")
     total = size(em, window.total, window.keys, window.key_axis)
     missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
-    missing = em.op("Reshape", missing, em.constant([1], "one"), hint="missing")
+    missing = em.op("Reshape", missing, [1], hint="missing")
     whole = with_hidden_keys(em, bias, missing)
     whole.shape = ir.Shape([1] * (4 - len(dims)) + [*dims[:-1], window.total])
     return whole
@@ -289,7 +288,7 @@ def _for_groups(em: Emitter, value: ir.Value, shape: list[int] | None) -> ir.Val
         apart = unsqueeze(em, value, [2])
         if shape is None:
             return apart
-        return em.op("Reshape", apart, em.constant(shape, "shape"))
+        return em.op("Reshape", apart, shape)
 
     return em.once(("for groups", value, tuple(shape or ())), build)
 
@@ -315,8 +314,7 @@ def _sum_of_masks(
 
 def _all_hidden(em: Emitter, bias: ir.Value, dtype: ir.DataType) -> ir.Value:
     most = reduce(em, "ReduceMax", bias, [-1])
-    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "number")
-    return em.op("Equal", most, hidden, hint="empty_rows")
+    return em.op("Equal", most, -np.inf, hint="empty_rows")
 
 
 # Keys and values of the layout (B, S, KV * width) as operands of a product over heads.

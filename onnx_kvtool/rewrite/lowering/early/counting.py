@@ -92,9 +92,9 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
 
 def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:
     """Return 1 for the axis, which may count from the end, else 0: (rank,), int64."""
-    place = em.op("Reshape", cast(em, axis, _D.INT64), em.constant([1]), hint="axis")
-    is_negative = em.op("Less", place, em.constant([0]))
-    more = em.op("Mul", cast(em, is_negative, _D.INT64), em.constant([rank]))
+    place = em.op("Reshape", cast(em, axis, _D.INT64), [1], hint="axis")
+    is_negative = em.op("Less", place, [0])
+    more = em.op("Mul", cast(em, is_negative, _D.INT64), [rank])
     counted = em.op("Add", place, more, hint="counted")
     is_meant = em.op("Equal", em.constant(np.arange(rank)), counted)
     return cast(em, is_meant, _D.INT64, hint="marks")
@@ -159,7 +159,7 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
         text = f"Unique of {dtype.name} cannot be written before opset 11"
         raise Refusal("element-type", text, lowest_opset=11)
     if axis is None:
-        source = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
+        source = em.op("Reshape", data, [-1], hint="flat")
         rows, along = unsqueeze(em, source, [1]), 0
         count, width = _size(em, data), None
     else:
@@ -188,7 +188,7 @@ def _size(em: Emitter, value: ir.Value) -> ir.Value:
     dims = dims_of(value)
     if dims is not None:
         return product(em, value, dims, range(len(dims)))
-    return em.op("Reshape", em.op("Size", value), em.constant([1], "one"), hint="count")
+    return em.op("Reshape", em.op("Size", value), [1], hint="count")
 
 
 def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | None) -> ir.Value:
@@ -239,7 +239,7 @@ class _Groups:
         every = count_up(em, count)
         behind = em.op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
         earlier = em.op("And", self._equal, behind)  # of the row before, and of the one behind it
-        is_first = em.op("Less", self._total(earlier, 0), em.constant([1], "one"))  # (n,)
+        is_first = em.op("Less", self._total(earlier, 0), [1])  # (n,)
         firsts = squeeze(em, em.op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
         column = unsqueeze(em, is_first, [1])
         if is_sorted:
@@ -350,7 +350,7 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
             lowest_opset=10,
         )
     whole = again(em, view.node, inputs=[data], attributes={"axis": axis, "k": size})
-    first = count_up(em, em.op("Reshape", view.required("K"), em.constant([1], "one")))
+    first = count_up(em, em.op("Reshape", view.required("K"), [1]))
 
     def cut(part: ir.Value) -> ir.Value:
         return em.op("Gather", part, first, axis=axis, hint="first")

@@ -59,7 +59,7 @@ def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
         length = product(em, data, dims, [axis])
         everything = product(em, data, dims, range(len(dims)))
         place = _or_none(em, place, _outside(em, front, length), everything)
-    flat = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
+    flat = em.op("Reshape", data, [-1], hint="flat")
     return em.op("Gather", flat, place, axis=0)
 
 
@@ -82,7 +82,7 @@ def gathered_elements(
         axis: The axis, counted from the front.
     """
     place = _element_places(em, data, dims, index, counts, axis)
-    flat = em.op("Reshape", data, em.constant([-1], "shape"), hint="flat")
+    flat = em.op("Reshape", data, [-1], hint="flat")
     return em.op("Gather", flat, place, axis=0, hint="gathered")
 
 
@@ -103,7 +103,7 @@ def _element_places(
             count = product(em, front, counts, [d])
             shape = [1] * rank
             shape[d] = -1
-            index = em.op("Reshape", count_up(em, count), em.constant(shape, "shape"))
+            index = em.op("Reshape", count_up(em, count), shape)
         step = product(em, data, dims, range(d + 1, rank))
         index = em.op("Mul", index, step, hint="place")
         place = index if place is None else em.op("Add", place, index, hint="place")
@@ -161,7 +161,7 @@ def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     that are no integers are cast to int64 first, as the text says.
     """
     indices, depth = view.operands("indices", "depth")
-    scalar = em.op("Reshape", cast(em, depth, _INT64), em.constant([1], "one"), hint="depth")
+    scalar = em.op("Reshape", cast(em, depth, _INT64), [1], hint="depth")
     front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
     dims = dims_of(indices)
     if dims is None or not dims:  # a sum with a vector is no scalar
@@ -237,7 +237,7 @@ def _nothing(em: Emitter, sizes: Sequence[int], dtype: ir.DataType) -> ir.Value:
 def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.Value:
     """Return the dimensions in front of an axis as one, and the others as one: also of size 0."""
     if not axis and not rank:
-        return em.op("Reshape", value, em.constant([1, 1], "shape"), hint=hint)
+        return em.op("Reshape", value, [1, 1], hint=hint)
     return em.op("Flatten", value, axis=axis, hint=hint)
 
 
@@ -265,7 +265,7 @@ def _numbers(
     is_outside = em.op("ReduceMax", outside, attributes=attributes, hint="is_outside")
     found = _or_none(em, number, is_outside, product(em, data, dims, range(length)))
     # The count is a vector of one number, the row of a single tuple is a scalar.
-    return found if last else em.op("Reshape", found, em.constant([], "scalar"))
+    return found if last else em.op("Reshape", found, [])
 
 
 def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:

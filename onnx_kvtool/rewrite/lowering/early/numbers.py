@@ -28,23 +28,22 @@ def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:
     """
     x = view.required("X")
     dtype = element_type(x, "Round", 11)
-    result, zero = rounded(em, x, dtype), em.constant(np.zeros((), dtype.numpy()), "zero")
-    is_some = em.op("Greater", em.op("Abs", result), zero)
-    nothing = em.op("Mul", x, zero, hint="nothing")
+    result = rounded(em, x, dtype)
+    is_some = em.op("Greater", em.op("Abs", result), 0.0)
+    nothing = em.op("Mul", x, 0.0, hint="nothing")
     return where(em, is_some, result, nothing)
 
 
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
-    half, two = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.5, 2.0))
     down = em.op("Floor", x)
     above = em.op("Sub", x, down)
-    halved = em.op("Mul", down, half)
-    odd = em.op("Sub", down, em.op("Mul", em.op("Floor", halved), two))  # 0 or 1
+    halved = em.op("Mul", down, 0.5)
+    odd = em.op("Sub", down, em.op("Mul", em.op("Floor", halved), 2.0))  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
-    is_half = em.op("Not", em.op("Less", above, half))
-    to_even = em.op("And", is_half, em.op("Greater", odd, half))
-    up = em.op("Or", em.op("Greater", above, half), to_even, hint="is_up")
+    is_half = em.op("Not", em.op("Less", above, 0.5))
+    to_even = em.op("And", is_half, em.op("Greater", odd, 0.5))
+    up = em.op("Or", em.op("Greater", above, 0.5), to_even, hint="is_up")
     more = em.op("Cast", up, to=dtype.value)
     return em.op("Add", down, more)
 
@@ -109,8 +108,7 @@ def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     wide, is_left = dtype if dtype.bitwidth == 64 else _D.INT64, view.string("direction") == "LEFT"
     beyond = 0 if is_left else 1 << dtype.bitwidth  # of which there is none at 64 bits
     powers = [1 << k if k < dtype.bitwidth else beyond for k in range(64)]
-    table = em.constant(np.array(powers, wide.numpy()), "powers")
-    power = em.op("Gather", table, cast(em, y, _D.INT64))
+    power = em.op("Gather", np.array(powers, wide.numpy()), cast(em, y, _D.INT64))
     op_type = "Mul" if is_left else "Div"
     return cast(em, em.op(op_type, cast(em, x, wide), power), dtype)
 
@@ -169,26 +167,22 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     The rest of a number is that of its half, doubled, plus its last bit, with the divisor taken
     away once more if it is not larger. A divisor with the first bit set is in it once at most.
     """
-    zero, two = em.constant([0], "zero"), em.constant([2], "two")
 
     def taken(value: ir.Value, when: ir.Value) -> ir.Value:
         return em.op("Sub", value, em.op("Mul", cast(em, when, _INT64), b), hint="rest")
 
     # A number with the first bit set is 2**63 and what is left without that bit.
-    is_large = em.op("Less", a, zero)
+    is_large = em.op("Less", a, [0])
     once = cast(em, is_large, _INT64)
-    first = em.constant(np.array([np.iinfo(np.int64).min]), "first_bit")
-    left = em.op("Add", a, em.op("Mul", once, first), hint="left")
-    half = em.op("Div", left, two)
-    last = em.op("Sub", left, em.op("Mul", half, two), hint="last_bit")
-    half = em.op("Add", half, em.op("Mul", once, em.constant([1 << 62], "half")), hint="half")
+    left = em.op("Add", a, em.op("Mul", once, [-(1 << 63)]), hint="left")
+    half = em.op("Div", left, [2])
+    last = em.op("Sub", left, em.op("Mul", half, [2]), hint="last_bit")
+    half = em.op("Add", half, em.op("Mul", once, [1 << 62]), hint="half")
 
-    wide = em.op("Less", b, zero)
-    divisor = em.op(
-        "Add", b, em.op("Mul", cast(em, wide, _INT64), em.op("Sub", em.constant([1]), b))
-    )
-    twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), two), last, hint="doubled")
-    not_less = em.op("Or", em.op("Less", twice, zero), em.op("Not", em.op("Less", twice, divisor)))
+    wide = em.op("Less", b, [0])
+    divisor = em.op("Add", b, em.op("Mul", cast(em, wide, _INT64), em.op("Sub", [1], b)))
+    twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), [2]), last, hint="doubled")
+    not_less = em.op("Or", em.op("Less", twice, [0]), em.op("Not", em.op("Less", twice, divisor)))
     by_half = taken(twice, not_less)
     at_most_once = taken(a, em.op("And", is_large, em.op("Not", em.op("Less", a, b))))
     kept = em.op("Mul", cast(em, wide, _INT64), em.op("Sub", at_most_once, by_half))
@@ -259,5 +253,5 @@ def _reduced(
     attributes: dict[str, AttributeValue] = {
         "body": em.nested(take_away, [turn, goes, state], hint="powers")
     }
-    start = em.constant(count, "count"), em.constant(np.array(True), "goes_on")
+    start = count, True
     return em.op("Loop", *start, dividend, attributes=attributes, hint="left")

@@ -135,7 +135,7 @@ def _along(em: Emitter, value: ir.Value, rank: int, axis: int) -> ir.Value:
         return value
     shape = [1] * rank
     shape[axis] = -1
-    return em.op("Reshape", value, em.constant(shape, "shape"))
+    return em.op("Reshape", value, shape)
 
 
 def _convolved(
@@ -154,7 +154,7 @@ def _convolved(
         )
     cut_x, cut_w = _cuts(math.prod(taps), op_type)
     if of_x is not None:
-        of_x = em.op("Reshape", of_x, em.constant([1], "one"))
+        of_x = em.op("Reshape", of_x, [1])
     if of_w is not None:
         of_w = _along(em, of_w, len(dims), 0)
     attributes: dict[str, AttributeValue] = {
@@ -167,8 +167,7 @@ def _convolved(
             sums = em.op("Conv", *given, attributes=attributes)
             whole = cast(em, sums, _INT32)
             if (factor := factor_x * factor_w) > 1:
-                by = em.constant(np.array([factor], np.int32), "factor")
-                whole = em.op("Mul", whole, by, hint="shifted")
+                whole = em.op("Mul", whole, [factor], hint="shifted")
             total = whole if total is None else em.op("Add", total, whole, hint="sum")
     assert total is not None
     return total
@@ -191,9 +190,8 @@ def _parts(em: Emitter, value: ir.Value, cut: bool) -> list[tuple[int, ir.Value]
     """Return int32 numbers as parts by their factors; both parts have the sign of the number."""
     if not cut:
         return [(1, value)]
-    base = em.constant(np.array([_BASE], np.int32), "base")
-    upper = em.op("Div", value, base, hint="upper")
-    whole = em.op("Mul", upper, base)
+    upper = em.op("Div", value, [_BASE], hint="upper")
+    whole = em.op("Mul", upper, [_BASE])
     return [(_BASE, upper), (1, em.op("Sub", value, whole, hint="lower"))]
 
 
@@ -241,8 +239,7 @@ def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
         ("detect_negative", "Less", -bound),
     ):
         if view.integer(name):
-            most = em.constant(np.array(limit, dtype.numpy()), "largest")
-            found.append(em.op(op_type, x, most))
+            found.append(em.op(op_type, x, float(limit)))
     if not found:
         nothing = em.op("IsNaN", x)
         never = em.op("Not", nothing)
@@ -252,11 +249,9 @@ def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
 
 def lower_thresholded_relu_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Choose between the input and zero."""
-    x, alpha = view.required("X"), view.attribute("alpha")
-    dtype = element_type(x, "ThresholdedRelu", 10)
-    limit, zero = (em.constant(np.array(n, dtype.numpy()), "number") for n in (alpha, 0.0))
-    is_above = em.op("Greater", x, limit)
-    return where(em, is_above, x, zero)
+    x, alpha = view.required("X"), view.real("alpha")
+    element_type(x, "ThresholdedRelu", 10)
+    return where(em, em.op("Greater", x, alpha), x, 0.0)
 
 
 def lower_dequantize_linear_10(view: Rewritten, em: Emitter) -> ir.Value:
@@ -288,16 +283,14 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
     As runtimes have it: the function body of the schema gives a scale of 0.
     """
     x = view.required("x")
-
-    zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
     low, high = (
-        em.op(bound, em.op(f"Reduce{bound}", x, keepdims=0), zero, hint=bound)
+        em.op(bound, em.op(f"Reduce{bound}", x, keepdims=0), 0.0, hint=bound)
         for bound in ("Min", "Max")
     )
     span = em.op("Sub", high, low, hint="range")
-    is_some = em.op("Greater", span, zero)
-    scale = where(em, is_some, em.op("Div", span, most), one, "scale")
-    place = em.op("Sub", zero, em.op("Div", low, scale), hint="place")
+    is_some = em.op("Greater", span, 0.0)
+    scale = where(em, is_some, em.op("Div", span, 255.0), 1.0, "scale")
+    place = em.op("Sub", 0.0, em.op("Div", low, scale), hint="place")
     zero_point = quantized(em, place, None, _D.UINT8)
     y = em.op("QuantizeLinear", x, scale, zero_point)
     return Replacement((y, scale, zero_point))
@@ -351,7 +344,7 @@ class _Elimination:
         em, dtype = self._em, self._dtype
         one = ir.Tensor(np.ones(1, dtype.numpy()))
         zero = ir.Tensor(np.zeros(1, dtype.numpy()))
-        single = em.op("Concat", self._count, em.constant([1], "one"), axis=0, hint="shape")
+        single = em.op("Concat", self._count, [1], axis=0, hint="shape")
         whole = em.op("Concat", self._count, self._order, axis=0, hint="shape")
         start = em.op("ConstantOfShape", single, value=one)
         unused = em.op("ConstantOfShape", whole, value=zero)
@@ -364,19 +357,13 @@ class _Elimination:
         attributes: dict[str, AttributeValue] = {
             "body": em.nested(build, [turn, goes, *state], hint="elimination")
         }
-        rounds = em.op("Reshape", self._order, em.constant([], "scalar"), hint="rounds")
-        given = [rounds, em.constant(np.array(True), "goes_on"), matrices, unused, start]
+        rounds = em.op("Reshape", self._order, [], hint="rounds")
+        given = rounds, True, matrices, unused, start
         return em.multi("Loop", *given, attributes=attributes, count=3)[2]
 
     def _input(self, name: str, dtype: ir.DataType, rank: int) -> ir.Value:
         fresh = self._em.scope.names.fresh(f"{self._em.prefix}/{name}")
         return ir.Value(name=fresh, type=ir.TensorType(dtype), shape=ir.Shape([None] * rank))
-
-    def _op(self, op_type: str, *inputs: ir.Value) -> ir.Value:
-        return self._em.op(op_type, *inputs)
-
-    def _number(self, number: float) -> ir.Value:
-        return self._em.constant(np.array(number, self._dtype.numpy()), "number")
 
     def _step(
         self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
@@ -389,41 +376,37 @@ class _Elimination:
             used: 1 for each row that was chosen: (B, n).
             found: The product so far: (B, 1).
         """
-        em, dtype = self._em, self._dtype
+        em, op, dtype = self._em, self._em.op, self._dtype
         column = em.op("Gather", matrices, turn, axis=2)
-        was_used = self._op("Greater", used, self._number(0.5))
-        size = where(em, was_used, self._number(-1), self._op("Abs", column), "size")
+        was_used = op("Greater", used, 0.5)
+        size = where(em, was_used, -1, op("Abs", column), "size")
         chosen = em.op("ArgMax", size, axis=1, keepdims=1, hint="chosen")
 
         flat = em.op(
             "Reshape",
             matrices,
-            em.op("Concat", em.constant([-1]), self._order, axis=0),
+            em.op("Concat", [-1], self._order, axis=0),
             hint="rows",
         )
         number = em.op("Add", squeeze(em, chosen, [1]), self._first, hint="number")
         row = em.op("Gather", flat, number, axis=0, hint="row")
         pivot = unsqueeze(em, em.op("Gather", row, turn, axis=1), [1], "pivot")
-        before = cast(em, self._op("Less", self._rows, chosen), dtype)
-        passed = reduce(em, "ReduceSum", self._op("Mul", before, self._left(used)), [1])
-        pairs = self._op("Floor", self._op("Mul", passed, self._number(0.5)))
-        odd = self._op("Sub", passed, self._op("Mul", pairs, self._number(2)))
-        sign = self._op("Sub", self._number(1), self._op("Mul", odd, self._number(2)))
-        product = self._op("Mul", self._op("Mul", found, pivot), sign)
+        before = cast(em, op("Less", self._rows, chosen), dtype)
+        passed = reduce(em, "ReduceSum", op("Mul", before, op("Sub", 1, used)), [1])
+        pairs = op("Floor", op("Mul", passed, 0.5))
+        odd = op("Sub", passed, op("Mul", pairs, 2))
+        sign = op("Sub", 1, op("Mul", odd, 2))
+        product = op("Mul", op("Mul", found, pivot), sign)
 
-        is_chosen = cast(em, self._op("Equal", self._rows, chosen), dtype)
-        used = self._op("Add", used, is_chosen)
-        zero = self._number(0)
-        some = self._op("Or", self._op("Less", pivot, zero), self._op("Greater", pivot, zero))
+        is_chosen = cast(em, op("Equal", self._rows, chosen), dtype)
+        used = op("Add", used, is_chosen)
+        some = op("Or", op("Less", pivot, 0), op("Greater", pivot, 0))
         # Nothing is left in a column without a pivot, and the determinant is 0.
-        divisor = self._op("Add", pivot, cast(em, self._op("Not", some), dtype))
-        is_left = self._op("Less", used, self._number(0.5))
-        share = where(em, is_left, self._op("Div", column, divisor), zero, "share")
-        taken = self._op("Mul", unsqueeze(em, share, [2]), unsqueeze(em, row, [1]))
-        return [self._op("Sub", matrices, taken), used, product]
-
-    def _left(self, used: ir.Value) -> ir.Value:
-        return self._op("Sub", self._number(1), used)
+        divisor = op("Add", pivot, cast(em, op("Not", some), dtype))
+        is_left = op("Less", used, 0.5)
+        share = where(em, is_left, op("Div", column, divisor), 0, "share")
+        taken = op("Mul", unsqueeze(em, share, [2]), unsqueeze(em, row, [1]))
+        return [op("Sub", matrices, taken), used, product]
 
 
 _STATE = (("matrices", 3), ("used", 2), ("determinant", 2))

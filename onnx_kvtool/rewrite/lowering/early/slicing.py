@@ -127,7 +127,7 @@ def _chosen(
     begin = em.constant([0], "zero")
     end, step = length, em.constant([1], "one")
     for place, (first, last, stride) in zip(named, bounds, strict=True):
-        is_meant = em.op("Equal", place, em.constant([axis], "axis"))
+        is_meant = em.op("Equal", place, [axis])
         value = em.constant([stride], "step") if isinstance(stride, int) else stride
         begin = em.op("Where", is_meant, first, begin, hint="begin")
         end = em.op("Where", is_meant, last, end, hint="end")
@@ -209,12 +209,12 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     along_time, along_batch = ([-1, 1], [1, -1]) if time_first else ([1, -1], [-1, 1])
 
     def spread(value: ir.Value, shape: list[int]) -> ir.Value:
-        return em.op("Reshape", value, em.constant(shape, "shape"))
+        return em.op("Reshape", value, shape)
 
     time = spread(count_up(em, count), along_time)
-    last = em.op("Sub", spread(cast(em, lengths, _INT64), along_batch), em.constant([1], "one"))
+    last = em.op("Sub", spread(cast(em, lengths, _INT64), along_batch), [1])
     back = em.op("Sub", last, time, hint="back")
-    is_behind = em.op("Less", back, em.constant([0], "zero"))
+    is_behind = em.op("Less", back, [0])
     more = em.op("Sub", time, back, hint="way")
     place = em.op("Add", back, em.op("Mul", cast(em, is_behind, _INT64), more), hint="place")
     number = spread(count_up(em, batch), along_batch)
@@ -298,7 +298,7 @@ def _padded(
     count = clamped(em, total, zero, em.constant([_MOST], "most"))
     place = em.op("Sub", count_up(em, count), begin, hint="place")
     if fill is None:
-        last = em.op("Sub", length, em.constant([1], "one"), hint="last")
+        last = em.op("Sub", length, [1], hint="last")
         if reflects:
             twice = clamped(em, em.op("Add", last, last), em.constant([1]), em.constant([_MOST]))
             turns = em.op("Mod", em.op("Abs", place), twice, hint="turns")
@@ -306,7 +306,7 @@ def _padded(
         index = clamped(em, place, zero, last)
         return em.op("Gather", data, index, axis=axis, hint="padded")
     target = joined_sizes(em, data, dims, [[] if d == axis else [d] for d in range(rank)])
-    value = em.op("Reshape", fill, em.constant([1] * rank, "shape"))
+    value = em.op("Reshape", fill, [1] * rank)
     row = em.op("Expand", value, target, hint="fill")
     more = em.op("Concat", data, row, axis=axis)
     before = em.op("Less", place, zero)

@@ -60,16 +60,16 @@ def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
     """Return a float32 number of one dimension: (1,)."""
     if value is None:
         return em.constant(np.array([default], np.float32), "threshold")
-    return em.op("Reshape", value, em.constant([1], "one"), hint="threshold")
+    return em.op("Reshape", value, [1], hint="threshold")
 
 
 def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
     """Return how many boxes a class may have: (), int64; 0 if the node does not say."""
     if most is None:
         return em.constant(0, "rounds")
-    asked = em.op("Reshape", most, em.constant([1], "one"), hint="asked")
+    asked = em.op("Reshape", most, [1], hint="asked")
     held = clamped(em, asked, em.constant([0], "zero"), count)
-    return em.op("Reshape", held, em.constant([], "scalar"), hint="rounds")
+    return em.op("Reshape", held, [], hint="rounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,10 @@ class _Sides:
 
 def _sides(em: Emitter, view: NodeView) -> _Sides:
     boxes = view.required("boxes")
-    columns = [em.op("Gather", boxes, em.constant(i, "column"), axis=2) for i in range(4)]
+    columns = [em.op("Gather", boxes, i, axis=2) for i in range(4)]
 
     if view.integer("center_point_box"):
-        two = em.constant(np.array(2, np.float32), "two")
-        halves = [em.op("Div", size, two) for size in columns[2:]]
+        halves = [em.op("Div", size, 2) for size in columns[2:]]
         left, top = (em.op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
         right, bottom = (
             em.op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True)
@@ -129,15 +128,14 @@ class _Search:
         threshold: ir.Value,
     ) -> None:
         self._em, self._threshold = em, threshold
-        lowest = em.constant(np.array(np.finfo(np.float32).min), "lowest")
-        self._scores = em.op("Max", scores, lowest, hint="scores")
+        self._scores = em.op("Max", scores, float(np.finfo(np.float32).min), hint="scores")
         self._places = count_up(em, count)  # (N,)
         first = em.op("Mul", count_up(em, batch), count, hint="first_boxes")
         self._first = unsqueeze(em, first, [1, 2])  # (B, 1, 1)
         self._others = _Sides(*(unsqueeze(em, side, [1]) for side in sides.all()))  # (B, 1, N)
         columns = [unsqueeze(em, side, [2]) for side in sides.all()]
         table = em.op("Concat", *columns, axis=2, hint="sides")
-        self._table = em.op("Reshape", table, em.constant([-1, 5], "shape"))
+        self._table = em.op("Reshape", table, [-1, 5])
 
     def run(self, rounds: ir.Value, alive: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
@@ -148,26 +146,21 @@ class _Search:
         attributes: dict[str, AttributeValue] = {
             "body": em.nested(lambda: self._round(state), [turn, goes, state], hint="rounds")
         }
-        start = rounds, em.constant(np.array(True), "goes_on"), alive
-        _, chosen, is_some = em.multi("Loop", *start, attributes=attributes, count=3)
+        _, chosen, is_some = em.multi("Loop", rounds, True, alive, attributes=attributes, count=3)
         return chosen, is_some
 
     def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
-        nothing = em.constant(np.array(-np.inf, np.float32), "nothing")
-        left = where(em, alive, self._scores, nothing, "left")
+        left = where(em, alive, self._scores, -np.inf, "left")
         best = em.op("ArgMax", left, axis=2, keepdims=1, hint="best")
-        is_some = em.op("Greater", reduce(em, "ReduceMax", left, [2]), nothing)
+        is_some = em.op("Greater", reduce(em, "ReduceMax", left, [2]), -np.inf)
         number = em.op("Add", best, self._first, hint="number")
         chosen = em.op("Gather", self._table, number, axis=0)
-        found = _Sides(
-            *(em.op("Gather", chosen, em.constant(i), axis=3) for i in range(5))
-        )  # (B, C, 1)
+        found = _Sides(*(em.op("Gather", chosen, i, axis=3) for i in range(5)))  # (B, C, 1)
         dropped = em.op("Or", self._overlaps(found), em.op("Equal", self._places, best))
         after = em.op("And", alive, em.op("Not", dropped))
         any_left = reduce(em, "ReduceMax", cast(em, after, _FLOAT), [0, 1, 2], keepdims=False)
-        half = em.constant(np.array(0.5, np.float32), "half")
-        return [em.op("Greater", any_left, half), after, best, is_some]
+        return [em.op("Greater", any_left, 0.5), after, best, is_some]
 
     def _overlaps(self, found: _Sides) -> ir.Value:
         """Return which boxes overlap those that were found by too much: (B, C, N)."""
@@ -181,10 +174,9 @@ class _Search:
         )
         both = em.op("Mul", width, height)
         whole = em.op("Sub", em.op("Add", found.area, others.area), both)
-        zero = em.constant(np.array(0, np.float32), "zero")
         result = em.op("Greater", em.op("Div", both, whole), self._threshold)
         for size in (width, height, both, found.area, others.area, whole):
-            result = em.op("And", result, em.op("Greater", size, zero))
+            result = em.op("And", result, em.op("Greater", size, 0))
         return result
 
 
@@ -193,11 +185,10 @@ def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
     attributes: dict[str, AttributeValue] = {"perm": [1, 2, 0, 3]}
     chosen = em.op("Transpose", chosen, attributes=attributes)
     marks = em.op("Transpose", cast(em, is_some, _INT64), attributes=attributes, hint="marks")
-    flat = em.constant([-1], "flat")
     places = em.op("NonZero", marks, hint="places")  # (4, n)
-    rows = em.op("NonZero", em.op("Reshape", marks, flat), hint="rows")  # (1, n)
-    boxes = em.op("Gather", em.op("Reshape", chosen, flat), rows, hint="boxes")
-    first = em.op("Gather", places, em.constant([0, 1], "columns"), hint="batch_and_class")
+    rows = em.op("NonZero", em.op("Reshape", marks, [-1]), hint="rows")  # (1, n)
+    boxes = em.op("Gather", em.op("Reshape", chosen, [-1]), rows, hint="boxes")
+    first = em.op("Gather", places, [0, 1], hint="batch_and_class")
     listed = em.op("Concat", first, boxes, axis=0, hint="listed")
     return em.op("Transpose", listed, perm=[1, 0])
 
@@ -250,16 +241,16 @@ class _Pixels:
         turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
         height, width = (product(em, self._data, self._dims, [place]) for place in (2, 3))
         channels = product(em, self._data, self._dims, [1])
-        shape = em.op("Concat", em.constant([-1]), channels, axis=0, hint="shape")
+        shape = em.op("Concat", [-1], channels, axis=0, hint="shape")
         table = em.op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
-        first = em.op("Mul", em.op("Reshape", pictures, em.constant([-1, 1])), height)
+        first = em.op("Mul", em.op("Reshape", pictures, [-1, 1]), height)
         rows, above = self._line(numbers, self._axes[0], y)
         columns, beside = self._line(numbers, self._axes[1], x)
         parts = []
         for row, share in rows:
             start = em.op("Mul", em.op("Add", first, row), width, hint="row")
             for column, other in columns:
-                place = em.op("Reshape", em.op("Add", start, column), em.constant([-1]))
+                place = em.op("Reshape", em.op("Add", start, column), [-1])
                 pixel = em.op("Gather", table, place, axis=0)
                 parts.append(numbers.op("Mul", pixel, numbers.op("Mul", share, other)))
         op_type = "Add" if pool.mode == "avg" else "Max"

@@ -298,13 +298,13 @@ def row_or_outside(
         is_last[..., -1] = True
         before = em.constant([-1], "before")
         legal = em.op("Less", before, start, hint="is_legal")
-        is_row = em.op("And", em.constant(is_last, "last"), legal, hint="is_row")
+        is_row = em.op("And", is_last, legal, hint="is_row")
     else:
         # One comparison tells the coordinates apart and judges the start. One that is larger than
         # the limit becomes every coordinate, and is outside in each.
         limits = np.full(shape, _LARGEST, np.int64)
         limits[..., -1] = -1
-        is_row = em.op("Less", em.constant(limits, "limits"), start, hint="is_row")
+        is_row = em.op("Less", limits, start, hint="is_row")
     return em.op("Where", is_row, row, outside, hint="start")
 
 

@@ -1,0 +1,62 @@
+"""Numbers among the inputs of a new node."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.emit.emitter import Emitter, Names, Operand, Refusal, ScopedValues
+
+_D = ir.DataType
+
+
+def emitter() -> Emitter:
+    scope = ScopedValues(ir.Graph([], [], nodes=[]), None, Names())
+    return Emitter(scope, 21, "new")
+
+
+def value(dtype: ir.DataType) -> ir.Value:
+    return ir.Value(name="x", type=ir.TensorType(dtype), shape=ir.Shape([2, 3]))
+
+
+CASES: list[tuple[str, str, list[Operand], int, np.ndarray, str]] = [
+    ("the type of what it is added to", "Add", [value(_D.FLOAT16), 3], 1,
+     np.array(3, np.float16), "kvtool/number"),
+    ("the type of what stands behind", "Sub", [1, value(_D.INT32)], 0,
+     np.array(1, np.int32), "kvtool/const"),
+    ("a list beside a value", "Less", [value(_D.DOUBLE), [0.5]], 1,
+     np.array([0.5], np.float64), "kvtool/number"),
+    ("a shape, whatever is reshaped", "Reshape", [value(_D.BOOL), [0, -1]], 1,
+     np.array([0, -1], np.int64), "kvtool/shape"),
+    ("a shape of no axes", "Reshape", [value(_D.FLOAT), []], 1,
+     np.array([], np.int64), "kvtool/shape"),
+    ("an array, which has a type", "Gather", [np.ones(5, np.float32), value(_D.INT64)], 0,
+     np.ones(5, np.float32), "kvtool/data"),
+    ("a truth value", "Loop", [2, True, value(_D.FLOAT)], 1,
+     np.array(True), "kvtool/number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "at", "expected", "name"),
+    [pytest.param(*case, id=title) for title, *case in CASES],
+)
+def test_a_number_has_the_type_that_the_schema_asks_for(
+    op_type: str, inputs: list[Operand], at: int, expected: np.ndarray, name: str
+) -> None:
+    em = emitter()
+    em.op(op_type, *inputs, dtype=_D.FLOAT)
+    found = em.nodes[0].inputs[at]
+    assert found is not None and found.const_value is not None
+    array = found.const_value.numpy()
+    assert (array.dtype, array.shape, array.tolist()) == (
+        expected.dtype, expected.shape, expected.tolist()
+    )  # fmt: skip
+    assert found.name == name
+
+
+def test_a_fraction_beside_an_unknown_type_is_refused() -> None:
+    with pytest.raises(Refusal, match="beside") as raised:
+        emitter().op("Mul", value(_D.UNDEFINED), 0.5)
+    assert raised.value.code == "unknown-element-type"
