@@ -88,4 +88,7 @@ CASES = (
     Case("falcon", "optimum"),
     Case("opt", "optimum"),
     Case("qwen3", "optimum", tool="onnxsim"),
+    Case("gpt_neo", "optimum", attention="eager"),
+    Case("gpt_oss", "optimum", attention="eager"),
+    Case("mpt", "optimum", attention="eager"),
 )

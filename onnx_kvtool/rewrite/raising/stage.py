@@ -180,7 +180,9 @@ class RaiseSettings:
 
 
 Size = int | None
-"""A size as a number, `GROWN`, `LONGER`, or None for any other."""
+"""A size as a number, `GROWN`, `LONGER`, `LONGER - k`, or None for any other.
+
+`LONGER - k` are the rows in use and `k` elements behind them, which a Concat put there."""
 
 GROWN = -1
 """In the place of the size of an axis: the rows in use."""

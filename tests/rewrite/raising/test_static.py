@@ -103,6 +103,8 @@ _GROWING = [
     ("gpt2__dynamo_op23", {"s14": 1, "s87": 1, "s85": 3}),
     ("llama__dynamo_op23", {"s14": 2, "s87": 2, "s0": 1}),
     ("smollm3__dynamo_op23", {"s14": 2, "s87": 2, "s0": 2}),
+    ("gpt_oss_eager__optimum_op18", {"batch_size": 2, "sequence_length": 1}),
+    ("mpt_eager__optimum_op18", {"batch_size": 1, "sequence_length": 3}),
 ]
 
 
@@ -247,7 +249,8 @@ _BODIES: dict[str, tuple[str, str, bool]] = {
         "Identity (found)",
         False,
     ),
-    "a mask that counts tokens": ("ReduceSum (attention_mask, last)", "Identity (found)", False),
+    "a mask that counts tokens": ("ReduceSum (attention_mask, last)", "Identity (found)", True),
+    "a mask of a mean": ("Identity (means)", "Identity (found)", False),
     "a mask turned over": (
         "Slice (attention_mask, back, front, last, back)",
         "Identity (found)",
@@ -270,6 +273,8 @@ _LACKS = {
     "back": "back = Constant <value = int64[1] {-1}> ()",
     "front": "front = Constant <value = int64[1] {-9999}> ()",
     "elements": "elements = Size (attention_mask)",
+    "means": "real = Cast <to = 1> (attention_mask)  mean = ReduceMean <axes = [1]> (real)"
+    "  means = Cast <to = 7> (mean)",
 }
 
 

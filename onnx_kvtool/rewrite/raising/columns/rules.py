@@ -10,7 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
+from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import where
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
@@ -24,8 +26,13 @@ from onnx_kvtool.symbolic.simplification import Facts, interval
 
 
 def is_grown(sizes: Sequence[Size]) -> bool:
-    """Return whether an axis is to be as long as the caches."""
-    return GROWN in sizes or LONGER in sizes
+    """Return whether an axis is to be as long as the caches, or longer."""
+    return any(size is not None and size < 0 for size in sizes)
+
+
+def behind(size: int) -> int:
+    """Return how many elements stand behind the rows in use along an axis of a size below 0."""
+    return max(LONGER - size, 0)
 
 
 class Stuck(Exception):
@@ -88,28 +95,59 @@ class Widened:
         for size in self.sizes(value):
             if size is None:
                 raise Stuck(f"a size of `{value.name}` is not known as a number")
-            found.append(self.capacity if size < 0 else size)
+            found.append(self.capacity + behind(size) if size < 0 else size)
         return found
 
-    def again(self, view: NodeView, *inputs: ir.Value | None) -> ir.Value:
+    def hidden(self, value: ir.Value, axis: int, filler: float) -> ir.Value:
+        """Return the wide form of a value with a number in the place of rows that are not in use.
+
+        Raises:
+            Stuck: If it is not known which rows these are.
+        """
+        em, sizes, wide = self.em, self.sizes(value), self.of(value)
+        size = sizes[axis]
+        if size is None or size == LONGER:
+            raise Stuck(f"`{value.name}` has rows of which it is not known whether they are in use")
+        numbers = np.arange(self.capacity + behind(size), dtype=np.int64)
+        numbers[self.capacity :] = -1  # which stand behind the rows in use, and are before any
+        keys = em.constant(numbers.reshape(-1, *[1] * (len(sizes) - 1 - axis)), "keys")
+        in_use = em.once(
+            ("rows in use", keys, self.count),
+            lambda: em.op("Less", keys, self.count, hint="in_use"),
+        )
+        dtype = self.dtype(value)
+        if dtype == ir.DataType.UNDEFINED:
+            raise Stuck(f"the type of `{value.name}` is unknown")
+        if dtype == ir.DataType.BOOL:
+            filler = filler > 0
+        elif dtype.is_integer():
+            limits = np.iinfo(dtype.numpy())
+            filler = int(min(max(filler, limits.min), limits.max))
+        held = em.constant(np.array(filler).astype(dtype.numpy()), "hidden")
+        return where(em, in_use, wide, held, hint="hidden")
+
+    def again(self, view: NodeView, *inputs: ir.Value | None) -> tuple[ir.Value, ...]:
         """Add the same node with other inputs."""
         node = view.node
-        output = node.outputs[0]
-        new = self.em.op(node.op_type, *inputs, dtype=self.dtype(output))
-        made = new.producer()
+        dtypes = [self.dtype(output) for output in node.outputs]
+        new = self.em.multi(node.op_type, *inputs, dtypes=dtypes)
+        made = new[0].producer()
         assert made is not None
         for attribute in node.attributes.values():
             made.attributes[attribute.name] = attribute
         return new
 
 
-Rule = Callable[[NodeView, Widened], ir.Value]
+Wide = ir.Value | tuple[ir.Value, ...]
+"""The wide form of what a node gives, or one for each of its outputs."""
+
+Rule = Callable[[NodeView, Widened], Wide]
 
 
 # The wide form of what is cut, looked up and scattered.
 
 
-def scattered(view: NodeView, state: Widened) -> ir.Value:
+def scattered(view: NodeView, state: Widened) -> Wide:
     """Return the updates, where each element of the data is written at its own place."""
     data, indices, updates = view.operands("data", "indices", "updates")
     shape = state.target(data)
@@ -126,7 +164,7 @@ def scattered(view: NodeView, state: Widened) -> ir.Value:
     return state.em.op("Identity", state.of(updates))
 
 
-def sliced(view: NodeView, state: Widened) -> ir.Value:
+def sliced(view: NodeView, state: Widened) -> Wide:
     """Cut along one axis after the other."""
     data, output = view.required("data"), view.node.outputs[0]
     before, after = state.sizes(data), state.sizes(output)
@@ -168,11 +206,11 @@ def _cut(
     known = state.folder.integers(start)
     first = None if known is None else int(known.ravel()[0])
     if after == GROWN and first == 0:
-        if before is not None and before < 0:
+        if before in (GROWN, LONGER):
             return value
         if before is None:
             raise Stuck("it is not known how many rows the table has that `Slice` cuts")
-        if before < state.capacity:
+        if 0 <= before < state.capacity:
             raise Stuck(
                 f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
             )
@@ -187,7 +225,9 @@ def _cut(
         return em.op("Gather", value, there, axis=axis)
     if after == GROWN:
         raise Stuck("`Slice` does not begin with the first of the rows in use")
-    if before == LONGER:
+    if before is not None and before <= LONGER:
+        if before == after and first == 0:
+            return value
         raise Stuck("`Slice` cuts what is of no known length")
     if before == GROWN:
         if after is None:
@@ -198,12 +238,12 @@ def _cut(
     return em.op("Slice", value, start, end, em.constant([axis], "axes"))
 
 
-def gathered(view: NodeView, state: Widened) -> ir.Value:
+def gathered(view: NodeView, state: Widened) -> Wide:
     """Look up rows; those that are asked for in the name of no row in use may not exist."""
     data, indices = view.operands("data", "indices")
     sizes = state.sizes(data)
     axis = view.integer("axis") % len(sizes)
-    places = state.of(indices)
+    places, table = state.of(indices), state.of(data)
     if sizes[axis] == LONGER:
         raise Stuck("`Gather` looks up what is of no known length")
     if sizes[axis] == GROWN:
@@ -214,18 +254,53 @@ def gathered(view: NodeView, state: Widened) -> ir.Value:
             places = _from_front(places, state.em.op("Squeeze", state.count), state.em)
     elif is_grown(state.sizes(indices)):
         size = sizes[axis]
+        if size is None and set(sizes) <= {None, 1} and axis == 0:
+            table, size = _flattened(data, len(sizes), state)
+            places = _in_flattened(places, size // state.capacity, state)
         if size is None or size < 1:
             raise Stuck(f"the size of `{data.name}` is not known")
-        dtype = state.dtype(indices)
-        low, high = (
-            state.em.constant(np.array(n).astype(dtype.numpy()), "limit") for n in (-size, size - 1)
-        )
-        most = state.em.op("Min", places, high)
-        places = state.em.op("Max", most, low)
-    return state.again(view, state.of(data), places)
+        places = _limited(places, (-size, size - 1), state)
+    return state.again(view, table, places)
 
 
-def looked_up(view: NodeView, state: Widened) -> ir.Value:
+def _limited(places: ir.Value, limits: tuple[int, int], state: Widened) -> ir.Value:
+    dtype = state.dtype(places)
+    low, high = (state.em.constant(np.array(n).astype(dtype.numpy()), "limit") for n in limits)
+    return state.em.op("Max", state.em.op("Min", places, high), low)
+
+
+def viewed(node: ir.Node) -> ir.Value | None:
+    """Return the input whose elements a node gives in their order; None for any other node."""
+    is_view = node.domain == "" and Trait.VIEW in traits(node)
+    return node.inputs[0] if is_view and node.inputs else None
+
+
+def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int]:
+    """Return the wide form of rows in use that lie one behind the other, and how many it has."""
+    for value, _ in upwards(data, viewed):
+        sizes = state.grown.shapes.get(value, ())
+        if GROWN not in sizes or value not in state.wide:
+            continue
+        here = sizes.index(GROWN)
+        numbers = [size for size in sizes[:here] if size is not None and size > 0]
+        if len(numbers) == here and set(sizes[here + 1 :]) <= {1}:
+            count = math.prod(numbers) * state.capacity
+            shape = state.em.constant([count, *[1] * (rank - 1)], "shape")
+            return state.em.op("Reshape", state.of(value), shape), count
+    raise Stuck(f"the size of `{data.name}` is not known")
+
+
+def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:
+    """Return where elements stand that are counted through sequences of the rows in use."""
+    em, count = state.em, state.count
+    every = em.op("Mul", count, em.constant([sequences], "sequences"))
+    place = _from_front(places, every, em)
+    sequence = em.op("Div", place, count)
+    row = em.op("Sub", place, em.op("Mul", sequence, count))
+    return em.op("Add", em.op("Mul", sequence, em.constant([state.capacity])), row)
+
+
+def looked_up(view: NodeView, state: Widened) -> Wide:
     """Look up elements by tuples of coordinates and constants, all of them within the data."""
     data, indices = view.operands("data", "indices")
     sizes, tuples = state.target(data), state.of(indices)
@@ -255,24 +330,29 @@ def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
     return em.op("Where", behind, em.op("Add", wide, count), wide)
 
 
-def rule_of(node: ir.Node) -> Rule:
+def rule_of(node: ir.Node, *, joined: bool) -> Rule:
     """Return the rule for a node.
+
+    Args:
+        node: The node.
+        joined: Whether it reads or gives elements that stand behind the rows in use.
 
     Raises:
         Stuck: If there is none.
     """
-    rule = _RULES.get(node.op_type)
-    if rule is not None:
-        return rule
     kinds = traits(node)
-    if Trait.ELEMENTWISE in kinds and Trait.RANDOM not in kinds:
-        return _elementwise
-    if Trait.REDUCES in kinds:
-        return _reduced
-    raise Stuck(f"`{node.op_type}` may look at all rows in use")
+    rule = _RULES.get(node.op_type)
+    if rule is None and Trait.ELEMENTWISE in kinds and Trait.RANDOM not in kinds:
+        rule = _elementwise
+    elif rule is None and Trait.REDUCES in kinds:
+        rule = _reduced
+    if rule is None or (joined and rule not in _ANY_ORDER):
+        what = "knows its rows by their number" if rule else "may look at all rows in use"
+        raise Stuck(f"`{node.op_type}` {what}")
+    return rule
 
 
-def _elementwise(view: NodeView, state: Widened) -> ir.Value:
+def _elementwise(view: NodeView, state: Widened) -> Wide:
     """Compute the same of wide operands, if no axis of one is as long by chance."""
     output = state.sizes(view.node.outputs[0])
     for number, value in enumerate(view.node.inputs):
@@ -291,34 +371,125 @@ def _differ(size: Size, whole: Size) -> bool:
     return size != 1 and size != whole and (size is None or whole is None or min(size, whole) < 0)
 
 
-def _reduced(view: NodeView, state: Widened) -> ir.Value:
-    """Reduce axes that are not as long as the rows in use."""
+_NEUTRAL = {
+    "LogSoftmax": -math.inf,
+    "ReduceL1": 0,
+    "ReduceL2": 0,
+    "ReduceLogSum": 0,
+    "ReduceLogSumExp": -math.inf,
+    "ReduceMax": -math.inf,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1,
+    "ReduceSum": 0,
+    "ReduceSumSquare": 0,
+    "Softmax": -math.inf,
+}
+"""The number that changes nothing where one is made of all numbers along an axis."""
+
+
+def _reduced(view: NodeView, state: Widened) -> Wide:
+    """Reduce axes, with a number that changes nothing in the place of rows not in use."""
     data = view.node.inputs[0]
     axes = view.input("axes") if len(view.node.inputs) > 1 else None
     known = None if axes is None else state.folder.integers(axes)
     if data is None or known is None:
         raise Stuck(f"`{view.node.op_type}` has no constant axes")
+    return state.again(
+        view, _neutral(view, data, [int(axis) for axis in known.ravel()], state), axes
+    )
+
+
+def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened) -> ir.Value:
+    """Return a value of which the operator makes one element along some axes."""
     sizes = state.sizes(data)
-    if any(is_grown([sizes[int(axis)]]) for axis in known.ravel()):
+    grown = [axis % len(sizes) for axis in axes if is_grown([sizes[axis]])]
+    filler = _NEUTRAL.get(view.node.op_type)
+    if not grown:
+        return state.of(data)
+    if filler is None or len(grown) > 1:
         raise Stuck(f"`{view.node.op_type}` makes one element of all rows in use")
-    return state.again(view, state.of(data), axes)
+    return state.hidden(data, grown[0], filler)
 
 
-def _turned(view: NodeView, state: Widened) -> ir.Value:
+def _normalized(view: NodeView, state: Widened) -> Wide:
+    """Put numbers into proportion along the axis of the rows in use, or along others alone."""
+    data, *rest = view.node.inputs
+    axis = view.integer("axis")
+    assert data is not None
+    rank = len(state.sizes(data))
+    axes = [axis] if view.node.op_type in _NEUTRAL else range(axis % rank, rank)
+    return state.again(view, _neutral(view, data, axes, state), *rest)
+
+
+def _product(view: NodeView, state: Widened) -> Wide:
+    """Multiply matrices; rows that are not in use add 0 where a sum goes over the rows.
+
+    Which axes a product sums over is a matter of their places: the last of the one operand, and
+    the last but one of the other. Along all others it looks at each row by itself.
+    """
+    a, b = view.operands("A", "B")
+    output = state.sizes(view.node.outputs[0])
+    sizes = [state.sizes(value) for value in (a, b)]
+    if min(map(len, sizes)) < 2:
+        raise Stuck("`MatMul` multiplies vectors")
+    of_a = (*sizes[0][:-1], output[-1]), a
+    of_b = (*sizes[1][:-2], output[-2], sizes[1][-1]), b
+    for outer, value in (of_a, of_b):
+        if any(_differ(*pair) for pair in zip(outer[::-1], output[::-1], strict=False)):
+            raise Stuck(f"`{value.name}` has an axis of another size")
+    summed = sizes[0][-1], sizes[1][-2]
+    if not is_grown(summed):
+        return state.again(view, state.of(a), state.of(b))
+    if summed[0] != summed[1]:
+        raise Stuck("`MatMul` multiplies the rows in use with others")
+    # A cache starts with zeros, and what is moved of it is as finite.
+    rows = state.of(b) if _is_stored(b, state) else state.hidden(b, len(sizes[1]) - 2, 0)
+    return state.again(view, state.hidden(a, len(sizes[0]) - 1, 0), rows)
+
+
+def _is_stored(value: ir.Value, state: Widened) -> bool:
+    """Return whether a value is made of the rows of a cache by moving them alone."""
+
+    def moved(node: ir.Node) -> ir.Value | None:
+        kinds = traits(node)
+        return node.inputs[0] if Trait.MOVES in kinds or Trait.VIEW in kinds else None
+
+    return any(one in state.grown.caches for one, _ in upwards(value, moved))
+
+
+def _tiled(view: NodeView, state: Widened) -> Wide:
+    data, repeats = view.operands("input", "repeats")
+    sizes, known = state.sizes(data), state.folder.integers(repeats)
+    if known is None or any(
+        is_grown([size]) and times != 1 for size, times in zip(sizes, known.ravel(), strict=True)
+    ):
+        raise Stuck("`Tile` repeats the rows in use")
+    return state.again(view, state.of(data), repeats)
+
+
+def _parts(view: NodeView, state: Widened) -> Wide:
+    data = view.required("input")
+    axis = view.integer("axis")
+    if is_grown([state.sizes(data)[axis]]):
+        raise Stuck("`Split` divides the rows in use")
+    return state.again(view, state.of(data), *view.node.inputs[1:])
+
+
+def _turned(view: NodeView, state: Widened) -> Wide:
     first, *rest = view.node.inputs
     assert first is not None
     before, after = state.sizes(first), state.sizes(view.node.outputs[0])
-    if any(before.count(size) != after.count(size) for size in (GROWN, LONGER)):
+    if any(before.count(n) != after.count(n) for n in (*before, *after) if is_grown([n])):
         raise Stuck("the rows in use are taken for one")
     return state.again(view, state.of(first), *rest)
 
 
-def _filled(view: NodeView, state: Widened) -> ir.Value:
+def _filled(view: NodeView, state: Widened) -> Wide:
     shape = state.em.constant(state.target(view.node.outputs[0]), "shape")
     return state.again(view, shape)
 
 
-def _expanded(view: NodeView, state: Widened) -> ir.Value:
+def _expanded(view: NodeView, state: Widened) -> Wide:
     source, output = view.required("input"), view.node.outputs[0]
     for size, whole in zip(state.sizes(source)[::-1], state.sizes(output)[::-1], strict=False):
         if _differ(size, whole):
@@ -327,27 +498,43 @@ def _expanded(view: NodeView, state: Widened) -> ir.Value:
     return state.again(view, state.of(source), shape)
 
 
-def _reshaped(view: NodeView, state: Widened) -> ir.Value:
-    """Reshape what lies before and behind the rows in use, each by itself."""
-    data, output = view.required("data"), view.node.outputs[0]
-    before, after = state.sizes(data), state.sizes(output)
-    if before == after:
-        return state.em.op("Identity", state.of(data))
-    if before.count(GROWN) != 1 or after.count(GROWN) != 1 or LONGER in (*before, *after):
+def _reshaped(view: NodeView, state: Widened) -> Wide:
+    """Reshape what lies before and behind the rows in use, each by itself.
+
+    Rows that were joined with another axis are taken from before that.
+    """
+    after = state.sizes(view.node.outputs[0])
+    for value, _ in upwards(view.required("data"), viewed):
+        before = state.grown.shapes.get(value, ())
+        if is_grown(before) and value in state.wide and _keeps_rows(before, after):
+            shape = state.target(view.node.outputs[0])
+            if before == after or 0 in shape:
+                break
+            return state.again(view, state.of(value), state.em.constant(shape, "shape"))
+    else:
         raise Stuck("the rows in use are joined with another axis")
+    if before != after:
+        raise Stuck("a size is 0")
+    return state.em.op("Identity", state.of(value))
+
+
+def _keeps_rows(before: Sequence[Size], after: Sequence[Size]) -> bool:
+    """Return whether a Reshape has the same before the rows in use, and the same behind them."""
+    if before == after:
+        return True
+    rows = [size for size in (*before, *after) if is_grown([size])]
+    if before.count(GROWN) != 1 or rows != [GROWN, GROWN]:
+        return False
     here, there = before.index(GROWN), after.index(GROWN)
     for parts in ((before[:here], after[:there]), (before[here + 1 :], after[there + 1 :])):
         numbers = [[size for size in part if size is not None] for part in parts]
         known = sum(map(len, numbers)) == sum(map(len, parts))
         if not known or math.prod(numbers[0]) != math.prod(numbers[1]):
-            raise Stuck("the rows in use are joined with another axis")
-    shape = state.target(output)
-    if 0 in shape:
-        raise Stuck("a size is 0")
-    return state.again(view, state.of(data), state.em.constant(shape, "shape"))
+            return False
+    return True
 
 
-def _counted(view: NodeView, state: Widened) -> ir.Value:
+def _counted(view: NodeView, state: Widened) -> Wide:
     start, _, delta = (value for value in view.node.inputs)
     output = view.node.outputs[0]
     step = None if delta is None else state.folder.integers(delta)
@@ -359,7 +546,7 @@ def _counted(view: NodeView, state: Widened) -> ir.Value:
     return state.em.op("Add", start, numbers)
 
 
-def _summed(view: NodeView, state: Widened) -> ir.Value:
+def _summed(view: NodeView, state: Widened) -> Wide:
     """Sum from the front, where what is added last is not looked at before."""
     data, axis = view.operands("x", "axis")
     known = state.folder.integers(axis)
@@ -371,17 +558,41 @@ def _summed(view: NodeView, state: Widened) -> ir.Value:
     return state.again(view, state.of(data), axis)
 
 
-def _joined(view: NodeView, state: Widened) -> ir.Value:
+def _joined(view: NodeView, state: Widened) -> Wide:
+    """Join values along other axes than that of the rows in use, or behind these."""
     axis = view.integer("axis")
     values = [value for value in view.node.inputs if value is not None]
-    for value in values:
-        sizes = state.sizes(value)
-        if is_grown([sizes[axis], state.sizes(view.node.outputs[0])[axis]]):
+    whole = state.sizes(view.node.outputs[0])[axis]
+    parts = [state.sizes(value)[axis] for value in values]
+    if whole == GROWN and len(values) == 2 and parts[1] is not None and parts[1] > 0:
+        return _filled_before(values[0], values[1], axis % len(state.sizes(values[1])), state)
+    if is_grown([whole, *parts]):
+        rest = [size for size in parts[1:] if size is not None and size >= 0]
+        if parts[0] != GROWN or len(rest) < len(parts) - 1 or whole != LONGER - sum(rest):
             raise Stuck("the rows in use are joined with others")
     return state.again(view, *map(state.of, values))
 
 
-def _triangle(view: NodeView, state: Widened) -> ir.Value:
+def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -> ir.Value:
+    """Put the last of the rows in use behind one number for all rows before them."""
+    node, em, sizes = first.producer(), state.em, state.sizes(last)
+    if node is None or node.op_type != "ConstantOfShape" or node.domain != "":
+        raise Stuck("the rows in use are joined with others")
+    given = node.attributes.get("value")
+    dtype = state.dtype(last)
+    filler = 0 if given is None else given.as_tensor().numpy().item()
+    count = sizes[axis]
+    assert isinstance(count, int)
+    keys = em.constant(np.arange(state.capacity, dtype=np.int64), "keys")
+    place = em.op("Sub", keys, em.op("Sub", state.count, em.constant([count], "new_rows")))
+    rows = em.op("Gather", state.of(last), _limited(place, (0, count - 1), state), axis=axis)
+    column = em.constant([-1, *[1] * (len(sizes) - 1 - axis)], "column")
+    is_new = em.op("GreaterOrEqual", em.op("Reshape", place, column), em.constant([0], "first"))
+    number = em.constant(np.array(filler).astype(dtype.numpy()), "before")
+    return where(em, is_new, rows, number)
+
+
+def _triangle(view: NodeView, state: Widened) -> Wide:
     return state.again(view, state.of(view.required("input")), view.input("k"))
 
 
@@ -392,12 +603,25 @@ _RULES: Mapping[str, Rule] = {
     "Expand": _expanded,
     "Gather": gathered,
     "GatherND": looked_up,
+    "LayerNormalization": _normalized,
+    "LogSoftmax": _normalized,
+    "MatMul": _product,
+    "RMSNormalization": _normalized,
     "Range": _counted,
     "Reshape": _reshaped,
     "ScatterND": scattered,
     "Slice": sliced,
+    "Softmax": _normalized,
+    "Split": _parts,
     "Squeeze": _turned,
+    "Tile": _tiled,
     "Transpose": _turned,
     "Trilu": _triangle,
     "Unsqueeze": _turned,
 }
+
+_ANY_ORDER: tuple[Rule, ...] = (
+    *(_elementwise, _expanded, _filled, _joined, _normalized, _parts, _product, _reduced),
+    *(_tiled, _turned, sliced),
+)
+"""Rules for which it does not matter which number an element has along an axis."""

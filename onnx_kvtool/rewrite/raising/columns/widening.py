@@ -13,7 +13,7 @@ from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, is_grown, rule_of
+from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, behind, is_grown, rule_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.symbolic.dimensions import bind_dim
@@ -79,6 +79,7 @@ def widen(
         read = any(value.uses() or value.is_graph_output() for value in node.outputs)
         if node.op_type == "Attention" or not (read or results):
             continue
+        known = [*operands, *results]
         place = Location.of(scope.graph.name or "", node, index)
         if node.op_type == "Shape" and operands and LONGER in shapes[operands[0]]:
             text = "`Shape` reads a length that is not that of the rows in use"
@@ -88,14 +89,16 @@ def widen(
             _count(node, shapes[operands[0]], count, opset, scope)
             found.old.append(node)
             continue
-        if any(value not in found.wide for value in operands) or len(node.outputs) != 1:
+        if any(value not in found.wide for value in operands):
             continue  # which is said of what it reads
         em = Emitter(scope, opset, node.name or "kvtool/columns")
         state = Widened(em, grown, found.wide, capacity, count, folder)
         try:
-            rule = rule_of(node)
-            wide = rule(NodeView(node, opset if node.version is None else node.version), state)
-            shape = ir.Shape(state.target(node.outputs[0]) if results else ())
+            joined = any(size is not None and size < LONGER for v in known for size in shapes[v])
+            rule = rule_of(node, joined=joined)
+            given = rule(NodeView(node, opset if node.version is None else node.version), state)
+            made = given if isinstance(given, tuple) else (given,)
+            sizes = [ir.Shape(state.target(output)) for output in results]
         except (Stuck, MalformedNode) as why:
             em.discard()
             found.stuck.append((place, node, str(why)))
@@ -103,14 +106,13 @@ def widen(
         added = em.commit()
         found.new += added
         graph.insert_after(node, added)
-        output = node.outputs[0]
-        if results:
-            found.wide[output] = wide
-            wide.shape = shape
-            found.old.append(node)
-        elif wide is not output:
-            _replace(output, wide)
-            found.old.append(node)
+        for output, wide in zip(node.outputs, made, strict=True):
+            if output in results:
+                found.wide[output] = wide
+                wide.shape = sizes[results.index(output)]
+            else:
+                _replace(output, wide)
+        found.old.append(node)
     return found
 
 
@@ -138,7 +140,10 @@ def _count(
         if size is None:
             pieces.append(em.op("Shape", source, attributes=limits))
         else:
-            pieces.append(count if size == GROWN else em.constant([size], "size"))
+            more = em.constant([behind(size) if size < 0 else size], "size")
+            pieces.append(
+                count if size == GROWN else em.op("Add", count, more) if size < 0 else more
+            )
     output = node.outputs[0]
     new = em.op("Concat", *pieces, axis=0) if len(pieces) > 1 else pieces[0]
     if output.is_graph_output() and new in pieces:
@@ -185,6 +190,9 @@ def grown_values(
     def number(size: Expr) -> Size:
         if sizes.equal.same(size, total) or sizes.equal.same(within(size), total):
             return GROWN
+        more = (within(size) - sizes.equal.resolved(total)).number
+        if more is not None and more > 0:
+            return LONGER - more
         found = bind_dim(text(size), dims) if size.number is None else size.number
         if not isinstance(found, int):
             return LONGER if sizes.equal.resolved(size) in longer else None
@@ -196,6 +204,8 @@ def grown_values(
         for value in (*graph.inputs, *graph.initializers.values(), *_results(graph))
         if (shape := sizes.knowledge.shapes.get(value)) is not None
     }
+    for value in graph.inputs:  # in which nothing stands behind the rows in use
+        shapes[value] = tuple(None if n and n < LONGER else n for n in shapes.get(value, ()))
     for node in graph:
         _carry(node, shapes)
     types = {value: value.dtype for value in shapes if value.dtype is not None}

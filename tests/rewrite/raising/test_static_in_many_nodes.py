@@ -1,0 +1,149 @@
+"""Attention that stays in many nodes, over the whole capacity of its caches.
+
+Each decoder is proven, and driven token by token beside its source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.commands.raise_ import raise_
+from onnx_kvtool.rewrite.raising.columns.rules import Widened
+from onnx_kvtool.rewrite.report import Refused
+from tests.rewrite.fixing.test_fixtures import assert_static
+from tests.rewrite.raising.growing_steps import Decoder
+
+_BATCH, _ROWS = 2, 11
+_PASTS = {"past_key": "present_key", "past_value": "present_value"}
+
+_DECODER = """<ir_version: 8, opset_import: ["": 18]>
+g (float[2, 3, S, 7] q, float[2, 3, S, 7] k, float[2, 3, S, 7] v,
+   float[2, 3, P, 7] past_key, float[2, 3, P, 7] past_value)
+  => (float[2, 3, S, 7] y, float[2, 3, T, 7] present_key, float[2, 3, T, 7] present_value)
+<float[7, 1] narrow = {NARROW}, float[7, 10] wide = {WIDE}> {
+    zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
+    two = Constant <value_ints = [2]> () last = Constant <value_ints = [-1]> ()
+    half = Constant <value_float = 0.5> ()
+    keys = Neg (k) values = Neg (v) present_key = Concat <axis = 2> (past_key, keys)
+    present_value = Concat <axis = 2> (past_value, values)
+    turned = Transpose <perm = [0, 1, 3, 2]> (present_key)
+    raw = MatMul (q, turned)
+    BODY
+}"""
+
+_PLAIN = "p = Softmax (raw) "
+_FOLDED = "y = Mul (q, folded)"
+
+_STATIC = {
+    "sinks": "sink = MatMul (q, narrow) full = Concat <axis = -1> (raw, sink)"
+    " most = ReduceMax (full, last) less = Sub (full, most) shares = Softmax (less)"
+    " kept = Slice (shares, zero, last, last) y = MatMul (kept, present_value)",
+    "shares that are read twice": _PLAIN
+    + "a = MatMul (p, present_value) b = ReduceMax (p, last) y = Mul (a, b)",
+    "values that are tiled": _PLAIN
+    + "times = Constant <value_ints = [1, 1, 1, 2]> () more = Tile (present_value, times)"
+    " both = MatMul (p, more) a, b = Split <axis = -1, num_outputs = 2> (both)"
+    " c = ReduceMax (p, last) d = Mul (b, c) y = Add (a, d)",
+    "keys and values from one latent row": "rows = MatMul (present_key, wide)"
+    " parts = Constant <value_ints = [3, 7]> () a, b = Split <axis = -1> (rows, parts)"
+    " scale = ReduceSum (a, last) wide_scale = Transpose <perm = [0, 1, 3, 2]> (scale)"
+    " scores = Add (raw, wide_scale) p = Softmax (scores)"
+    " w = ReduceSum (p, last) u = MatMul (p, b) y = Mul (u, w)",
+    "values of no number where the caches hold zeros": _PLAIN
+    + "inverse = Reciprocal (present_value) a = MatMul (p, inverse) b = ReduceMax (p, last)"
+    " y = Mul (a, b)",
+    "shares in nodes of their own": "most = ReduceMax (raw, last) less = Sub (raw, most)"
+    " e = Exp (less) all = ReduceSum (e, last) p = Div (e, all) y = MatMul (p, present_value)",
+    "norms of single rows": "scale = ReduceMean (wide, last) flat = Reshape (scale, last)"
+    " normed = LayerNormalization <axis = -1> (present_value, flat) p = Softmax (raw)"
+    " a = MatMul (p, normed) b = ReduceMin (p, last) y = Add (a, b)",
+    "one column alone": "first = Slice (raw, zero, one, last) y = Mul (q, first)",
+    **{
+        f"{name} of scores": f"small = Mul (raw, half) folded = {name} (small, last) {_FOLDED}"
+        for name in ("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceProd", "ReduceSumSquare")
+    },
+    "a mask of zeros before new rows": "tall = Shape <start = 2, end = 3> (q)"
+    " past = Shape <start = 2, end = 3> (past_key) sizes = Concat <axis = 0> (tall, past)"
+    " old = ConstantOfShape (sizes) square = Concat <axis = 0> (tall, tall)"
+    " low = ConstantOfShape <value = float[1] {-3.0}> (square) new = Trilu <upper = 1> (low, one)"
+    " mask = Concat <axis = -1> (old, new) scores = Add (raw, mask) p = Softmax (scores)"
+    " a = MatMul (p, present_value) b = ReduceMax (p, last) y = Mul (a, b)",
+    "rows looked up in flattened ones": "total = Shape <start = 2, end = 3> (present_key)"
+    " scale = ReduceSum (present_value, last) flat = Reshape (scale, last)"
+    " n = Squeeze (total) nought = Constant <value_int = 0> () step = Constant <value_int = 1> ()"
+    " six = Constant <value_int = 6> () rows = Range (nought, n, step)"
+    " heads = Range (nought, six, step) base = Mul (heads, n) column = Unsqueeze (base, one)"
+    " places = Add (column, rows) found = Gather (flat, places)"
+    " four = Constant <value_ints = [2, 3, 1, -1]> () bias = Reshape (found, four)"
+    " scores = Add (raw, bias) p = Softmax (scores)"
+    " a = MatMul (p, present_value) b = ReduceMax (p, last) y = Mul (a, b)",
+}
+
+_DYNAMIC = {
+    "ReduceMean of scores": f"folded = ReduceMean (raw, last) {_FOLDED}",
+    "scores in front of which stands another": "sink = MatMul (q, narrow)"
+    " full = Concat <axis = -1> (sink, raw) shares = Softmax (full)"
+    " first = Slice (shares, zero, one, last) y = Mul (q, first)",
+    "scores behind others, added from the front": "sink = MatMul (q, narrow)"
+    " full = Concat <axis = -1> (raw, sink) sums = CumSum (full, last)"
+    " folded = ReduceMax (sums, last) y = Mul (q, folded)",
+    "scores turned over": "back = Constant <value_ints = [-99]> ()"
+    " far = Slice (raw, last, back, last, last) first = Slice (far, zero, one, last)"
+    " y = Mul (q, first)",
+    "values tiled along their rows": "times = Constant <value_ints = [1, 1, 2, 1]> ()"
+    " more = Tile (present_value, times) folded = ReduceMax <keepdims = 1> (more, two)"
+    " y = Mul (q, folded)",
+}
+
+
+def _source(body: str) -> onnx.ModelProto:
+    numbers = [str((3 * n % 11 - 5) / 4) for n in range(70)]
+    text = _DECODER.replace("BODY", body).replace("{WIDE}", f"{{{', '.join(numbers)}}}")
+    model = onnx.parser.parse_model(text.replace("{NARROW}", f"{{{', '.join(numbers[:7])}}}"))
+    onnx.checker.check_model(model)
+    return model
+
+
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("body", _STATIC.values(), ids=_STATIC)
+def test_every_step_gives_what_the_source_gives(body: str, length: int) -> None:
+    source = _source(body)
+    model, report = raise_(ir.from_proto(source), capacity=_ROWS, dims={"S": length}, static=True)
+    assert_static(model)
+    assert report.verification.status == "equal"
+    assert "Attention" not in {node.op_type for node in model.graph}
+    growing, fixed = (Decoder(one, _PASTS, 2) for one in (source, ir.to_proto(model)))
+    growing.begin(_BATCH, 0)
+    fixed.begin(_BATCH, _ROWS)
+    rng = np.random.default_rng(5)
+    for past in range(0, _ROWS - length + 1, length):
+        new = {name: rng.normal(size=(_BATCH, 3, length, 7)).astype(np.float32) for name in "qkv"}
+        expected = growing.step(new)
+        actual = fixed.step({**new, "past_length": np.asarray([past])})
+        np.testing.assert_allclose(actual["y"], expected["y"], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("body", _DYNAMIC.values(), ids=_DYNAMIC)
+def test_what_may_look_at_rows_not_in_use_is_refused(body: str) -> None:
+    with pytest.raises(Refused) as error:
+        raise_(ir.from_proto(_source(body)), capacity=_ROWS, dims={"S": 1}, static=True)
+    assert {one.code for one in error.value.report.reasons} <= {"dynamic-size"}
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_row_too_many_or_too_few_is_found(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide = Widened.hidden
+
+    def shifted(self: Widened, value: ir.Value, axis: int, filler: float) -> ir.Value:
+        count = self.em.op("Add", self.count, self.em.constant([more]))
+        return hide(replace(self, count=count), value, axis, filler)
+
+    monkeypatch.setattr(Widened, "hidden", shifted)
+    with pytest.raises(Refused) as error:
+        raise_(ir.from_proto(_source(_STATIC["sinks"])), capacity=7, dims={"S": 1}, static=True)
+    assert error.value.report.verification.status == "different"
