@@ -71,22 +71,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
             "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
         },
     ),
-    "gpt_oss": (
-        "GptOssForCausalLM",
-        {
-            **_LLAMA, **_HYBRID, "num_local_experts": 2, "num_experts_per_tok": 1,
-            "rope_scaling": None,
-        },
-    ),
-    "gpt_neo": (
-        "GPTNeoForCausalLM",
-        {
-            "vocab_size": 64, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
-            "attention_types": [[["global", "local"], 1]], "window_size": 6,
-            "intermediate_size": 48, "max_position_embeddings": 128,
-            "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-        },
-    ),
     "granite": (
         "GraniteForCausalLM",
         {
@@ -96,13 +80,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "llama": ("LlamaForCausalLM", _LLAMA),
     "mistral": ("MistralForCausalLM", {**_LLAMA, "sliding_window": 6}),
-    "mpt": (
-        "MptForCausalLM",
-        {
-            "vocab_size": 64, "d_model": 32, "n_layers": 2, "n_heads": 4, "expansion_ratio": 2,
-            "max_seq_len": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-        },
-    ),
     "mixtral": (
         "MixtralForCausalLM",
         {**_LLAMA, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": None},
