@@ -136,17 +136,29 @@ def _in_branch(model: onnx.ModelProto) -> onnx.ModelProto:
     return outer
 
 
-@pytest.mark.parametrize("place", ["the main graph", "a branch"])
-def test_one_layer_is_gone_through(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, and whatever another branch holds."""
-    passed: list[ir.Node] = []
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[ir.Node]:
+    """Return the nodes that inference goes through from now on."""
+    nodes: list[ir.Node] = []
     node = Forward.node
 
     def counted(run: Forward, at: ir.Node, index: int, context: GraphContext) -> None:
-        passed.append(at)
+        nodes.append(at)
         node(run, at, index, context)
 
     monkeypatch.setattr(Forward, "node", counted)
+    return nodes
+
+
+def test_what_the_check_inferred_is_not_inferred_again(passed: list[ir.Node]) -> None:
+    model = kv.load(FIXTURES / "models/concat/gpt2_dynamic__ts_op17.onnx")
+    assert found(model, "KV208") == 1
+    assert len(passed) == len(set(passed)) == len(model.graph)
+
+
+@pytest.mark.parametrize("place", ["the main graph", "a branch"])
+def test_one_layer_is_gone_through(place: str, passed: list[ir.Node]) -> None:
+    """However many there are, and whatever another branch holds."""
     counts = set()
     for layers in (2, 8):
         proto = growing_decoder(Size(layers, 32, 4, 2, 64), "optimum")
