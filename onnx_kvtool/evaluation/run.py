@@ -280,13 +280,10 @@ def _missing_inputs(part: ir.Model, given: Mapping[str, Value], settings: RunSet
         UsageError: If there are any and none may be drawn.
     """
     graph = part.graph
-    if settings.steps:
-        # All of them: a step moves all of them on.
-        needed = [value for value in graph.inputs if value.const_value is None]
-    else:
+    missing = [v for v in graph.inputs if v.const_value is None and v.name not in given]
+    if missing and not settings.steps:  # which moves all of them on
         fed = [value for value in graph.inputs if value.name in given]
-        needed = needed_inputs(graph, fed, graph.outputs)
-    missing = [value for value in needed if value.name not in given]
+        missing = [v for v in needed_inputs(graph, fed, graph.outputs) if v.name not in given]
     if missing and not settings.random:
         names = ", ".join(f"`{value.name}` ({_declared(value)})" for value in missing[:_MOST])
         if len(missing) > _MOST:

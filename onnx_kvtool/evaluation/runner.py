@@ -46,8 +46,8 @@ def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) 
     Raises:
         KvtoolError: If the model cannot be copied.
     """
-    known = main_values(model.graph)
-    fed = [name for name in given if not _is_plain_input(known[name])]
+    plain = {value.name for value in model.graph.inputs if value.const_value is None}
+    fed = [name for name in given if name not in plain]
     if not fed and list(wanted) == [value.name for value in model.graph.outputs]:
         return model
     part = clone(model)
@@ -91,10 +91,6 @@ def leave_out(part: ir.Model, names: Sequence[str]) -> None:
         for node, index in tuple(value.uses()):
             node.replace_input_with(index, None)
         part.graph.inputs.remove(value)
-
-
-def _is_plain_input(value: ir.Value) -> bool:
-    return value.is_graph_input() and value.const_value is None
 
 
 def _as_input(graph: ir.Graph, value: ir.Value, content: Value) -> ir.Value:
