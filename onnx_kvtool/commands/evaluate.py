@@ -106,9 +106,11 @@ def _held(source: ModelSource, request: EvalRequest) -> ir.Model:
     What is drawn by infers types on the model, and what lies in files may change: neither is kept.
     """
     draws = request.random or request.steps or request.sizes
-    if draws or not isinstance(source, onnx.ModelProto) or source.ByteSize() > _MOST_KEPT:
+    if draws or not isinstance(source, onnx.ModelProto):
         return open_model(source)
     data = source.SerializeToString()
+    if len(data) > _MOST_KEPT:
+        return open_model(source)
     for before, model in _LAST:
         if before == data:
             return model
