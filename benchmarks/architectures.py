@@ -223,18 +223,19 @@ def _lowered(
     *,
     padded: bool,
 ) -> Cell:
-    """Lower a model, the next one where it is refused for want of sizes, and run it."""
+    """Lower the first of some models that is not refused, and run it."""
     target = None if runtime is None else "@".join(runtime)
     first: Refused | None = None
     for base in tried:
-        path = base.with_name("lowered.onnx") if base != source else tried[0].with_name("l.onnx")
         try:
             model, _ = kv.lower(base, opset=opset, target=target, verify=False)
         except Refused as refused:
             first = first or refused
             continue
-        path.write_bytes(serialize(model))
-        cell: Cell = {"apart": _apart(source, path, runtime, padded=padded)}
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "lowered.onnx")
+            path.write_bytes(serialize(model))
+            cell: Cell = {"apart": _apart(source, path, runtime, padded=padded)}
         return cell | {"fixed": True} if base.stem == "static" else cell
     assert first is not None
     raise first

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import torch
 
-from tests.exports.decoders import Decoder, model_of
+from tests.exports.decoders import ARCHITECTURES, Decoder, model_of
 from tests.exports.exporters import dynamo, genai, optimum
 
 _OPSET = 18
-_WIDE = {"hidden_size": 96, "head_dim": 16}
-"""GroupQueryAttention turns heads whose width is a multiple of 16 only."""
+_WIDE = {"hidden_size": 96, "head_dim": 16, "partial_rotary_factor": 1.0}
+"""GroupQueryAttention turns a multiple of 16 elements of a head only."""
 
 _SECONDS, _BYTES = 120, 6 << 30
 
@@ -49,7 +49,8 @@ def _export(exporter: str, architecture: str, home: Path) -> int:
     with tempfile.TemporaryDirectory(dir=home) as directory:
         path = Path(directory, "model.onnx")
         try:
-            model = model_of(architecture, **(_WIDE if exporter == "genai" else {}))
+            is_narrow = exporter == "genai" and "head_dim" in ARCHITECTURES[architecture][1]
+            model = model_of(architecture, **(_WIDE if is_narrow else {}))
             if exporter == "dynamo":
                 taken = inspect.signature(model.forward).parameters
                 names = ("input_ids", "attention_mask", "position_ids")

@@ -217,6 +217,13 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     return Replacement((em.op("Cast", result, to=dtype.value),), folds=False)
 
 
+def _as_int32(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a node whose indices go through int32, which are numbers once it runs."""
+    place = 0 if node.op_type == "OneHot" else 1
+    short = em.op("Cast", node.inputs[place], to=ir.DataType.INT32.value)
+    return _again(node, em, {place: em.op("Cast", short, to=ir.DataType.INT64.value)})
+
+
 def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """Emit ReduceLogSumExp of floats less their largest; None where the axes are not known.
 
@@ -388,5 +395,6 @@ REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "promoted": ("recast", recast),
     "same-padding": ("pads", padded),
     "scalar": ("constant", constant_scalar),
+    "sizes-as-indices": ("int32", _as_int32),
 }
 """What the report calls the remedy of a condition, and what emits it: None where it does not do."""

@@ -20,7 +20,7 @@ from tests.compat.decoders import STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_in
 from tests.compat.fixtures import difference, limit_of, lowered_file
 from tests.compat.forms import BATCHES, forms
-from tests.targets.size_cases import SIZE_CASES
+from tests.targets.size_cases import INDEXED, INDEXED_BY, SIZE_CASES
 
 pytestmark = pytest.mark.compat
 
@@ -75,6 +75,25 @@ def test_a_condition_of_where_may_have_size_1_on_an_axis(runtime: str, tmp_path:
     onnx.save(model, path)
     (found,) = run_in(runtime, find_target(runtime).release.version, path, feeds)
     assert np.array_equal(found, np.where(feeds["c"], np.float32(0), data))
+
+
+@pytest.mark.parametrize("reads", INDEXED.values(), ids=INDEXED)
+def test_tract_takes_indices_that_are_sizes_through_int32(reads: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]>'
+        + INDEXED_BY.format(start="p = Sub (b, a)", reads=reads)
+    )
+    data = np.random.default_rng(3).standard_normal((5, 3)).astype(np.float32)
+    rows = {"y": np.ones((2, 2), np.float32), "w": np.ones((5, 2), np.float32)}
+    feeds = {"x": data, **rows, "k": np.array([1])}
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    path, release = tmp_path / "model.onnx", find_target("tract").release
+    onnx.save(model, path)
+    with pytest.raises(RuntimeFailed):
+        run_in("tract", release.version, path, feeds)
+    path.write_bytes(serialize(kv.lower(model, target="tract", verify=False)[0]))
+    (found,) = run_in("tract", release.version, path, feeds)
+    assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("element", ["float", "bool"])

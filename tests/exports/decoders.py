@@ -93,7 +93,13 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
             "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
         },
     ),
-    "phi3": ("Phi3ForCausalLM", {**_LLAMA, "partial_rotary_factor": 0.5, "sliding_window": None}),
+    "phi3": (
+        "Phi3ForCausalLM",
+        {
+            **_LLAMA, "partial_rotary_factor": 0.5, "sliding_window": None,
+            "original_max_position_embeddings": 128,
+        },
+    ),
     "qwen2": ("Qwen2ForCausalLM", _LLAMA),
     "qwen3": ("Qwen3ForCausalLM", _LLAMA),
     "smollm3": (

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["SIZE_CASES"]
+__all__ = ["INDEXED", "SIZE_CASES"]
+
+INDEXED = {
+    "ScatterND": "i = Reshape (p, pair)  z = ScatterND (x, i, u)",
+    "ScatterElements": "i = Expand (p, wide)  z = ScatterElements <axis: int = 0> (x, i, u)",
+    "GatherElements": "i = Expand (p, wide)  z = GatherElements <axis: int = 0> (x, i)",
+    "OneHot": "i = Squeeze (p)  z = OneHot (i, five, two)",
+}
+"""What reads indices that are computed from `p`, of one row of five."""
+
+INDEXED_BY = (
+    "g (float[5, 3] x, float[q, 2] y, float[r, 2] w, int64[1] k) => (float[m, n] z) "
+    "<int64[2] pair = {{1, 1}}, int64[2] wide = {{1, 3}}, float[1, 3] u = {{2, 3, 4}}, "
+    "int64 five = {{5}}, float[2] two = {{0, 1}}, int64[1] one = {{1}}> {{ "
+    "a = Shape <start: int = 0, end: int = 1> (y)  b = Shape <start: int = 0, end: int = 1> (w) "
+    "{start}  {reads} }}"
+)
+"""A graph around it; `p` is `start`, of the sizes `a` and `b` and the input `k`."""
 
 SIZE_CASES: list[tuple[str, str, str]] = [
     (

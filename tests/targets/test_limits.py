@@ -14,7 +14,7 @@ from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
 from tests.targets import tinygrad_cases
 from tests.targets.documented_cases import DOCUMENTED_CASES
-from tests.targets.size_cases import SIZE_CASES
+from tests.targets.size_cases import INDEXED, INDEXED_BY, SIZE_CASES
 
 HEAD = '<ir_version: 8, opset_import: ["": {opset}]>'
 
@@ -825,7 +825,7 @@ def source(opset: int, text: str) -> list[str]:
     return [node.op_type for node in ir.from_proto(model).graph.all_nodes()]
 
 
-_SEPARATE = ("after-operator", "negative-indices", "no-value")
+_SEPARATE = ("after-operator", "negative-indices", "no-value", "sizes-as-indices")
 """Conditions of which the operator stays, in another form."""
 
 
@@ -861,6 +861,25 @@ def test_indices_into_sizes_without_numbers_are_counted_from_the_front_of_its_sh
     assert written("opencv", 18, text) == ["GatherND"]
     text = "g (float[2, a, 3] x, int64[n] i) => (float[b, a, 3] z) { z = GatherND (x, i) }"
     assert written("opencv", 18, text) is None
+
+
+@pytest.mark.parametrize("operator", INDEXED)
+@pytest.mark.parametrize(
+    ("start", "is_cast"),
+    [
+        pytest.param("p = Sub (b, a)", True, id="a difference of sizes"),
+        pytest.param("c = Less (a, b)  p = Where (c, a, one)", True, id="one of two"),
+        pytest.param("c = Less (a, b)  p = Where (c, k, one)", False, id="sizes are compared"),
+        pytest.param("p = Abs (k)", False, id="an input"),
+    ],
+)
+def test_indices_that_are_sizes_go_through_int32(operator: str, start: str, is_cast: bool) -> None:
+    """For tract, which has their names when the node runs; elements of inputs are numbers."""
+    text = INDEXED_BY.format(start=start, reads=INDEXED[operator])
+    found = written("tract", 18, text)
+    assert found is not None
+    assert found.count("Cast") == 2 * is_cast, found
+    assert "Cast" not in (written("onnxruntime", 18, text) or ())
 
 
 def test_a_default_that_a_runtime_takes_for_another_type_is_written_out() -> None:

@@ -133,6 +133,24 @@ _COUNTS = frozenset({"Range", "CumSum", "NonZero", "ConstantOfShape", "Expand", 
 """What makes more elements out of sizes."""
 
 
+def sizes_as_indices(asked: Asked) -> bool:
+    """Whether the indices are computed from sizes without a number; what Range counts is none."""
+    value = asked.operand
+    if value is None or asked.folder.integers(value) is not None:
+        return False
+    before, steps = [value], 0
+    while before and steps < LONG_WAY:
+        node, steps = before.pop().producer(), steps + 1
+        if node is None or (node.op_type == "Cast" and node.outputs[0].dtype != ir.DataType.INT64):
+            continue
+        if Trait.GIVES_SIZES in traits(node):
+            return True
+        first = 1 if node.op_type == "Where" else 0
+        last = len(node.inputs) if _carries(node) else first + (node.op_type in _OF_FIRST)
+        before += [one for one in node.inputs[first:last] if one is not None]
+    return bool(before)
+
+
 def int64_output(asked: Asked) -> bool:
     """Whether int64 that it gives is a result of the model, as it is or after arithmetic.
 

@@ -30,6 +30,7 @@ from onnx_kvtool.targets.conditions.sizes import (
     several_unknown_sizes,
     shape_of_values,
     size_and_elements,
+    sizes_as_indices,
     unknown_flatten,
 )
 
@@ -238,6 +239,7 @@ _CONDITIONS: tuple[Condition, ...] = (
     early_scan,
     nonzero_zero_point,
     size_and_elements,
+    sizes_as_indices,
     int64_output,
     negative_indices,
     negative_indices_open,
