@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, get_args
 
 import onnx_ir as ir
@@ -92,19 +94,21 @@ def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str
 def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str) -> Profile:
     begins = sorted(e["ts"] for e in events if e.get("name") == "model_run")
     begins = begins[1:] or begins
-    seconds: dict[str, float] = defaultdict(float)
+    times: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(begins))
     counts: dict[str, int] = defaultdict(int)
-    by_part: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
     for event in events:
         label = event.get("name", "")
-        if event.get("cat") != "Node" or not label.endswith("_kernel_time"):
-            continue
-        if not begins or event["ts"] < begins[0]:
-            continue
-        op, took = event["args"]["op_name"], event["dur"] / 1e6 / len(begins)
+        step = bisect_right(begins, event["ts"]) - 1
+        if event.get("cat") == "Node" and label.endswith("_kernel_time") and step >= 0:
+            op = event["args"]["op_name"]
+            times[label.removesuffix("_kernel_time"), op][step] += event["dur"] / 1e6
+            counts[op] += 1
+    seconds: dict[str, float] = defaultdict(float)
+    by_part: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
+    for (node, op), steps in times.items():
+        took = median(steps)  # a step that another process held up does not count
         seconds[op] += took
-        counts[op] += 1
-        by_part[parts.get(label.removesuffix("_kernel_time"), _part_of_fused(op))] += took
+        by_part[parts.get(node, _part_of_fused(op))] += took
     total = sum(by_part.values()) or 1.0
     return Profile(
         name,

@@ -140,7 +140,9 @@ p { margin: 4px 0 12px; max-width: 46rem; overflow-wrap: anywhere; }
 }
 .tile b { display: block; font-size: 20px; font-weight: 600; }
 .tile span { color: var(--soft); font-size: 13px; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin: 2px 0 14px; }
+.bar { display: flex; margin: 4px 0 14px; height: 24px; line-height: 24px; }
+.bar span { overflow: hidden; padding-left: min(6px, 1%); color: #fff; white-space: nowrap; }
 table { border-collapse: collapse; font-size: 13px; min-width: 60%; }
 th, td {
   text-align: left; padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line);

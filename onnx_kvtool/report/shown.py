@@ -141,14 +141,18 @@ def _blocks(report: JsonReport) -> Iterator[Block]:
     return itertools.chain.from_iterable(streams(report))
 
 
+_ROOM = 0.12
+"""Share of a bar that has room for its label."""
+
+
 def bench_page(report: BenchReport) -> str:
     """Return what models took as one page, with a bar for where the steps of each go."""
     longest = max((sum(part.seconds for part in p.parts) for p in report.profile), default=0) or 1
     bars = [
-        f'<div style="display: flex; margin: 0.3rem 0" title="{attribute(p.model)}">'
+        f'<p class="soft end">{escaped(p.model)}: where a step goes</p>\n<div class="bar">'
         + "".join(
-            f'<span style="background: {color}; color: #fff; overflow: hidden; white-space: nowrap;'
-            f' width: {100 * part.seconds / longest:.2f}%">{escaped(part.part)}</span>'
+            f'<span style="background: {color}; width: {100 * part.seconds / longest:.2f}%"'
+            f' title="{part.part}: {part.share:.0%}">{part.part * (part.share > _ROOM)}</span>'
             for part, color in zip(p.parts, _LABEL_COLORS.values(), strict=True)
         )
         + "</div>\n"

@@ -52,18 +52,21 @@ def test_steps_are_summed_without_the_prompt() -> None:
         return {"cat": "Node", "name": f"{name}_kernel_time", "ts": ts, "dur": dur, "args": args}
 
     events = [
-        {"cat": "Session", "name": "model_run", "ts": ts, "dur": 50} for ts in (100, 200, 300)
+        {"cat": "Session", "name": "model_run", "ts": ts, "dur": 50} for ts in (100, 200, 300, 400)
     ]
     events += [node("m", "MatMul", 110, 999), node("m", "MatMul", 210, 20)]
-    events += [node("m", "MatMul", 310, 40), node("fused", "GroupQueryAttention", 330, 20)]
+    events += [node("m", "MatMul", 310, 40), node("m", "MatMul", 410, 9000)]  # was held up
+    events += [node("fused", "GroupQueryAttention", ts, 10) for ts in (230, 330, 430)]
+    events += [node("in_a_loop", "Mul", ts, 3) for ts in (240, 245, 340, 345, 440, 445)]
     profile = _summed(events, {"m": "projections"}, "m.onnx")
     assert {p.part: round(p.seconds * 1e6) for p in profile.parts} == {
-        "attention": 10, "cache update": 0, "projections": 30, "rest": 0,
+        "attention": 10, "cache update": 0, "projections": 40, "rest": 6,
     }  # fmt: skip
     assert sum(p.share for p in profile.parts) == pytest.approx(1)
     assert [(one.op, one.count) for one in profile.operators] == [
         ("MatMul", 1),
-        ("GroupQueryAttention", 0.5),
+        ("GroupQueryAttention", 1),
+        ("Mul", 2),
     ]
 
 
@@ -81,5 +84,5 @@ def test_the_report_has_models_side_by_side(kvtool, root: Path, tmp_path: Path) 
     assert "TensorScatter" in first - second and "ScatterND" in second
     work = ("--prompt", "3", "--tokens", "2", "--rounds", "1", "--profile")
     page = kvtool("bench", *paths, *work, "--format", "html").stdout
-    assert page.startswith("<!DOCTYPE html>") and page.count("cache update</span>") == 2
+    assert page.startswith("<!DOCTYPE html>") and page.count('title="cache update: ') == 2
     assert "cache update" in str(report) and "profile:" in str(report)
