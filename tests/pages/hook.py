@@ -9,7 +9,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["on_files", "on_page_content", "on_page_markdown"]
 
 _SEARCHED = {"commands": 4, "guides": 8, "index.md": 8, "notebooks": 2, "python": 2}
 """How much more the search makes of a page than of a rule or an operator, which are hundreds."""
@@ -34,7 +34,12 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Lead links to the source of a rule's page to its page of the site."""
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """Tell the search what a page is worth."""
     page.meta["search"] = {"boost": _SEARCHED.get(page.file.src_uri.split("/")[0], 1)}
+    return html
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links to the source of a rule's page to its page of the site."""
     return _SOURCE.sub(lambda link: f"{link[1]}rules{link[2] or '/index.md'})", markdown)

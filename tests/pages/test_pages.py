@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+import struct
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.targets.target import find_target
 from tests.pages.markdown import DOCS, prose
 from tests.pages.operator_facts import element_types, fates, versions
+from tests.pages.screenshots import HEIGHTS, IMAGES
 from tests.pages.table import COMMITTED, MADE, documents, made
 from tests.pages.targets import span
 
@@ -19,9 +22,8 @@ REMEDY = "run `python -m tests.pages`"
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_there_is_each_page_and_no_other(name: str) -> None:
-    assert {path.name for path in (DOCS / name).iterdir() if path.is_file()} == set(
-        COMMITTED[name]()
-    ), REMEDY
+    there = {path.name for path in (DOCS / name).iterdir() if path.is_file()}
+    assert there - {path.name for path in IMAGES.glob("*.png")} == set(COMMITTED[name]()), REMEDY
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -146,3 +148,13 @@ def test_prose_keeps_formulas_and_drawings_as_they_are() -> None:
     assert prose("Take it. 2 ** 3 of `a*b`.\n\n    y = x * 2\n\nz = f(x * y, w)") == (
         "Take it. 2 \\*\\* 3 of `a*b`.\n\n```text\ny = x * 2\n```\n\n```text\nz = f(x * y, w)\n```"
     )
+
+
+def test_there_is_a_small_picture_of_each_html_report(root: Path) -> None:
+    pages = "".join(path.read_text("utf-8") for path in (root / "docs").rglob("*.md"))
+    assert {path.stem for path in IMAGES.glob("*.png")} == {f"report-{name}" for name in HEIGHTS}
+    for name, height in HEIGHTS.items():
+        data = (IMAGES / f"report-{name}.png").read_bytes()
+        assert f"](../images/report-{name}.png)" in pages
+        assert len(data) < 150_000
+        assert data[16:24] == struct.pack(">II", 1000, height)
