@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
 from onnx_kvtool.analysis.caches.whatif import WhatIf
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.core.storage import tensor_bytes
@@ -145,7 +146,7 @@ def describe(
     ops: Counter[str] = Counter()
     tensors: list[ir.TensorProtocol] = []
     for _, graph in walk.graphs(model):
-        ops.update(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in graph)
+        ops.update(map(operator_label, graph))
         values = graph.initializers.values()
         tensors.extend(v.const_value for v in values if v.const_value is not None)
     facts = ModelFacts(

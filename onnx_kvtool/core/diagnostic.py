@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnx_kvtool.core.choices import Severity
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.record import Key, Record
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
 __all__ = ["Diagnostic", "Location", "Severity"]
@@ -43,10 +45,11 @@ class Location(Record):
     )  # fmt: skip
 
     @staticmethod
-    def of(graph: str, node: ir.Node, index: int | None, value: str | None = None) -> Location:
+    def of(
+        graph: str, node: ir.Node | onnx.NodeProto, index: int | None, value: str | None = None
+    ) -> Location:
         """Return the place of `node`, which stands at `index` in the graph at path `graph`."""
-        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        return Location(graph, node.name or None, index, op, value)
+        return Location(graph, node.name or None, index, operator_label(node), value)
 
     @property
     def node_label(self) -> str | None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
 
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 """Both spellings of the default domain."""
@@ -11,6 +16,11 @@ DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 def canonical_domain(domain: str) -> str:
     """Return "" for either spelling of the default domain, and any other domain as it is."""
     return "" if domain == "ai.onnx" else domain
+
+
+def operator_label(node: ir.Node | onnx.NodeProto) -> str:
+    """Return the operator of a node, with its domain unless that is ONNX's own."""
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def is_onnxruntimes(domain: str) -> bool:

@@ -9,10 +9,11 @@ from functools import partial
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
-from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.baseline import with_fingerprints
@@ -77,13 +78,8 @@ def _findings(context: Context, rules: Sequence[Rule]) -> Iterator[Finding]:
             yield from rule.check()(rule, context)
     op_types = [operator.rpartition("::")[2] for operator in wanted]
     for site in context.sites_of(*op_types):
-        for rule, check in wanted.get(_operator(site), ()):
+        for rule, check in wanted.get(operator_label(site.node), ()):
             yield from check(rule, site, context)
-
-
-def _operator(site: Site) -> str:
-    node = site.node
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def _key(finding: Finding, order: dict[str, int]) -> tuple[int, int, str, str]:

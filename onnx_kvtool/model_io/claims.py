@@ -140,9 +140,7 @@ class Scope:
 
     def place(self, index: int, value: str | None = None) -> Location:
         """Return the place of the node at `index`."""
-        node = self.nodes[index]
-        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        return Location(self.path, node.name or None, index, op, value)
+        return Location.of(self.path, self.nodes[index], index, value)
 
 
 # Whether the value of an attribute message stands where its type says.

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.inspection import NodeFacts, node_facts
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.origin import origin
@@ -405,8 +406,7 @@ def _cache_facts(cache: Cache, renames: dict[str, str], has_axis: bool) -> dict[
 
 def _ops(old: ir.Model, new: ir.Model) -> dict[str, tuple[int, int]]:
     before, after = (
-        Counter(f"{n.domain}::{n.op_type}".removeprefix("::") for _, _, n in walk.nodes(model))
-        for model in (old, new)
+        Counter(operator_label(node) for _, _, node in walk.nodes(model)) for model in (old, new)
     )
     return {
         op: (before[op], after[op]) for op in sorted({*before, *after}) if before[op] != after[op]

@@ -9,6 +9,7 @@ from itertools import zip_longest
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.matching import (
     Matcher,
@@ -337,7 +338,7 @@ def _named(old: ir.Value | None, new: ir.Value | None) -> tuple[str | None, str 
 
 
 def _operator(node: ir.Node) -> str:
-    name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    name = operator_label(node)
     return f"{name}:{node.overload}" if node.overload else name
 
 

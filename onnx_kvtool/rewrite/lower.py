@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Names, Refusal
@@ -293,7 +294,7 @@ def _foreign(model: ir.Model) -> list[str]:
     """Name the operators that ONNX does not define, whose nodes were left alone."""
     local = {key[:2] for key in model.functions}
     counts = Counter(
-        f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        operator_label(node)
         for _, _, node in nodes(model)
         if not is_standard(node) and (node.domain, node.op_type) not in local
     )

@@ -11,6 +11,7 @@ import onnx.defs
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.storage import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
@@ -401,8 +402,7 @@ class Forward:
 
     def _unknown_operator(self, node: ir.Node) -> Sequence[Outcome]:
         """Return what is known of the outputs of an operator nobody knows: nothing."""
-        name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        why = Unknown("unknown-operator", f"`{name}` is not known")
+        why = Unknown("unknown-operator", f"`{operator_label(node)}` is not known")
         return [Outcome(None, why)] * len(node.outputs)
 
 

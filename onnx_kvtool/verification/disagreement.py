@@ -223,9 +223,8 @@ class Disagreement:
                 if values[0] != values[1]:
                     label = f"attribute `{name}` of node `{one.name or one.output[0]}`"
                     said_b, said_a = _text(values[1]), _text(values[0])
-                    op = f"{one.domain}::{one.op_type}" if one.domain else one.op_type
                     yield Said(
-                        Location(self.path, one.name or None, index, op, one.output[0]),
+                        Location.of(self.path, one, index, one.output[0]),
                         f"{label} is {said_b} in {sides[1]}, {said_a} in {sides[0]}",
                         _swap_attribute(name, (one, other)),
                         directs=_directed(*values),

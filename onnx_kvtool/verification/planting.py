@@ -53,9 +53,8 @@ class GraphView:
     def location(self, value: str) -> Location:
         """Return the node that computes a value."""
         index, node = self.producers[value]
-        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        index -= self.subject.casts
-        return Location(graph_path(self.proto.graph.name), node.name or None, index, op, value)
+        path = graph_path(self.proto.graph.name)
+        return Location.of(path, node, index - self.subject.casts, value)
 
 
 def corresponding(a: GraphView, b: GraphView, settings: Settings) -> dict[str, str]:

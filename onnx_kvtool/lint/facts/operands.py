@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, operator_label
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.traits import dtype_name
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def node_words(node: ir.Node) -> str:
     """Return what messages call a node: its operator, and its name if it has one."""
-    op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    op = operator_label(node)
     return f"`{op}` node `{node.name}`" if node.name else f"an unnamed `{op}` node"
 
 

@@ -12,7 +12,7 @@ from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.core.domains import is_onnxruntimes
+from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts, is_contrib
@@ -138,7 +138,7 @@ class _Run:
             why = WITHOUT_A_RULE.get(key)
             raise Refusal(
                 "no-standard-form",
-                f"kvtool cannot write `{_name(node)}` with operators of ONNX"
+                f"kvtool cannot write `{operator_label(node)}` with operators of ONNX"
                 + (f": it {why}" if why else ""),
                 help="export the model without it",
             )
@@ -151,7 +151,9 @@ class _Run:
         replacement = rule.apply(NodeView(node, 1, facts), em)
         illegal = illegal_in(em)
         if illegal is not None:
-            raise Refusal(illegal.code, f"`{_name(node)}` has no standard form: {illegal.text}")
+            raise Refusal(
+                illegal.code, f"`{operator_label(node)}` has no standard form: {illegal.text}"
+            )
         return rule.name, replacement
 
     def remove_unread(self) -> None:
@@ -168,7 +170,3 @@ class _Run:
                 and (name := value.name or "") in value.graph.initializers
             ):
                 del value.graph.initializers[name]
-
-
-def _name(node: ir.Node) -> str:
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type

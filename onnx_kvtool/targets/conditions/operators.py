@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, operator_label
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.ops.contrib import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
@@ -48,7 +48,7 @@ def unknown_operator(
         return None
     if is_standard(node) and not is_contrib(node, opset):
         return None
-    name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    name = operator_label(node)
     if not release.imports(node.domain, node.op_type):
         return f"imports no `{name}`"
     known = release.narrower.get(node.op_type) if node.domain == DOMAIN else None
