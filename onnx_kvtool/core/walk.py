@@ -166,7 +166,7 @@ def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:
                     for tensor in _held(attribute):
                         yield Location.of(path, node, index, attribute.name), tensor
     for function in model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         for attribute in function.attributes.values():
             for tensor in _held(attribute):
                 yield Location(path, value=attribute.name), tensor
@@ -175,7 +175,7 @@ def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:
 def _roots(model: ir.Model) -> Iterator[tuple[str, ir.Graph]]:
     yield graph_path(model.graph.name), model.graph
     for function in model.functions.values():
-        yield function_path(function.domain, function.name, function.overload), function.graph
+        yield function_path(*function.identifier()), function.graph
 
 
 def _with_bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:

@@ -196,7 +196,7 @@ class Context:
         graph = self.model.graph
         yield from _sites(graph, graph_path(graph.name), graph, self.model.opset_imports)
         for function in self.model.functions.values():
-            path = function_path(function.domain, function.name, function.overload)
+            path = function_path(*function.identifier())
             yield from _sites(function.graph, path, function.graph, function.opset_imports)
 
 

@@ -198,7 +198,7 @@ def _entries(context: Context) -> Iterator[_Suppression]:
     yield from _entry(model.metadata_props, Location(), None)
     yield from _graph(model.graph, graph_path(model.graph.name))
     for function in model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         if KEY in function.metadata_props:
             covered = frozenset(_paths(function.graph, path))
             yield from _entry(function.metadata_props, Location(path), covered)

@@ -174,7 +174,7 @@ def _metadata(model: ir.Model) -> Iterator[str]:
     for path, graph in graphs(model):
         yield from _comments(path, graph.metadata_props)
     for function in model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         yield from _comments(f"function {path}", function.metadata_props)
     for path, index, node in nodes(model):
         yield from _comments(f"{path}, node {node.name or f'#{index}'}", node.metadata_props)

@@ -105,7 +105,7 @@ class _Change:
             for index, node in enumerate(nodes):
                 self._node(node, Location.of(path, node, index))
         for function in self._model.functions.values():
-            path = function_path(function.domain, function.name, function.overload)
+            path = function_path(*function.identifier())
             typed = self._typed[function.identifier()]
             for name, attribute in tuple(function.attributes.items()):
                 place = Location(path, value=name)

@@ -121,7 +121,7 @@ def _functions(model: ir.Model, target: int, names: Names, outcome: Outcome) -> 
         opset = function.opset_imports.get("")
         if opset is None:
             continue
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         _run(function.graph, path, names, opset, outcome)
         without_initializers(function.graph, outcome.target_opset)
 

@@ -13,7 +13,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.walk import function_path, step_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN
 from onnx_kvtool.ops.traits import WHOLE_TYPES
-from onnx_kvtool.ops.view import given_integer, given_integers
+from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, integer
@@ -112,7 +112,7 @@ def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> 
             return [malformed(name)] * len(node.outputs)
         run_body(run, graph, place, context, name)
         branches.append(graph)
-    condition = node.inputs[0] if node.inputs else None
+    condition = given_input(node, 0)
     content = None if condition is None else context.contents.of(condition).scalar()
     if content is not None and content.number is not None:
         branches = [branches[0] if content.number else branches[1]]
@@ -364,8 +364,8 @@ def _stacked(
 
 def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | None:
     """Return how often a Loop runs; None where its condition may end it."""
-    limit = node.inputs[0] if node.inputs else None
-    start = node.inputs[1] if len(node.inputs) > 1 else None
+    limit = given_input(node, 0)
+    start = given_input(node, 1)
     if limit is None:
         return None
     first = integer(1) if start is None else context.contents.of(start).scalar()
@@ -527,14 +527,14 @@ def _go_through(
         _bind(inner, attributes)
     inside = replace(
         context,
-        path=function_path(function.domain, function.name, function.overload),
+        path=function_path(*function.identifier()),
         imports=imports,
         contents=run.contents(imports.get("", 1)),
         is_main=False,
         in_function=True,
     )
     for index, formal in enumerate(body.inputs):
-        actual = node.inputs[index] if index < len(node.inputs) else None
+        actual = given_input(node, index)
         if actual is None:
             for use in tuple(formal.uses()):
                 use.node.replace_input_with(use.idx, None)

@@ -14,6 +14,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.endless_equations import is_endless
 from onnx_kvtool.guard.inference import infer_with_data
@@ -190,7 +191,8 @@ def _renamed(holder: _Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.Nod
 
 
 def _function_key(function: ir.Function | onnx.FunctionProto) -> str:
-    return function_path(function.domain, function.name, function.overload).encode().hex()
+    path = function_path(function.domain, function.name, function.overload)
+    return path.encode().hex()
 
 
 def _key(prefix: str, outputs: Iterable[str]) -> str:
@@ -377,14 +379,9 @@ def _type(site: ShapeSite, value: ir.Value, names: _Names) -> onnx.TypeProto:
 
 def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
     """Return the elements of a small constant; None for any other value."""
-    tensor = value.const_value
     if value.is_graph_input():
         return None
-    producer = value.producer()
-    if tensor is None and producer is not None and producer.op_type == "Constant":
-        attribute = producer.attributes.get("value")
-        tensor = None if attribute is None or attribute.is_ref() else attribute.value
-    if tensor is not None:
+    if (tensor := stored_tensor(value)) is not None:
         if tensor.size > _MOST_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
             return None
         return ir.serde.serialize_tensor(tensor)

@@ -15,7 +15,7 @@ from onnx_kvtool.core.domains import default_version
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import given_integer
+from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
 # The graphs of a model as they are run: a function body once for each of its calls.
@@ -187,7 +187,7 @@ class Program:
         index = self._inputs.get(id(value))
         if index is None or frame.call is None or frame.outer is None:
             return None
-        given = frame.call.inputs[index] if index < len(frame.call.inputs) else None
+        given = given_input(frame.call, index)
         return given, frame.outer
 
     def returned(self, value: ir.Value, frame: Frame) -> Iterator[tuple[ir.Value, Frame]]:

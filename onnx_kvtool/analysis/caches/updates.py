@@ -15,7 +15,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Operators that hand a tensor on: the same, arranged differently, cast, or a part of it.
@@ -82,7 +82,7 @@ def base(value: ir.Value) -> ir.Value:
     node = value.producer()
     if node is None or not {Trait.PART, Trait.KEEPS_AXES} <= traits(node).kinds:
         return value
-    source = node.inputs[0] if node.inputs else None
+    source = given_input(node, 0)
     return value if source is None else source
 
 
@@ -265,7 +265,7 @@ def _tensor_scatter(node: ir.Node, opset: int) -> Iterator[Update]:
         node.inputs[0],
         node.outputs[0],
         node.inputs[1],
-        node.inputs[2] if len(node.inputs) > 2 else None,
+        given_input(node, 2),
         axis,
         mode,
         batch_axis=0,

@@ -268,7 +268,7 @@ def levels(cache: Cache, context: Context) -> Iterator[Level]:
     node, index = cache.node, 0
     calls = list(cache.calls)
     while True:
-        value = node.inputs[index] if index < len(node.inputs) else None
+        value = given_input(node, index)
         if value is None:
             return
         root = through(value)

@@ -54,7 +54,7 @@ def unknown_version(rule: Rule, context: Context) -> Iterator[Finding]:
         )
     places = [(Location(), context.model.opset_imports)]
     for function in context.model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         places.append((Location(path), function.opset_imports))
     for place, imports in places:
         for domain, version in imports.items():
@@ -77,7 +77,7 @@ def unused_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
         used.setdefault(id(site.root), {""}).add(site.node.domain)
     holders = [(Location(), model.graph, model.opset_imports)]
     for function in model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         holders.append((Location(path), function.graph, function.opset_imports))
     # A domain of functions of the model is one that its author writes for.
     own = {function.domain for function in model.functions.values()}
@@ -108,7 +108,7 @@ def ir_feature(rule: Rule, context: Context) -> Iterator[Finding]:
     if version < 4:
         yield from _initializers(rule, context)
     for function in model.functions.values():
-        path = function_path(function.domain, function.name, function.overload)
+        path = function_path(*function.identifier())
         for what, since in (("a function", FUNCTIONS), ("an overload", OVERLOADS)):
             if version < since and (since == FUNCTIONS or function.overload):
                 yield _found(rule, model, Location(path), f"is {what}, which", since)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.finding import Finding
@@ -325,15 +326,7 @@ def _constant(context: Context, value: ir.Value) -> NDArray[np.int64] | None:
     known = context.folder.integers(value)
     if known is not None:
         return known
-    tensor = value.const_value
-    node = value.producer()
-    if node is not None:
-        given = node.attributes.get("value") if node.op_type == "Constant" else None
-        if node.domain or given is None or given.type is not ir.AttributeType.TENSOR:
-            return None
-        tensor = None if given.is_ref() else given.value
-    elif not value.is_initializer() or value.is_graph_input():
-        return None
+    tensor = None if value.is_graph_input() else stored_tensor(value)
     if tensor is None or tensor.dtype not in SIZE_TYPES or isinstance(tensor, ir.ExternalTensor):
         return None
     if any(size < 0 for size in tensor.shape.numpy()) or tensor.size > _MOST:

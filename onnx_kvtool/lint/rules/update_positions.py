@@ -16,7 +16,7 @@ from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, product
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
@@ -151,7 +151,7 @@ def _flatten(site: Site, shape: tuple[Expr, ...], batch: Expr | None) -> Fix | N
     node, first = site.node, dims_of(site.node.inputs[0]) or (None,)
 
     def apply() -> None:
-        value = node.inputs[2] if len(node.inputs) > 2 else None
+        value = given_input(node, 2)
         if value is not None:
             _convert_input(site.root, node, 2, "flat", value.dtype, first[:1], flatten)
 
@@ -174,7 +174,7 @@ def _position_differences(key: Cache, value: Cache) -> Iterator[str]:
     if key.kind != value.kind or key.node is value.node:
         return
     if key.kind == "tensor_scatter" and key.calls == value.calls:
-        here, there = _indices(key.node), _indices(value.node)
+        here, there = given_input(key.node, 2), given_input(value.node, 2)
         if not _same(here, there, _DEPTH):
             yield f"are written at {_spoken(here)} and at {_spoken(there)}"
     elif not key.calls + value.calls:
@@ -188,10 +188,6 @@ def _position_differences(key: Cache, value: Cache) -> Iterator[str]:
         rows, others = key.capacity, value.capacity
         if isinstance(rows, int) and isinstance(others, int) and rows != others:
             yield f"are written along axis {key.axis} of {rows} and axis {value.axis} of {others}"
-
-
-def _indices(node: ir.Node) -> ir.Value | None:
-    return node.inputs[2] if len(node.inputs) > 2 else None
 
 
 def _spoken(value: ir.Value | None) -> str:
@@ -261,7 +257,7 @@ def decode_without_write_indices(rule: Rule, context: Context) -> Iterator[Findi
         if cache.kind != "tensor_scatter" or not goes_round:
             continue
         node = cache.node
-        if len(node.inputs) > 2 and node.inputs[2] is not None:
+        if given_input(node, 2) is not None:
             continue
         update = dims_of(node.inputs[1])
         axis = _axis(cache)
@@ -329,7 +325,7 @@ def _convert_input(
         build: Makes the new nodes from the old value; the first output of the last is the new one.
     """
     graph = node.graph
-    old = node.inputs[index] if index < len(node.inputs) else None
+    old = given_input(node, index)
     if graph is None or old is None:
         return
     for user, _ in old.uses():

@@ -321,7 +321,7 @@ class Compiler:
         key = (identifier, *((name, *_content(a)) for name, a in sorted(parameters.items())))
         program = self._functions.get(key)
         if program is None:
-            path = function_path(function.domain, function.name, function.overload)
+            path = function_path(*function.identifier())
             inner = _Frame(path, function.opset_imports, parameters, (*frame.calls, identifier))
             program = self._functions[key] = self._program(
                 function.inputs,

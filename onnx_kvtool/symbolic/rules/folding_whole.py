@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.ops.view import counted_axes, counted_axis
+from onnx_kvtool.ops.view import counted_axes, counted_axis, given_input
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
 from onnx_kvtool.symbolic.rules.folding import FoldRule
 
@@ -241,7 +241,7 @@ def cumulative_sum(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> P
 def trilu(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     """Trilu with a constant diagonal."""
     operand = inputs[0]
-    given = node.inputs[1] if len(node.inputs) > 1 else None
+    given = given_input(node, 1)
     diagonal = 0 if given is None else None if inputs[1] is None else inputs[1].number
     if operand is None or operand.numbers.ndim < 2 or diagonal is None:
         return None

@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.contrib import contrib_facts, default_of
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Extent, integer
@@ -91,7 +91,7 @@ class ShapeSite:
 
     def given(self, index: int) -> ir.Value | None:
         """Return the input at `index`; None when it is absent."""
-        return self.node.inputs[index] if index < len(self.node.inputs) else None
+        return given_input(self.node, index)
 
     def value(self, index: int) -> ir.Value:
         """Return the input at `index`, which the operator needs.

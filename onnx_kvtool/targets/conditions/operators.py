@@ -13,7 +13,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS, operator_label
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.ops.contrib import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.targets.conditions.sizes import Asked
 from onnx_kvtool.targets.release import Release
 
@@ -106,7 +106,7 @@ def codes_of(node: ir.Node, opset: int) -> Iterator[Codes]:
         if not name.endswith(_ZERO_POINT):
             continue
         index = places.get(name.removesuffix(_ZERO_POINT).lower())
-        zero_point = node.inputs[at] if at < len(node.inputs) else None
+        zero_point = given_input(node, at)
         operand = node.outputs[0] if index is None else node.inputs[index]
         known = (value.dtype for value in (operand, zero_point) if value is not None)
         yield Codes(index, at, next((dtype for dtype in known if dtype is not None), None))

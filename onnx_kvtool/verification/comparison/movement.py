@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.walk import graphs, subgraphs
 from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
 from onnx_kvtool.verification.inputs.flow import is_default
@@ -203,7 +204,7 @@ class _Walk:
         before = coarser(*(self.coarse.get(value) for value in (*inputs, *results)))
         given = given_type(node)
         if isinstance(given, int) and not isinstance(given, ir.DataType):
-            value = node.inputs[given] if given < len(node.inputs) else None
+            value = given_input(node, given)
             given = None if value is None else self.types.get(id(value))
         known = [dtype for value in inputs if (dtype := self.types.get(value)) in _RANKS]
         most = max(known, key=lambda dtype: _RANKS[dtype], default=None)
@@ -253,7 +254,7 @@ class _Walk:
             given = given_type(node)
             if given is None or isinstance(given, ir.DataType):
                 return _is_discrete_type(given)
-            value = node.inputs[given] if given < len(node.inputs) else None
+            value = given_input(node, given)
             return value is not None and self._has_no_floats(value)
         if Trait.CONVERTS in kinds:
             return False

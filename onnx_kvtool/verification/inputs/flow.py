@@ -180,25 +180,8 @@ def small_integer(value: ir.Value | None) -> int | None:
 
     Only constants of one element that lie in the file itself are read, never weights.
     """
-    if value is None:
-        return None
-    tensor = value.const_value
-    producer = value.producer()
-    if tensor is None and producer is not None and producer.op_type == "Constant":
-        attribute = producer.attributes.get("value_int") or producer.attributes.get("value")
-        if attribute is None or attribute.is_ref():
-            return None
-        if attribute.type == ir.AttributeType.INT:
-            return attribute.as_int()
-        tensor = attribute.value if attribute.type == ir.AttributeType.TENSOR else None
-    if tensor is None or isinstance(tensor, ir.ExternalTensor):
-        return None
-    if not tensor.dtype.is_integer() or tensor.size != 1:
-        return None
-    try:
-        return int(array(tensor).reshape(-1)[0])
-    except KvtoolError:
-        return None  # data that does not fit the shape: whoever runs the model meets the same
+    numbers = () if value is None else tuple(small_numbers(value))
+    return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], int) else None
 
 
 def small_numbers(value: ir.Value) -> Iterator[float]:

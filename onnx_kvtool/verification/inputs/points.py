@@ -364,7 +364,7 @@ class _Reader:
 
     def _note_division(self, node: ir.Node, index: int, value: ir.Value) -> None:
         """Note a division of integers: one by 0 fails, and the least by -1 ends the process."""
-        divisor = node.inputs[1] if len(node.inputs) > 1 else None
+        divisor = given_input(node, 1)
         if divisor is None:
             return
         if id(divisor) in self._given and stored_tensor(divisor) is None:

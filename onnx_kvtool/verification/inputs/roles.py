@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.verification.inputs.flow import (
     Flow,
     Place,
@@ -211,14 +211,14 @@ def _is_discrete(value: ir.Value) -> bool:
 
 def _rows(node: ir.Node, table: int, axis: int, offset: int) -> int | None:
     """Return how many values from 0 on may index the input `table` of `node` along `axis`."""
-    value = node.inputs[table] if table < len(node.inputs) else None
+    value = given_input(node, table)
     size = None if value is None else _size(value, axis)
     return None if size is None else max(size - offset, 0)
 
 
 def _key_rows(attention: ir.Node) -> int | None:
     """Return how many keys `attention` has, where that is a number at the node."""
-    key = attention.inputs[1] if len(attention.inputs) > 1 else None
+    key = given_input(attention, 1)
     if key is None or key.shape is None:
         return None
     # (B, rows, hidden) or (B, heads, rows, head size)

@@ -12,8 +12,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import nodes, tensors
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import given_integer, given_integers
-from onnx_kvtool.verification.inputs.flow import is_default
+from onnx_kvtool.ops.view import given_input, given_integer, given_integers
+from onnx_kvtool.verification.inputs.flow import is_default, small_numbers
 
 # Sizes that may suit inputs that a model looks at through windows, as images and sound.
 
@@ -206,7 +206,8 @@ class _Walk:
             after = tuple(axes[i] for i in order) if is_order else None
             return _Seen(seen.source, after, seen.stride)
         if op_type == "Slice":
-            steps = _integers(node.inputs[4]) if len(node.inputs) > 4 else ()
+            numbers = () if (given := given_input(node, 4)) is None else small_numbers(given)
+            steps = [number for number in numbers if isinstance(number, int)]
             return _Seen(seen.source, axes, seen.stride * max([1, *steps]))
         if kinds.any(Trait.KEEPS_AXES, Trait.BROADCASTS):
             return seen
@@ -282,14 +283,14 @@ def _weights(node: ir.Node) -> ir.Shape | None:
     They may be stored in another type, quantized or with fewer bits, and be converted first.
     """
     place = 3 if node.op_type == "QLinearConv" else 1
-    weight = node.inputs[place] if place < len(node.inputs) else None
+    weight = given_input(node, place)
     for _ in range(_DEEPEST):
         if weight is None or weight.shape is not None:
             break
         producer = weight.producer()
         if producer is None or Trait.KEEPS_SHAPE not in traits(producer):
             break
-        weight = producer.inputs[0] if producer.inputs else None
+        weight = given_input(producer, 0)
     return None if weight is None else weight.shape
 
 
@@ -327,21 +328,6 @@ def _numbers(model: ir.Model) -> tuple[int, ...]:
         if node.op_type == "Constant":
             found.update(_ints(node, "value_ints")[:_MOST_NUMBERS])
     return tuple(sorted(number for number in found if 1 < number <= _LARGEST))
-
-
-def _integers(value: ir.Value | None) -> Sequence[int]:
-    """Return the elements of a small constant; nothing for another value."""
-    if value is None:
-        return ()
-    tensor, producer = value.const_value, value.producer()
-    if tensor is None and producer is not None and producer.op_type == "Constant":
-        held = producer.attributes.get("value")
-        if held is None or held.is_ref() or held.type != ir.AttributeType.TENSOR:
-            return _ints(producer, "value_ints")
-        tensor = held.value
-    if tensor is None or not tensor.dtype.is_integer() or tensor.size > _MOST_NUMBERS:
-        return ()
-    return _values(tensor)
 
 
 def _values(tensor: ir.TensorProtocol) -> tuple[int, ...]:
