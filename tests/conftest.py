@@ -124,6 +124,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _left_out(config: pytest.Config) -> set[str]:
+    """Return the marks of cases that `-m` and `--quick` leave out."""
+    asked, marks = config.option.markexpr, ("compat", "exhaustive", "slow")
+    found = {mark for mark in marks if f"not {mark}" in asked and " or " not in asked}
+    return found | {"long"} if config.option.quick else found
+
+
+_MARKED = re.compile(r"^pytestmark = .*pytest\.mark\.(\w+)", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file all of whose tests are left out, unless it is named."""
+    if collection_path.suffix != ".py":
+        return None
+    found = _MARKED.search(collection_path.read_text(encoding="utf-8"))
+    return True if found and found[1] in _left_out(config) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
+    """Leave cases to the exhaustive run, and make none that are left out: it takes as long as many.
+
+    Which of them `-k` and names of cases choose is known when all are made.
+    """
+    yield
+    from tests.grids import thins_out
+
+    config, calls = metafunc.config, metafunc._calls
+    for number, call in enumerate(calls):
+        if thins_out(metafunc.definition, number):
+            call.marks.append(pytest.mark.exhaustive.mark)
+    if not config.option.keyword and not any("::" in path for path in config.args):
+        unwanted = _left_out(config)
+        kept = [call for call in calls if unwanted.isdisjoint(mark.name for mark in call.marks)]
+        calls[:] = kept[: 1 if config.option.quick else None] or calls[:1]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
@@ -166,14 +203,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave cases to the exhaustive run, which draws all examples of properties as well."""
-    from tests.grids import thins_out
-
+    """Let the exhaustive run draw all examples of properties."""
     # Processes that share tests out know them by name; the order of a set they cannot agree on
     # either, which nobody sees here.
     assert not re.search(r" at 0x[0-9a-f]{6}", item.nodeid), f"an address names {item.nodeid}"
-    if thins_out(item):
-        item.add_marker("exhaustive")
     if _asks(item.config, "exhaustive") and _is_property(item):
         item.add_marker("exhaustive")
 

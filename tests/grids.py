@@ -125,14 +125,13 @@ def part(keep: int) -> pytest.MarkDecorator:
     return pytest.mark.part(keep)
 
 
-def thins_out(item: pytest.Item) -> bool:
-    """Return whether `part` leaves a case to the exhaustive run."""
-    mark = item.get_closest_marker("part")
+def thins_out(test: pytest.Item, number: int) -> bool:
+    """Return whether `part` leaves a case, by its number, to the exhaustive run."""
+    mark = test.get_closest_marker("part")
     if mark is None:
         return False
-    rest = next(iter(item.callspec.indices.values()))  # type: ignore[attr-defined]
-    total = 0
-    for line in reversed([*item.iter_markers("parametrize")]):  # what stands on top varies first
+    rest, total = number, 0
+    for line in reversed([*test.iter_markers("parametrize")]):  # what stands on top varies first
         rest, number = divmod(rest, len(line.args[1]))
         total += number
     return bool(total % mark.args[0])

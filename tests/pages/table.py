@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from benchmarks.pictures import pictures
@@ -34,6 +35,7 @@ MADE: Generators = Table(
 """What returns the pages that the site alone has as a whole; docs has what is written by hand."""
 
 
+@functools.cache
 def made() -> dict[str, str]:
     """Return the pages that are made when the site is built, by their path in docs."""
     return {

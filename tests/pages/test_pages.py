@@ -20,6 +20,7 @@ from tests.pages.targets import span
 REMEDY = "run `python -m tests.pages`"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMMITTED)
 def test_there_is_each_page_and_no_other(name: str) -> None:
     there = {path.name for path in (DOCS / name).iterdir() if path.is_file()}
@@ -47,6 +48,7 @@ def test_of_a_page_that_is_made_only_the_part_by_hand_is_committed(name: str) ->
         assert len(whole) > len(by_hand) and all("the site shows" in line for line in left_out)
 
 
+@pytest.mark.long
 def test_every_page_that_is_made_has_a_title_and_leads_somewhere() -> None:
     there = documents()
     for name, text in made().items():
@@ -70,6 +72,7 @@ def test_every_command_has_a_page() -> None:
     assert {f"{name}.md" for name in COMMANDS} < set(MADE["commands"]())
 
 
+@pytest.mark.long
 def test_the_index_of_the_operators_leads_to_each() -> None:
     pages = MADE["operators"]()
     linked = re.findall(r"^\| \[\w+\]\((\w+\.md)\)", pages["index.md"], re.MULTILINE)
