@@ -141,23 +141,27 @@ def test_the_reason_of_a_failure_is_one_line(printed: str, exit_code: int, expec
     assert reason(printed, exit_code) == expected
 
 
+@pytest.mark.long
 def test_a_command_that_ends_well_has_no_failure(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", "held = bytearray(50 << 20)"], tmp_path)
     assert done.failure is None
     assert 50 < done.megabytes < 150
 
 
+@pytest.mark.long
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", "raise ValueError('no model')"], tmp_path)
     assert done.failure == "no model"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux alone")
 def test_a_command_does_not_get_all_memory(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", "bytearray(9 << 30)"], tmp_path)
     assert done.failure == "needs more than 8 GB of address space"
 
 
+@pytest.mark.long
 def test_compiled_modules_are_kept_whatever_the_shell_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_every_name_of_the_python_reference_exists() -> None:
         assert hasattr(importlib.import_module(module), attribute), name
 
 
+@pytest.mark.long
 def test_every_option_is_documented() -> None:
     for name, command in COMMANDS.items():
         text = MADE["commands"]()[f"{name}.md"]
@@ -73,6 +74,7 @@ def test_every_option_is_documented() -> None:
                     assert re.search(rf"`[^`]*{flag}\b", text), f"{flag} of {name}"
 
 
+@pytest.mark.long
 def test_every_option_that_is_documented_exists() -> None:
     known = {"--help"} | {
         flag

@@ -83,6 +83,7 @@ def _faults(first: Counts, second: Counts, larger: Iterator[Counts], least: int)
     ]
 
 
+@pytest.mark.long
 @grid(17, shape=tuple(SHAPES), command=tuple(WORK))
 def test_steps_grow_in_line_with_the_model(shape: str, command: str, tmp_path: Path) -> None:
     if shape == "a chain behind an unknown operator" and command in ("eval", "verify"):
@@ -95,6 +96,7 @@ def test_steps_grow_in_line_with_the_model(shape: str, command: str, tmp_path: P
         assert _faults(first, second, counted, 6 * units * units) == []
 
 
+@pytest.mark.long
 def test_a_square_is_seen(tmp_path: Path) -> None:
     """A step for each pair of nodes, that takes a millionth of the time."""
 

@@ -47,6 +47,7 @@ def test_a_model_in_memory_has_the_findings_of_its_file(case: str, tmp_path: Pat
     assert found(kv.load(path)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["unsorted nodes", "a dangling input"])
 @pytest.mark.parametrize("function", [kv.lower, kv.raise_, kv.infer, kv.inspect, kv.evaluate])
 def test_every_function_says_of_it_what_it_says_of_the_file(
@@ -168,6 +169,7 @@ def test_saving_takes_the_data_along(tmp_path: Path) -> None:
     assert outputs["y"].min() == outputs["y"].max() == 2
 
 
+@pytest.mark.long
 def test_where_a_model_came_from_is_kept(root: Path) -> None:
     path = root / "fixtures/models/native/llama_static.onnx"
     lowered, _ = kv.lower(kv.load(path), opset=18, verify=False)

@@ -98,6 +98,7 @@ def test_examples_of_a_page(
             assert matches(printed, example.shown, whole=example.language == "session"), report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["README.md", "docs/commands/index.md"])
 def test_the_line_for_bash_registers_a_completion(page: str, tmp_path: Path) -> None:
     workplace(tmp_path)

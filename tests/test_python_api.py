@@ -30,6 +30,7 @@ def float8() -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(FLOAT8_CACHE))
 
 
+@pytest.mark.long
 def test_a_model_or_its_path_is_lowered_and_the_model_stays_as_it_was(root: Path) -> None:
     model = kv.load(root / MODEL)
     before = ir.to_proto(model).SerializeToString(deterministic=True)
@@ -99,6 +100,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.long
 @each(("function", "arguments", "message"), CALLS)
 def test_an_argument_that_the_command_line_cannot_give_is_wrong_usage(
     function, arguments, message, root: Path
@@ -115,6 +117,7 @@ TAKE_A_MODEL = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @each("thing", NO_MODEL)
 @each("function", TAKE_A_MODEL)
 def test_what_is_no_model_is_wrong_usage(function, thing) -> None:

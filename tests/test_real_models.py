@@ -30,6 +30,7 @@ NO_KERNEL = {"bf16": "MatMul(13)", "fp8": "TensorScatter(24)"}
 GIBIBYTES = {"qwen-0.5b-fp32": 2.35, "llama-1b-fp16": 2.30, "llama-7b-fp16": 12.55}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned([*CONFIGURATIONS], 2))
 def test_kind(name: str, tmp_path: Path) -> None:
     configuration = tiny(CONFIGURATIONS[name])
@@ -110,6 +111,7 @@ def test_impossible_configuration(wrong: dict[str, str]) -> None:
         Configuration(**{**sizes, "intermediate": 96, "vocabulary": 160, **wrong})  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["qwen-0.5b-fp32", *rest("llama-1b-fp16", "llama-1b-int4")])
 def test_sessions_bound_in_place_decode_alike(name: str, tmp_path: Path) -> None:
     """What the benchmark times: a prompt, then tokens, native and lowered for a batch of one."""

@@ -404,6 +404,7 @@ def test_two_presents_in_one_buffer_become_two_caches() -> None:
     assert made.run_step(["nk"], {"u": rows(0), "s": start(2, 2)})[0].sum() == 90
 
 
+@pytest.mark.long
 def test_decode_steps_give_what_onnx_reference_gives(root: Path) -> None:
     model = onnx.load(root / LLAMA)
     made, theirs = kv.ReferenceEvaluator(model), OnnxEvaluator(model)

@@ -82,6 +82,7 @@ class Pandas(types.ModuleType):
     json_normalize = staticmethod(lambda rows: rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "table"), [*ROWS], ids=str)
 def test_a_table_becomes_a_frame(
     name: str, table: str | None, results: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -99,6 +100,7 @@ def test_a_table_becomes_a_frame(
         assert rows == data[ROWS[name, table]]
 
 
+@pytest.mark.long
 def test_real_pandas_has_a_column_for_each_fact(results: dict[str, Any]) -> None:
     pytest.importorskip("pandas")
     frame = results["InspectReport"].to_frame()
@@ -117,6 +119,7 @@ def test_what_is_no_table_and_what_needs_pandas_is_said(
     assert "pip install pandas" in (caught.value.help or "")
 
 
+@pytest.mark.long
 def test_results_in_memory_have_names_of_their_own(results: dict[str, Any]) -> None:
     path = results["path"]
     assert str(results["VerifyReport"]).startswith(f"equal: {path} and {path} (lowered) in ")

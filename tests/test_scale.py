@@ -150,11 +150,13 @@ def test_rules_share_their_walks(tmp_path: Path, walks: list[ir.Graph]) -> None:
     assert 0 < len(walks) <= 12
 
 
+@pytest.mark.long
 def test_a_lowering_walks_a_fixed_number_of_times(tmp_path: Path, walks: list[ir.Graph]) -> None:
     kv.lower(_many_nodes(tmp_path), verify=False)
     assert 0 < len(walks) <= 30
 
 
+@pytest.mark.long
 def test_nodes_that_are_alike_are_examined_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

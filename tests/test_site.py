@@ -22,6 +22,7 @@ def test_the_navigation_has_every_page_once(root: Path) -> None:
     assert sorted(listed) == sorted(pages)
 
 
+@pytest.mark.long
 def test_an_index_leads_to_every_page_beside_it() -> None:
     pages = documents()
     for name in ("rules", "operators", "targets", "commands", "python"):

@@ -67,6 +67,7 @@ def test_start_up_does_not_import(code: str) -> None:
     assert not HEAVY & modules
 
 
+@pytest.mark.long
 def test_a_table_on_a_terminal_needs_rich_alone() -> None:
     """The line that says what is under way is imported when a second has passed."""
     modules = modules_after(
@@ -88,6 +89,7 @@ print(codes)
 """
 
 
+@pytest.mark.long
 def test_a_path_that_leads_nowhere_is_said_before_anything_is_imported(tmp_path: Path) -> None:
     model = tmp_path / "decoder.onnx"
     model.touch()
@@ -140,6 +142,7 @@ def test_what_runs_no_model_does_not_import_what_runs_models() -> None:
     assert brought == {name: [] for name in NO_RUN}
 
 
+@pytest.mark.long
 def test_the_probe_sees_a_heavy_import() -> None:
     assert "numpy" in modules_after("import numpy")
 

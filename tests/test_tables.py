@@ -45,6 +45,7 @@ def test_a_table_keeps_the_order_of_its_lines() -> None:
     assert list(Table("rule", [("b", 1), ("a", 2), ("c", 3)])) == ["b", "a", "c"]
 
 
+@pytest.mark.long
 def test_every_lowering_has_its_cases_where_the_page_says(root: Path) -> None:
     folder = root / "tests/rewrite/lowering"
     cases = "".join(path.read_text("utf-8") for path in folder.rglob("test_*.py"))

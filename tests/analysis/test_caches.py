@@ -628,6 +628,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @each(("text", "expected"), CASES)
 def test_table(text: str, expected: list[dict[str, Any]] | None) -> None:
     if expected is None:

@@ -120,6 +120,7 @@ def test_external_data_that_is_missing_matters_where_it_is_needed(kvtool, tmp_pa
     assert kvtool("lower", path, "--no-verify").exit_code == 0
 
 
+@pytest.mark.long
 def test_the_whole_model_of_these_cases_is_readable(kvtool, tmp_path: Path) -> None:
     (tmp_path / "past.data").write_bytes(bytes(BYTES))
     for name, content in (("whole", WHOLE), ("external", external(location="past.data"))):

@@ -101,6 +101,7 @@ def test_exit_codes(kvtool, arguments: list[str], code: int) -> None:
     assert kvtool("infer", LLAMA, *arguments).exit_code == code
 
 
+@pytest.mark.long
 def test_strict_exits_with_1_when_something_is_unknown(kvtool) -> None:
     path = ROOT / "fixtures" / "models" / "native" / "gemma4_hybrid_static.onnx"
     assert kvtool("infer", path).exit_code == 0

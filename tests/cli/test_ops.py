@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from onnx_kvtool.commands.ops import run
 from onnx_kvtool.commands.requests import OpsRequest
 
@@ -68,6 +70,7 @@ def test_releases_stand_as_a_range_only_where_none_between_them_is_free(kvtool) 
     assert " 1.25.1 to " in rows["tensor-scatter-types"]
 
 
+@pytest.mark.long
 def test_a_line_for_each_operator_under_a_header(kvtool) -> None:
     result = kvtool("ops")
     assert (result.exit_code, result.stderr) == (0, "")

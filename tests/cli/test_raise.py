@@ -75,6 +75,7 @@ def test_nothing_to_raise_is_no_failure(kvtool, path: str) -> None:
     assert result.stderr.startswith(f"nothing to raise: {raised}, opset 24; no candidate")
 
 
+@pytest.mark.long
 def test_layers_whose_proofs_differ_in_names_only_share_one(kvtool, tmp_path: Path) -> None:
     path = FIXTURES / "torch_static" / "hf" / "llama_static__dynamo_op18.onnx"
     options = ("--no-verify", "--dry-run")

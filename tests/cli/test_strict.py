@@ -44,6 +44,7 @@ def test_a_result_that_is_covered_is_written(kvtool, tmp_path: Path, flags: list
     assert result.stderr.splitlines()[-1].startswith("written: ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nodes", "gap"), GAPS)
 def test_a_result_that_is_not_covered_is_written_unless_strict(
     kvtool, tmp_path: Path, nodes: str, gap: str
@@ -60,6 +61,7 @@ def test_a_result_that_is_not_covered_is_written_unless_strict(
         assert last.startswith("not covered: ") and gap in last
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nodes", "gap"), GAPS)
 def test_verify_says_no_where_something_is_not_covered(
     kvtool, tmp_path: Path, nodes: str, gap: str

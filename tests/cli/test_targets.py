@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from onnx_kvtool.targets.releases import releases
 
 
@@ -77,6 +79,7 @@ def test_a_name_of_no_runtime_is_wrong_usage(kvtool) -> None:
     assert "kvtool knows no runtime `trakt`" in result.stderr
 
 
+@pytest.mark.long
 def test_json_needs_none_of_the_heavy_libraries() -> None:
     code = (
         "import sys; from onnx_kvtool.cli import app; "

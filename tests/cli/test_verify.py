@@ -236,6 +236,7 @@ def test_a_model_that_cannot_be_read_is_named(kvtool, tmp_path: Path, place: int
     assert "bad.onnx" in result.stderr
 
 
+@pytest.mark.long
 def test_a_model_may_come_from_standard_input(kvtool, root: Path) -> None:
     result = kvtool("verify", "-", MODEL, input=(root / MODEL).read_bytes())
     assert result.exit_code == 0, result.output
@@ -263,6 +264,7 @@ def flipped(root: Path, tmp_path: Path) -> Path:
     return tmp_path / "flipped.onnx"
 
 
+@pytest.mark.long
 def test_a_fault_is_told_with_its_place(kvtool: Callable, flipped: Path) -> None:
     result = kvtool("verify", MODEL, flipped, "--format", "json")
     assert result.exit_code == 1
@@ -282,16 +284,19 @@ def test_a_fault_is_told_with_its_place(kvtool: Callable, flipped: Path) -> None
     assert "`model.layers.1.mlp.up_proj.weight` at [3, 5]" in " ".join(found["notes"])
 
 
+@pytest.mark.long
 def test_the_tolerance_may_be_widened(kvtool: Callable, flipped: Path) -> None:
     assert kvtool("verify", MODEL, flipped, "--atol", "10").exit_code == 0
 
 
+@pytest.mark.long
 def test_a_forced_runtime_runs_both(kvtool: Callable) -> None:
     result = kvtool("verify", MODEL, MODEL, "--runtime", "reference", "--format", "json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["runtime"].startswith("reference ")
 
 
+@pytest.mark.long
 def test_more_cases_go_on_with_other_sizes(kvtool: Callable) -> None:
     result = kvtool("verify", MODEL, MODEL, "--cases", "9", "--steps", "1", "--format", "json")
     found = json.loads(result.stdout)

@@ -93,6 +93,7 @@ A, B, C, D = (f"models/{name}.onnx" for name in "abcd")
 NEW_NAME = "the baseline `known.json` knows `{}` as `models/a.onnx`, which has the same content"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "found", "stale", "notes", "left"),
     [

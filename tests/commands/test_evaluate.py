@@ -356,6 +356,7 @@ def test_a_trace_of_steps_numbers_the_runs() -> None:
     assert {entry.runtime for entry in found.trace} == {"kvtool"}
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 def test_comparison_of_two_runtimes_over_all_steps() -> None:
     found = report(compare="onnxruntime", steps=2)

@@ -41,6 +41,7 @@ def judged(models: list[ir.Model], budget: Budget = BUDGET, path: Path = LLAMA) 
     return handed_on(read(str(path)), models, None, dims={}, budget=budget, progress=silent)
 
 
+@pytest.mark.long
 def test_models_that_hand_on_their_caches_are_equal_to_the_source() -> None:
     found = judged(halves())
     assert (found.status, found.cases, found.shrunken) == ("equal", 7, ())
@@ -106,6 +107,7 @@ FAULTS: dict[str, tuple[Callable[[ir.Model], None], bool]] = {
 """What is done to a model, and whether it is right as long as no other hands it a cache."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1], ids=["prefill", "decode"])
 @pytest.mark.parametrize(("fault", "is_right_alone"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_of_one_model_is_found(fault, is_right_alone: bool, number: int) -> None:
@@ -119,6 +121,7 @@ def test_a_fault_of_one_model_is_found(fault, is_right_alone: bool, number: int)
         assert alone.status == ("equal" if is_right_alone else "different"), alone.detail
 
 
+@pytest.mark.long
 def test_models_of_different_caches_are_no_decoder() -> None:
     found = judged([halves()[0], halves(rows=20)[1]])
     assert found.status == "different"
@@ -140,6 +143,7 @@ def test_large_models_hand_on_caches_as_copies_and_faults_are_found_there(tmp_pa
     assert judged(models, budget, path).status == "different"
 
 
+@pytest.mark.long
 def test_tokens_that_a_model_for_several_cannot_take_are_left_out() -> None:
     found = judged(halves()[:1])
     assert (found.status, found.cases) == ("equal", 7)
@@ -153,6 +157,7 @@ def test_models_without_tokens_hand_on_nothing(tmp_path: Path) -> None:
     assert found.detail is not None and "no input is known to take tokens" in found.detail
 
 
+@pytest.mark.long
 def test_without_memory_it_says_what_would_do() -> None:
     found = judged(halves(), replace(BUDGET, memory=1 << 10))
     assert found.status == "skipped"
@@ -171,6 +176,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("verdict", "how", "code", "message"), PLANTED.values(), ids=PLANTED)
 def test_what_is_not_equal_together_is_not_written(
     kvtool, tmp_path: Path, monkeypatch, verdict, how, code: int, message: str
@@ -182,6 +188,7 @@ def test_what_is_not_equal_together_is_not_written(
     assert (tmp_path / "pair").exists() == (code == 0)
 
 
+@pytest.mark.long
 def test_the_report_of_a_pair_is_of_both_together(kvtool, tmp_path: Path) -> None:
     made = kvtool("raise", LLAMA, *PAIR, "-o", tmp_path / "pair", "--format", "json")
     report = json.loads(made.stdout)["verification"]

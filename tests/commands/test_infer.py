@@ -75,6 +75,7 @@ def test_dims_are_bound_in_inputs_and_outputs() -> None:
     onnx.checker.check_model(ir.to_proto(inferred), full_check=True)
 
 
+@pytest.mark.long
 def test_a_model_with_sizes_is_written_and_its_nodes_stay(tmp_path: Path) -> None:
     source = FIXTURES.parent / "growing" / "llama__optimum.onnx"
     dims = {"batch_size": 2, "sequence_length": 3, "past_sequence_length": 5}
@@ -146,6 +147,7 @@ def test_nodes_that_lack_an_input_are_the_reason_for_what_is_unknown() -> None:
     assert {value.lost.code for value in report.unknown} == {"malformed"}
 
 
+@pytest.mark.long
 def test_the_written_model_runs_as_before(tmp_path: Path) -> None:
     output = tmp_path / "out.onnx"
     run(InferRequest(str(LLAMA), output=str(output)))

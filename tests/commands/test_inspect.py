@@ -78,6 +78,7 @@ def test_the_model_is_not_changed(name: str) -> None:
     assert report.nodes is not None and len(report.nodes) == report.model.nodes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["native/BROKEN_gemma_static_raw_noopt", "genai/genai_llama_fp32_cpu"]
 )
@@ -129,6 +130,7 @@ def test_types_that_are_no_tensors_are_named() -> None:
     assert report.inputs[0].dtype == "seq(tensor(float))"
 
 
+@pytest.mark.long
 def test_a_lowered_model_has_the_caches_of_its_source() -> None:
     def facts(model: ir.Model) -> list[tuple[object, ...]]:
         return [

@@ -249,6 +249,7 @@ def test_wrong_usage(build: Callable[[Path], LowerRequest], tmp_path: Path) -> N
     assert {p.name for p in tmp_path.iterdir()} <= {"m.onnx", "alias.onnx"}
 
 
+@pytest.mark.long
 def test_only_takes_operators_with_a_function_body() -> None:
     root = Path(__file__).resolve().parents[2]
     source = root / "fixtures" / "models" / "native" / "llama_static.onnx"
@@ -305,6 +306,7 @@ def test_what_onnx_ir_would_lose_survives_a_lowering(tmp_path: Path) -> None:
     assert [(p.key, p.value) for p in result.metadata_props] == [("author", "me")]
 
 
+@pytest.mark.long
 def test_dims_are_fixed_in_the_result() -> None:
     """With a batch of one the rows of a cache (B, S, KV * D) are read where they lie."""
     source = read("fixtures/models/native/llama_static.onnx")

@@ -161,6 +161,7 @@ def test_an_unknown_operator_is_wrong_usage(name: str, help: str | None) -> None
     assert caught.value.help == help
 
 
+@pytest.mark.long
 def test_every_operator_can_be_written_as_json() -> None:
     report = run(OpsRequest())
     entries = json.loads(json.dumps(report.to_json(), allow_nan=False))["operators"]

@@ -38,6 +38,7 @@ def test_the_name_of_a_result(source: str, suffix: str, expected: str) -> None:
     assert default_output(source, suffix) == str(Path(expected))
 
 
+@pytest.mark.long
 def test_lowered_for_a_release(tmp_path: Path) -> None:
     source = tmp_path / "d.opset24.onnx"
     shutil.copy(_DECODER, source)
@@ -47,6 +48,7 @@ def test_lowered_for_a_release(tmp_path: Path) -> None:
     assert again.output == str(tmp_path / "d.opset13.onnx")
 
 
+@pytest.mark.long
 def test_the_input_is_not_the_output(tmp_path: Path) -> None:
     source = tmp_path / "d.opset18.onnx"
     shutil.copy(_DECODER, source)

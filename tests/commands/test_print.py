@@ -286,6 +286,7 @@ def test_git_has_a_text_of_what_is_no_model(
     assert all(line.startswith("# ") for line in texts[0].splitlines())
 
 
+@pytest.mark.long
 def test_json_has_the_lines_of_the_text(kvtool, tmp_path: Path) -> None:
     model = Path(__file__).resolve().parents[2] / "fixtures/models/native/llama_static.onnx"
     shown = json.loads(kvtool("print", model, "--weights", "none", "--format", "json").stdout)

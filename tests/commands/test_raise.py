@@ -78,6 +78,7 @@ FAILING = _TEXT.replace("=> (", "=> (int64[3] far, ").replace(
 """The model fails whatever it is fed, as it reads row 7 of a table of 5."""
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 @pytest.mark.parametrize("verify", [None, False])
 def test_what_fails_on_every_input_is_written_without_a_proof_alone(tmp_path, verify) -> None:
@@ -96,6 +97,7 @@ def test_what_fails_on_every_input_is_written_without_a_proof_alone(tmp_path, ve
             raise_(_model(FAILING))
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 def test_strict_rejects_what_cannot_be_run(tmp_path: Path) -> None:
     onnx.save(_model(FAILING), tmp_path / "m.onnx")
@@ -108,6 +110,7 @@ def test_strict_rejects_what_cannot_be_run(tmp_path: Path) -> None:
     assert last.startswith("warning: nothing was proven: the source does not run on drawn inputs")
 
 
+@pytest.mark.long
 def test_the_report_says_what_was_assumed(path: str) -> None:
     report = run(RaiseRequest(path, assume=("contiguous",)))
     assert [done.assumed for done in report.raised] == [(), ("contiguous",)]
@@ -144,6 +147,7 @@ def test_the_json_has_the_keys_of_the_contract(path: str) -> None:
     assert set(refusal) == place | reason
 
 
+@pytest.mark.long
 def test_every_update_can_be_required(path: str) -> None:
     report = run(RaiseRequest(path, require_all=True))
     assert report.output is None

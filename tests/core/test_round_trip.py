@@ -239,6 +239,7 @@ CASES: dict[str, Make] = {
 }
 
 
+@pytest.mark.long
 @each("make", CASES)
 def test_nothing_is_lost(make: Make, tmp_path: Path) -> None:
     message = make()
@@ -248,6 +249,7 @@ def test_nothing_is_lost(make: Make, tmp_path: Path) -> None:
     assert serialize(model) == written
 
 
+@pytest.mark.long
 @each("make", CASES)
 def test_nothing_is_lost_by_a_copy(make: Make, tmp_path: Path) -> None:
     model = read(save(make(), tmp_path / "m.onnx"))

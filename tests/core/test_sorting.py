@@ -117,6 +117,7 @@ def test_lower_sorts_and_says_so() -> None:
     )
 
 
+@pytest.mark.long
 def test_raise_sorts_and_says_so() -> None:
     source = kv.lower(_halves(), opset=18)[0]
     proto = ir.to_proto(source)
@@ -151,6 +152,7 @@ def test_infer_sorts_and_says_so(tmp_path: Path) -> None:
     assert run(InferRequest(str(source))).notes == []  # which writes nothing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", ["reference", "onnxruntime"])
 def test_eval_and_verify_run_them_in_order(runtime: str, tmp_path: Path) -> None:
     text = "g (float[3] x) => (float[3] y) { [a] y = Neg (z) [b] z = Exp (x) }"

@@ -144,6 +144,7 @@ def test_a_sequence_ends_at_a_stop_token_and_the_batch_with_the_last_of_them(roo
     assert decoder.generate(PROMPTS[0], steps=9, stop=ends[:1]).tolist() == [one[: at[0] + 1]]
 
 
+@pytest.mark.long
 def test_a_seed_gives_the_same_draws_and_the_likeliest_are_drawn_where_alone(root: Path) -> None:
     decoder = kv.Decoder(root / LLAMA, threads=1)
     likeliest = decoder.generate(PROMPTS, steps=6)

@@ -16,6 +16,7 @@ from onnx_kvtool.verification.inputs.values import any_bits
 from tests.grids import each
 
 
+@pytest.mark.long
 @each("name", DTYPE_NAMES)
 @each("shape", [(2, 3), (), (0, 5)])
 def test_every_type_comes_back(tmp_path: Path, name, shape) -> None:

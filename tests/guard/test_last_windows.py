@@ -43,6 +43,7 @@ def test_the_fault_is_there() -> None:
     assert _dims(infer_with_data(message, strict=True)) == [2, 3, 2, 3]
 
 
+@pytest.mark.long
 @each(
     ("op", "way", "opset"),
     [

@@ -131,6 +131,7 @@ def test_the_operators_that_inference_computes_the_elements_of_are_those_of_onnx
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("executable", "size"),
     [

@@ -400,6 +400,7 @@ _LARGE = 300_000
 _A = AttributeProto
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("op_type", "attribute", "made"),
     [

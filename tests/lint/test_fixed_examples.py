@@ -40,6 +40,7 @@ def request(path: Path, rule: Rule, *, show: bool) -> CheckRequest:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", FIXABLE, ids=[rule.code for rule in FIXABLE])
 def test_fixed_examples(rule: Rule, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"

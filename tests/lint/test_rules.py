@@ -120,11 +120,13 @@ def test_every_module_of_rules_is_a_family() -> None:
     assert {path.stem for path in PAGES.parent.glob("*.py")} - {"__init__"} == FAMILIES
 
 
+@pytest.mark.long
 @each_rule
 def test_the_bad_example_triggers_the_rule(rule: Rule, tmp_path: Path) -> None:
     assert {finding.code for finding in example(rule, rule.bad, tmp_path)} == {rule.code}
 
 
+@pytest.mark.long
 @each_rule
 def test_the_good_example_does_not(rule: Rule, tmp_path: Path) -> None:
     assert example(rule, rule.good, tmp_path) == []
@@ -138,6 +140,7 @@ def test_a_heuristic_is_never_an_error(rule: Rule) -> None:
         assert rule.severity != "error"
 
 
+@pytest.mark.long
 @each_rule
 def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
     fixes = [f.fix for f in example(rule, rule.bad, tmp_path) if f.fix is not None]
@@ -147,6 +150,7 @@ def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
         assert fix.title and not fix.title.endswith(".")
 
 
+@pytest.mark.long
 def test_the_table_of_rules_imports_nothing_heavy() -> None:
     code = "import sys, onnx_kvtool.lint.table; print(*sys.modules)"
     result = subprocess.run(

@@ -326,6 +326,7 @@ def _named(name: str) -> TensorProto:
     return TensorProto(name=name, data_type=FLOAT)
 
 
+@pytest.mark.long
 @each(("make", "change", "expected"), CASES)
 def test_defects(
     make: Callable[[], onnx.ModelProto], change: Change, expected: list[str], tmp_path: Path

@@ -201,6 +201,7 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
     assert serialize(model) == MODEL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bit", "byte", "removal", "insertion", "cut"])
 def test_damaged_models_are_read_or_refused(tmp_path: Path, kind: str) -> None:
     seed = f"24 {kind}"

@@ -228,6 +228,7 @@ def test_a_stream_without_the_characters_gets_escapes(monkeypatch) -> None:
     assert b"\\u9577\\u3055.onnx" in buffer.getvalue()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [20, 72, 100, 1000])
 def test_on_a_narrow_terminal_words_of_the_last_column_take_several_lines(
     monkeypatch, columns

@@ -136,6 +136,7 @@ def test_a_broken_model_is_the_same_as_itself(name: str) -> None:
     assert kv.print(broken) != kv.print(model("small"))
 
 
+@pytest.mark.long
 @grid(48, name=list(MODELS), edit=list(EDITS))
 def test_an_edit_of_an_exported_model_is_told_and_nothing_else(name: str, edit: str) -> None:
     check(name, edit)

@@ -56,6 +56,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @grid(6, opset=range(9, 24), name=_DECODERS)
 @part(3)
@@ -87,6 +88,7 @@ def _token_input(inputs: dict[str, np.ndarray]) -> str:
     return "input_ids" if "input_ids" in inputs else "block_sequence_ids"
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("name", _DECODERS)
 def test_replacing_tensor_scatter_alone_changes_no_bit(name: str) -> None:
@@ -102,6 +104,7 @@ def test_replacing_tensor_scatter_alone_changes_no_bit(name: str) -> None:
         assert actual[output].tobytes() == array.tobytes(), output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [11, 13, 18, 23])
 def test_what_is_written_is_what_was_computed(opset: int) -> None:
     """Rounding may differ where a new operator became several; the write itself may not.
@@ -159,6 +162,7 @@ def test_other_batch_and_sequence_sizes(opset: int, sizes: tuple[int, int]) -> N
         assert _difference(actual[output], array) <= 1e-5, output
 
 
+@pytest.mark.long
 def test_the_source_is_not_changed() -> None:
     source = read(_NATIVE / "llama_static.onnx")
     before = serialize(source)
@@ -166,6 +170,7 @@ def test_the_source_is_not_changed() -> None:
     assert serialize(source) == before
 
 
+@pytest.mark.long
 def test_lowering_is_deterministic() -> None:
     path = _NATIVE / "gemma4_hybrid_static.onnx"
     first, second = (serialize(lower(path, opset=18, verify=False)[0]) for _ in range(2))

@@ -297,6 +297,7 @@ def test_external_weights_are_converted_to_a_file(
     Session(Path(report.output).read_bytes(), str(tmp_path))
 
 
+@pytest.mark.long
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     path = _external(tmp_path)
     (tmp_path / "model.opset12.onnx").write_bytes(b"mine")
@@ -307,6 +308,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_save_writes_converted_weights_and_leaves_the_model_as_it_is(tmp_path: Path) -> None:
     result, _ = lower(str(_external(tmp_path)), opset=12, element_type="float32", verify=False)
     before = serialize(result)

@@ -59,6 +59,7 @@ def test_equal_at_every_other_opset(name: str, opset: int, tmp_path: Path) -> No
     _check(name, opset, tmp_path)
 
 
+@pytest.mark.long
 def test_weights_of_4_bits_stay_where_they_are(tmp_path: Path) -> None:
     """Below opset 21 the same bytes of the same file are declared as uint8; nothing is read."""
     path = _model("qwen-0.5b-dq-int4", tmp_path)

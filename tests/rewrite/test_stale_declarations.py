@@ -30,6 +30,7 @@ def test_the_fixtures_are_there() -> None:
     assert set(OFTEN) <= set(FOUND)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*OFTEN, *rest(*(name for name in FOUND if name not in OFTEN))])
 def test_what_is_written_of_a_fixture_passes(name: str) -> None:
     path = FIXTURES / name

@@ -40,6 +40,7 @@ def constant(source: ir.Model, name: str, array: np.ndarray) -> ir.Value:
     return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_equals_itself_in_every_bit(name: str) -> None:
     source = native(name)
@@ -52,6 +53,7 @@ def test_a_model_equals_itself_in_every_bit(name: str) -> None:
     assert found.steps >= found.cases
 
 
+@pytest.mark.long
 def test_a_small_decoder_is_verified_in_a_moment() -> None:
     source, result = native("llama_static"), native("llama_static")
     Verifier(source).compare(result)  # imports
@@ -131,6 +133,7 @@ FAULTS: list[tuple[str, Fault]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fault"),
     thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 3),
@@ -171,6 +174,7 @@ def test_one_bit_in_moved_data_is_found() -> None:
     assert found.bit_equal == ()
 
 
+@pytest.mark.long
 def test_rounding_in_written_rows_is_no_fault_but_one_bit_in_other_rows_is() -> None:
     source = native("llama_static")
     verifier = Verifier(source)
@@ -194,6 +198,7 @@ def test_rounding_in_written_rows_is_no_fault_but_one_bit_in_other_rows_is() -> 
     assert "updated_value_cache.0" in (found.detail or "")
 
 
+@pytest.mark.long
 def test_a_difference_is_described_and_the_outputs_that_agree_are_told() -> None:
     source = native("llama_static")
     verifier = Verifier(source)
@@ -221,6 +226,7 @@ def test_inputs_of_another_order_are_different_before_anything_is_run() -> None:
     )
 
 
+@pytest.mark.long
 @needs_24
 def test_a_result_that_breaks_the_specification_is_different() -> None:
     source = native("llama_static")
@@ -386,6 +392,7 @@ def test_faults_of_large_models_are_found_on_small_copies(fault: Fault) -> None:
     assert "verified on copies" in (found.detail or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", [pytest.param("onnxruntime", marks=needs_24), "reference"])
 def test_external_data_is_found_beside_the_model(
     tmp_path: Path, runtime: str, monkeypatch: pytest.MonkeyPatch
@@ -410,6 +417,7 @@ def test_steps_are_counted_and_may_be_none() -> None:
     assert counts == {0: 4, 1: 7, 2: 10, 5: 16}
 
 
+@pytest.mark.long
 def test_a_fault_that_only_a_later_step_shows_is_found() -> None:
     source = native("llama_static")
     scatter = nodes(source, "TensorScatter")[-1]
@@ -426,6 +434,7 @@ def test_a_fault_that_only_a_later_step_shows_is_found() -> None:
     assert "decode step" not in (first.detail or "")
 
 
+@pytest.mark.long
 def test_both_models_are_fed_the_presents_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     fed: list[dict[str, np.ndarray]] = []
     advance = side_by_side.advance
@@ -448,6 +457,7 @@ def test_both_models_are_fed_the_presents_of_the_source(monkeypatch: pytest.Monk
             assert np.array_equal(following[past], outputs[present])
 
 
+@pytest.mark.long
 def test_a_noisy_model_is_measured_before_it_is_called_different() -> None:
     # `rest` would be 0 but for rounding, which is then made large.
     text = """

@@ -23,6 +23,7 @@ pytestmark = [
 AMPLE = Limits(60, 1 << 30)
 
 
+@pytest.mark.long
 def test_the_result_and_progress_come_back():
     said = []
 
@@ -112,6 +113,7 @@ def test_no_memory_to_begin_is_no_crash(monkeypatch):
         confined(lambda _: 1, Limits(60, 64 << 20), silent)
 
 
+@pytest.mark.long
 def test_a_strict_limit_holds_between_two_looks_at_the_memory(monkeypatch):
     monkeypatch.setattr("onnx_kvtool.runtime.confined._LOOK", 60)
     with pytest.raises(Exceeded, match="more than 64 MiB of memory"):

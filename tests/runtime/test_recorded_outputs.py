@@ -40,6 +40,7 @@ def difference(expected: np.ndarray[Any, Any], actual: np.ndarray[Any, Any]) -> 
     return float(np.max(np.abs(wide[0] - wide[1]), initial=0.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_outputs(name: str) -> None:
     """Float32 within 1e-4 and float16 within 5e-3; integers, and what is only moved, exactly."""
@@ -65,6 +66,7 @@ def test_every_exporter_is_among_them() -> None:
     assert {"native", "torch_static/hf", "torch_static/hand", "optimized", "genai"} <= folders
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_no_operator_of_a_decoder_is_left_to_onnx_reference(name: str) -> None:
     inputs, _ = recorded(name)

@@ -271,6 +271,7 @@ def with_constants(text: str) -> str:
     return f"{head}{CONSTANTS}{brace}{body}"
 
 
+@pytest.mark.long
 @each(("text", "value", "shape"), KNOWN)
 def test_a_shape_follows(text: str, value: str, shape: tuple[int | str, ...]) -> None:
     more = FUNCTION if "my." in text else ""
@@ -833,6 +834,7 @@ def test_a_body_is_gone_through_once_for_calls_that_are_alike(
         assert known[one] != known[other]
 
 
+@pytest.mark.long
 def test_functions_that_call_each_other_twice_are_gone_through_once_each() -> None:
     proto = HOSTILE["functions that expand to 2^16 calls"]()
     with mock.patch.object(ir.Graph, "clone", autospec=True, side_effect=ir.Graph.clone) as clone:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onnx_kvtool.shapes.inference import infer_model
 from tests.grids import each
 from tests.shapes.test_cases import model, shapes
@@ -53,6 +55,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @each(("text", "expected"), CASES)
 def test_shapes_follow(text: str, expected: dict[str, tuple[int | str | None, ...]]) -> None:
     found = shapes(infer_model(model(text)))

@@ -92,6 +92,7 @@ def all_values(path: Path, model: ir.Model, feeds: dict[str, np.ndarray]) -> Map
     return dict(zip(given, session.run(given, feeds), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", DECODERS, **NAMES)
 def test_with_all_sizes_bound_every_value_of_a_decoder_is_static(path: Path) -> None:
     model = read(path)
@@ -124,6 +125,7 @@ def bound(model: ir.Model, path: Path) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS, **NAMES)
 def test_what_is_written_says_what_was_found(path: Path) -> None:
     found, written = by_kvtool(path)

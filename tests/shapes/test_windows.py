@@ -103,6 +103,7 @@ def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
     assert compared > 20
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @each(
     ("opset", "more"),

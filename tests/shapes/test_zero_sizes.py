@@ -58,6 +58,7 @@ def test_a_size_of_zero_is_confirmed_or_found(
     assert _dims(model, name) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [11, 18, 22])
 def test_the_scores_of_a_lowered_attention_have_no_size_of_zero(opset: int) -> None:
     result, report = lower(_model(_ATTENTION), opset=opset)

@@ -195,6 +195,7 @@ def test_equal_expressions_written_in_two_ways_are_equal(data: st.DataObject) ->
     assert hash(a + b) == hash(b + a)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [-3, -2, -1, 1, 2, 3])
 def test_a_cut_takes_what_slice_takes(step: int) -> None:
     ends = (-(2**63), -7, -3, -1, 0, 1, 3, 6, 2**63 - 1)

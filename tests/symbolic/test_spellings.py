@@ -99,6 +99,7 @@ def test_a_spelling_is_one_size(command: str, text: str, size: int) -> None:
     assert _COMMANDS[command](_model(text, size), _SIZES) == (size,)
 
 
+@pytest.mark.long
 @each("command", list(_COMMANDS))
 @each("text", ["batch-size", "past.len", "s / 2", "f(s)", "s ** t", "größe + 1"])
 def test_what_is_no_expression_is_a_name_of_its_own(command: str, text: str) -> None:

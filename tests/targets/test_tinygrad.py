@@ -20,6 +20,7 @@ from tests.targets.tinygrad_cases import CASES, expected_of, feeds_of
 from tests.targets.tinygrad_cases import HEAD as PLAIN
 
 
+@pytest.mark.long
 @each(("name", "words", "opset", "text", "expected"), CASES)
 def test_what_tinygrad_spoils_is_written_in_another_form_or_refused(
     name: str, words: str, opset: int, text: str, expected: list[str] | None

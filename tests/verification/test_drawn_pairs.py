@@ -168,6 +168,7 @@ def compared(head: str, a: str, b: str, seed: int) -> VerifyReport:
     return compare_models(subjects[0], subjects[1], Settings(seed=seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VALUES)
 def test_a_pair_that_differs_is_found(name: str) -> None:
     head, a, b = VALUES[name]

@@ -101,6 +101,7 @@ def test_every_output_is_compared_in_every_run() -> None:
     assert found.cases == 5  # one more, as the inputs have few elements
 
 
+@pytest.mark.long
 def test_a_tolerance_that_is_given_is_the_only_one() -> None:
     # |sin x|: rounding apart the same.
     other = CHAIN.replace("Mul (a, a)", "Mul (h, a)").replace(
@@ -136,6 +137,7 @@ def test_what_changes_for_a_reason_that_is_not_known_cannot_be_compared(
     assert "output `y` changes when a model is run again on the same inputs" in found.detail
 
 
+@pytest.mark.long
 def test_one_model_that_does_not_run_where_the_other_does_is_different() -> None:
     right = "g (float[N, 4] x) => (float[N, 4] y) { y = Neg (x) }"
     wrong = """
@@ -161,6 +163,7 @@ def test_more_cases_differ_in_size() -> None:
     assert verified(CHAIN, CHAIN, cases=1).cases == 1
 
 
+@pytest.mark.long
 def test_the_seed_chooses_the_inputs() -> None:
     other = CHAIN.replace("Sin (x)", "Cos (x)")
     texts = {str(verified(CHAIN, other, seed=seed).outputs[0].first_mismatch) for seed in (0, 0, 1)}
@@ -313,6 +316,7 @@ def test_data_that_is_missing_is_unreadable() -> None:
         kv.verify(model(BASE), source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("outputs", ["y", "y, nk, nv"], ids=["without", "with"])
 @pytest.mark.parametrize(("query", "key"), [("S", "S"), ("1", "4"), ("S", "T")])
 def test_the_kernel_of_one_runtime_is_no_oracle(query: str, key: str, outputs: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import RuntimeName
 from tests.grids import each
@@ -23,6 +25,7 @@ g (TYPE[N, 7] x) => (TYPE[N, 7] y) {
 """
 
 
+@pytest.mark.long
 @each(
     ("dtype", "other", "runtime", "said"),
     {

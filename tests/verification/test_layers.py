@@ -110,6 +110,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])

@@ -122,6 +122,7 @@ def test_a_hidden_difference_of_two_models_is_not_passed_over(behind: str) -> No
     assert place.why.startswith("value `v` at [0, ")
 
 
+@pytest.mark.long
 @hidden
 def test_values_that_are_no_longer_the_same_ones_are_no_difference(behind: str) -> None:
     # A name for another value: what follows takes that into account.
@@ -136,6 +137,7 @@ def test_values_that_are_no_longer_the_same_ones_are_no_difference(behind: str) 
     assert (shown.status, shown.covered.noticed, shown.covered.unnoticed) == ("equal", 2, ())
 
 
+@pytest.mark.long
 def test_a_fault_in_a_rule_is_found_where_no_output_shows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -167,6 +169,7 @@ g (TYPE[N, 5] x) => (TYPE[N, 5] y)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_fault_in_a_narrow_type_is_found_where_it_happened(dtype: str) -> None:
     source, right, wrong = (

@@ -116,6 +116,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_right_form_is_equal(name: str) -> None:
     rolling, circular = map(model, PAIRS[name])
@@ -127,6 +128,7 @@ def test_a_right_form_is_equal(name: str) -> None:
     assert {o.name for o in found.outputs if o.bit_equal} >= {"present"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
@@ -147,6 +149,7 @@ def test_a_fault_is_found(name: str, fault: str) -> None:
     assert found.status == "different"
 
 
+@pytest.mark.long
 def test_a_linear_cache_is_none_that_rolls() -> None:
     linear = CIRCULAR.replace('mode = "circular"', 'mode = "linear"')
     assert kv.verify(model(linear), model(CIRCULAR)).status == "different"
@@ -157,6 +160,7 @@ def lowered(source: ir.Model) -> ir.Model:
     return kv.lower(source, opset=18, verify=False)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_lowered_circular_form_is_still_one(name: str) -> None:
     rolling, circular = map(model, PAIRS[name])
@@ -164,6 +168,7 @@ def test_a_lowered_circular_form_is_still_one(name: str) -> None:
     assert (found.status, found.detail) == ("equal", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
 def test_copies_are_a_pair_as_well(name: str) -> None:
     rolling, circular = PAIRS[name]

@@ -249,6 +249,7 @@ def test_update_longer_than_cache(case: Case) -> None:
     check_case("KV007", case)
 
 
+@pytest.mark.long
 @cases(
     [
         Case(

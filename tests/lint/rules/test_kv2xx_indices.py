@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 from tests.lint.cases import Case, cases, check_case
@@ -165,6 +166,7 @@ def test_scatter_duplicate_indices(case: Case) -> None:
     check_case("KV203", case)
 
 
+@pytest.mark.long
 @cases(
     [
         Case(

@@ -61,6 +61,7 @@ CALLED = """
 """
 
 
+@pytest.mark.long
 @cases(
     [
         Case(
@@ -156,6 +157,7 @@ def test_what_the_check_inferred_is_not_inferred_again(passed: list[ir.Node]) ->
     assert len(passed) == len(set(passed)) == len(model.graph)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["the main graph", "a branch"])
 def test_one_layer_is_gone_through(place: str, passed: list[ir.Node]) -> None:
     """However many there are, and whatever another branch holds."""

@@ -248,6 +248,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @coded(CASES)
 def test_a_rule_of_runtimes(code: str, case: Case) -> None:
     check_case(code, case)

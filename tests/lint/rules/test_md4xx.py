@@ -543,6 +543,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @coded(CASES)
 def test_a_rule_of_the_container(code: str, case: Case) -> None:
     check_case(code, case)

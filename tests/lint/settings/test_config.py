@@ -148,6 +148,7 @@ def test_without_a_file_the_current_directory_counts(
     assert discover(paths).values == {"jobs": 7}
 
 
+@pytest.mark.long
 def test_brackets_without_end_are_no_bug(tmp_path: Path) -> None:
     path = tmp_path / "kvtool.toml"
     path.write_text("select = " + "[" * 100_000)

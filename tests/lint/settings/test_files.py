@@ -187,6 +187,7 @@ def test_what_a_linked_worktree_tracks_is_meant(repository: Path) -> None:
     assert find_models(["linked/deep"]) == ["linked/deep/er/d.onnx"]
 
 
+@pytest.mark.long
 def test_what_a_submodule_tracks_is_meant(repository: Path) -> None:
     git(repository, "commit", "-qm", "models")
     git(repository, "init", "-q", "outer")
@@ -216,6 +217,7 @@ def test_an_index_that_cannot_be_read_holds_nothing(
     assert find_models([]) == []
 
 
+@pytest.mark.long
 def test_every_beginning_of_an_index_is_read_or_passed_over(repository: Path) -> None:
     git(repository, "update-index", "--index-version", "4")
     index = repository / ".git" / "index"

@@ -144,6 +144,7 @@ def test_alerts_stay_through_edits_of_the_model(nodes: list[str]) -> None:
     assert alerts("".join(nodes)) == alerts("".join(EXPORTED))
 
 
+@pytest.mark.long
 def test_another_export_of_a_decoder_has_the_same_alerts() -> None:
     """The two were exported one after the other: numbers in names differ by 2."""
     native = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "native"

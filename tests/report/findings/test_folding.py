@@ -143,6 +143,7 @@ def decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "decoder.onnx"
 
 
+@pytest.mark.long
 def test_thirty_layers_are_two_findings_in_text(kvtool, decoder: str) -> None:
     flags = ("check", decoder, "--isolated", "--select", "KV207")
     lines = kvtool(*flags).stdout.splitlines()
@@ -157,6 +158,7 @@ def test_thirty_layers_are_two_findings_in_text(kvtool, decoder: str) -> None:
     assert len(github) == 2 and github[0].endswith("alike: 29 more, decoder:scatter.key.{1..29}")
 
 
+@pytest.mark.long
 def test_data_keeps_each_with_its_group(kvtool, decoder: str) -> None:
     flags = ("check", decoder, "--isolated", "--select", "KV207")
     (file,) = json.loads(kvtool(*flags, "--format", "json").stdout)["files"]

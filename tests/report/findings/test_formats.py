@@ -167,6 +167,7 @@ def sarif(report: CheckReport) -> dict[str, Any]:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("report", [REPORT, CheckReport(()), HOSTILE], ids=["", "empty", "nasty"])
 def test_sarif_is_valid(report: CheckReport) -> None:
     rules = [rule["id"] for rule in sarif(report)["tool"]["driver"]["rules"]]
@@ -175,6 +176,7 @@ def test_sarif_is_valid(report: CheckReport) -> None:
         assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
 
 
+@pytest.mark.long
 def test_the_schema_refuses_what_is_no_sarif() -> None:
     log = json.loads(rendered(WRITERS["sarif"], REPORT))
     log["runs"][0]["results"][0]["level"] = "fatal"
@@ -210,6 +212,7 @@ def test_sarif_results() -> None:
     assert rule["help"]["markdown"].startswith("# KV001 axis-is-batch\n")
 
 
+@pytest.mark.long
 def test_a_file_elsewhere_has_an_absolute_address(tmp_path: Path) -> None:
     path = str(tmp_path / "a.onnx")
     report = CheckReport((FileReport(path, (finding("KV001", "error", CACHE, "m"),)),))

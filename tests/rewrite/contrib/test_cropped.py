@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def test_crop_and_resize(
     demand_same("CropAndResize", inputs, at=opset, constants=constants, **attributes)
 
 
+@pytest.mark.long
 @each("number", [np.nan, np.inf, -np.inf])
 def test_a_point_that_is_no_number_lies_outside(number: float) -> None:
     """onnxruntime reads memory that is not the picture's there."""

@@ -33,6 +33,7 @@ def lowered(dtype: Any, **options: Any) -> ir.Model:
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["float32", "float16"])
 @pytest.mark.parametrize("opset", [18, 13])
 @part(4)
@@ -67,6 +68,7 @@ def talk(result: Session, dtype: Any) -> None:
                 del states["logits"]
 
 
+@pytest.mark.long
 def test_states_are_no_caches_before_and_after() -> None:
     source = ir.from_proto(hybrid_decoder())
     assert {cache.past for cache in find_caches(source)} == STATES.keys() - set(RECURRENT)
@@ -74,6 +76,7 @@ def test_states_are_no_caches_before_and_after() -> None:
     assert not {cache.past for cache in find_caches(after)} & set(RECURRENT)
 
 
+@pytest.mark.long
 def test_its_cache_is_raised_and_its_states_stay() -> None:
     raised, report = kv.raise_(ir.from_proto(hybrid_decoder()), capacity=16)
     assert report.verification.status == "equal", report.verification.detail
@@ -83,6 +86,7 @@ def test_its_cache_is_raised_and_its_states_stay() -> None:
     assert set(RECURRENT) <= set(names)
 
 
+@pytest.mark.long
 def test_a_step_of_one_token_needs_no_scan() -> None:
     dims = {"batch_size": 2, "sequence_length": 1}
     model, report = kv.lower(

@@ -35,6 +35,7 @@ def standard(path: Path, opset: int) -> tuple[ir.Model, LowerReport]:
     return model, report
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @part(3)
 @pytest.mark.parametrize("opset", [22, 18, 13])
@@ -75,6 +76,7 @@ def test_a_decoder_of_the_genai_builder(lengths: tuple[int, ...], opset: int) ->
         mask = (np.arange(total) < (counts + 1)[:, None]).astype(np.int64)
 
 
+@pytest.mark.long
 @needs_onnxruntime
 def test_a_decoder_of_onnxruntimes_optimiser() -> None:
     path = MODELS / "optimized" / "llama_static__ts_op17__ortext.onnx"

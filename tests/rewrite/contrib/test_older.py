@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,6 +166,7 @@ def test_rfft(opset: int, dtype: Any, length: int, axes: int | None) -> None:
 X = normal(2, 3)
 
 
+@pytest.mark.long
 @each(
     ("op_type", "inputs", "attributes", "said"),
     {

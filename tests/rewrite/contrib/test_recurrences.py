@@ -229,6 +229,7 @@ def test_linear_attention(
     assert len(scans) == (is_symbolic or length > 1)
 
 
+@pytest.mark.long
 def test_a_state_of_bfloat16() -> None:
     inputs = attending("gated_delta", dtype=ml_dtypes.bfloat16)
     for opset in (24, 16):

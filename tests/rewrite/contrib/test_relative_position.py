@@ -76,6 +76,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_values_of_onnxruntimes_own_tests(name: str) -> None:
     both, rows = CASES[name]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
@@ -77,6 +78,7 @@ def of_one(domain: str, op_type: str, opset: int) -> onnx.ModelProto:
     )
 
 
+@pytest.mark.long
 @each("key", list(WITHOUT_A_RULE))
 def test_an_operator_without_a_rule_is_refused_by_its_name(key: OperatorName) -> None:
     proto, name = of_one(*key, 16), "::".join(filter(None, key))
@@ -98,6 +100,7 @@ NAMES_OF_DOMAIN = [
 ]
 
 
+@pytest.mark.long
 @each(("op_type", "opset"), NAMES_OF_DOMAIN)
 def test_a_name_of_onnxruntimes_domain_is_no_operator_of_the_default_one(
     op_type: str, opset: int

@@ -178,6 +178,7 @@ def test_a_node_that_is_refused_is_the_cause_of_its_own_rank() -> None:
     assert found == [("dynamic-input", "grow", what)]
 
 
+@pytest.mark.long
 def test_the_broken_decoder_names_its_missing_inputs_only() -> None:
     path = Path("fixtures/models/native/BROKEN_gemma_static_raw_noopt.onnx")
     found = [(r.code, r.location.node) for r in _refused(ir.load(path))]

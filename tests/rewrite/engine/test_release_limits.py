@@ -29,6 +29,7 @@ def _operators(lowered: ir.Model) -> Counter[str]:
     return Counter(node.op_type for _, _, node in nodes(lowered))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "opset", "gone", "kept"),
     [
@@ -108,6 +109,7 @@ def test_the_ir_version_is_one_that_the_release_loads() -> None:
         assert lower(ir.from_proto(source), target=target, verify=False)[0].ir_version == expected
 
 
+@pytest.mark.long
 def test_an_opset_below_that_of_the_release_can_be_asked_for() -> None:
     path = _NATIVE / "llama_static.onnx"
     lowered, _ = lower(path, target="onnxruntime@1.17", opset=13, verify=False)
@@ -281,6 +283,7 @@ def test_a_release_that_imports_an_operator_keeps_it() -> None:
         assert ("com.microsoft" in lowered.opset_imports) == (not rules)
 
 
+@pytest.mark.long
 def test_openvino_keeps_what_it_computes_as_onnxruntime_does() -> None:
     model, _ = lower(
         "fixtures/models/genai/genai_llama_fp32_cpu.onnx", target="openvino", verify=False
@@ -290,6 +293,7 @@ def test_openvino_keeps_what_it_computes_as_onnxruntime_does() -> None:
     assert "SimplifiedLayerNormalization" not in {node.op_type for node in model.graph}
 
 
+@pytest.mark.long
 def test_functions_of_the_model_and_operators_of_plugins_are_not_refused() -> None:
     """mobius writes com.microsoft::SkipSimplifiedLayerNormalization as a function."""
     lower(_NATIVE / "llama_static.onnx", target="tensorrt@11.0", verify=False)
@@ -314,6 +318,7 @@ def test_what_a_rule_emits_is_held_to_the_limits_too() -> None:
     lower(ir.from_proto(source), target="tensorrt@8.5", verify=False)
 
 
+@pytest.mark.long
 def test_a_node_that_a_rule_emits_may_be_rewritten_again() -> None:
     """Attention becomes Softmax, whose float16 form onnxruntime 1.15 cannot load at opset 18."""
     path = _NATIVE / "llama_static_fp16.onnx"
@@ -420,6 +425,7 @@ def test_contradictions_are_wrong_usage(arguments: dict[str, Any], message: str)
     assert error.value.message == message
 
 
+@pytest.mark.long
 def test_a_release_that_is_not_known_is_said_to_have_the_limits_of_another() -> None:
     path = _NATIVE / "llama_static.onnx"
     _, report = lower(path, target="onnxruntime@1.17.1", verify=False)

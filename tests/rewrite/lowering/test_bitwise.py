@@ -10,6 +10,7 @@ from tests.rewrite.lowering.integers import SIGNED, UNSIGNED, numbers
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 
+@pytest.mark.long
 @part(4)
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
 @pytest.mark.parametrize("op", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])

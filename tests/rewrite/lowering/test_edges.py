@@ -56,6 +56,7 @@ g (float[2,3,7,5] a, float[2,3,7,5] b, float[2,3,N,5] u, int64[2] w)
 }"""
 
 
+@pytest.mark.long
 @each("target", [23, 18, 13, 11, 9])
 @pytest.mark.parametrize("length", ["N", "2", "1"])
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
@@ -229,6 +230,7 @@ _BODIES: dict[str, tuple[str, int, Feeds]] = {
 }
 
 
+@pytest.mark.long
 @each("target", [11, 10, 9])
 @pytest.mark.parametrize(("text", "source", "feeds"), list(_BODIES.values()), ids=list(_BODIES))
 def test_a_body_is_as_the_opset_wants_it(text: str, source: int, feeds: Feeds, target: int) -> None:
@@ -252,6 +254,7 @@ def _attention(rank: int, heads: int, sizes: dict[str, int], named: bool) -> tup
     return text, {"q": array(of_q), "k": array(of_k), "v": array(of_k)}
 
 
+@pytest.mark.long
 @each("target", [18, 13, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "S", "BL"])
 @pytest.mark.parametrize("heads", [2, 4])
@@ -273,6 +276,7 @@ _TYPES: dict[str, tuple[str, str, Any]] = {
 }
 
 
+@pytest.mark.long
 @each("target", [13, 11, 10, 9])
 @pytest.mark.parametrize(("node", "shape", "dtype"), list(_TYPES.values()), ids=list(_TYPES))
 def test_a_type_that_older_opsets_lack(node: str, shape: str, dtype: Any, target: int) -> None:
@@ -302,6 +306,7 @@ def test_round_keeps_the_sign_of_a_zero() -> None:
         lowers(text, 11, target, {"x": x})
 
 
+@pytest.mark.long
 @each("target", [23, 13, 11, 10, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "BL"])
 @pytest.mark.parametrize("mode", ["linear", "circular"])
@@ -353,6 +358,7 @@ def test_places_of_nothing(text: str, feeds: Feeds, target: int) -> None:
     lowers(text, 11, target, feeds)
 
 
+@pytest.mark.long
 @each(
     ("op", "source", "target"),
     [("CumSum", 14, 10), ("CumSum", 14, 9), ("CumProd", 26, 13), ("CumProd", 26, 9)],
@@ -385,6 +391,7 @@ _NO_KERNEL: dict[str, tuple[str, int, str, tuple[int, ...]]] = {
 """Operators and types of which onnxruntime has a kernel or a body at the source alone."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("node", "source", "kind", "targets"), list(_NO_KERNEL.values()), ids=list(_NO_KERNEL)
 )

@@ -44,6 +44,7 @@ _RUN_TIME: dict[str, tuple[str, np.ndarray, np.ndarray, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize("target", [11, 12, 13, 17])
 @pytest.mark.parametrize(

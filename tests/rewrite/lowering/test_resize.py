@@ -201,6 +201,7 @@ def _unknown(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], int]:
     return case, dims, draw(st.sampled_from([9, 10]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [9, 10])
 def test_a_scale_counts_though_it_makes_as_many_rows(target: int) -> None:
     """onnxruntime copies here; the text divides each place by 1.1."""

@@ -36,6 +36,7 @@ def test_roi_align_of_the_old_mode() -> None:
     check(model, _boxes(), 15, rtol=1e-5)
 
 
+@pytest.mark.long
 @part(6)
 @pytest.mark.parametrize("target", [9, 10, 11, 15])
 @pytest.mark.parametrize("mode", ["avg", "max"])

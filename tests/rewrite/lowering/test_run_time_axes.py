@@ -20,6 +20,7 @@ _DATA = _RNG.normal(size=(2, 3, 5)).astype(np.float32)
 _NAMES = {"data": ["A", "B", "C"]}
 
 
+@pytest.mark.long
 @part(6)
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("dims", [None, _NAMES], ids=["known", "named"])
@@ -32,6 +33,7 @@ def test_reductions(op: str, axes: list[int], keepdims: int, dims: Any, target: 
     check(model, inputs, target, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dims", [["n"], None], ids=["any number", "none"])
 @pytest.mark.parametrize("noop", [0, 1])
 def test_no_axes(noop: int, dims: Any) -> None:
@@ -47,6 +49,7 @@ def test_no_axes(noop: int, dims: Any) -> None:
     check(model, inputs, 9, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axes", [[0], [1], [0, 1]], ids=str)
 def test_reductions_over_nothing(axes: list[int]) -> None:
     inputs = {"data": np.zeros((2, 0, 4), np.float32), "axes": np.array(axes)}
@@ -54,6 +57,7 @@ def test_reductions_over_nothing(axes: list[int]) -> None:
     check(model, inputs, 9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", ["CumSum", "CumProd"])
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("dims", [None, {"x": ["A", "B", "C"]}], ids=["known", "named"])
@@ -84,6 +88,7 @@ def test_zeros_of_a_shape_are_sizes(data: tuple[int, ...], shape: list[int]) -> 
     check(model, inputs, 10, [inputs["data"].reshape(shape)])
 
 
+@pytest.mark.long
 def test_there_is_no_if() -> None:
     inputs = {"data": _DATA, "axes": np.array([1])}
     model = one_node("ReduceSum", inputs, [np.float32], opset=18, dims=_NAMES, keepdims=0)
@@ -91,6 +96,7 @@ def test_there_is_no_if() -> None:
     assert "If" not in {node.op_type for _, _, node in nodes(lowered)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceL2"])
 def test_onnxruntime_runs_what_drops_dimensions(op: str) -> None:
     """It takes a Reshape of the shape for one of the data; onnx.reference is not asked here."""

@@ -89,6 +89,7 @@ _ROWS = {
 }
 
 
+@pytest.mark.long
 @part(6)
 @pytest.mark.parametrize("target", [9, 11, 13, 15])
 @pytest.mark.parametrize("known", ["constant", "sizes", "names"])
@@ -124,6 +125,7 @@ def test_scatter_nd_at_repeated_places(
     check(model, inputs, target, [expected])
 
 
+@pytest.mark.long
 @part(6)
 @pytest.mark.parametrize("target", [9, 11, 13, 15])
 @pytest.mark.parametrize("known", ["sizes", "names"])

@@ -68,6 +68,7 @@ def test_one_frame_is_as_long_as_the_signal() -> None:
     check(model, inputs, 13, [_frames(signal, 5, 12, None, 1)], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_the_file_does_not_hold_a_large_matrix() -> None:
     signal = _RNG.normal(size=(1, 2100, 1)).astype(np.float32)
     inputs = {"signal": signal, "frame_step": np.array(512), "frame_length": np.array(1026)}

@@ -193,6 +193,7 @@ _TOO_FAR = {
 _OUT_OF_BOUNDS = r"(?i)invalid indice|out of (data )?bounds"
 
 
+@pytest.mark.long
 @part(8)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize(

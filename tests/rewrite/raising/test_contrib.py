@@ -25,6 +25,7 @@ GENAI = MODELS / "genai" / "genai_llama_fp32_cpu.onnx"
 pytestmark = needs_onnxruntime
 
 
+@pytest.mark.long
 def test_a_genai_model_gets_caches_of_a_capacity() -> None:
     raised, report = kv.raise_(GENAI, capacity=16)
     assert report.verification.status == "equal"
@@ -49,6 +50,7 @@ def test_a_genai_model_gets_caches_of_a_capacity() -> None:
     assert data["contrib"][0].keys() == {"graph", "node", "index", "op", "rule"}
 
 
+@pytest.mark.long
 def test_queries_are_scaled_by_their_angles_once_for_all_layers() -> None:
     """Attention that scales keys as well takes a fifth longer than GroupQueryAttention."""
     raised, _ = kv.raise_(GENAI, capacity=16, verify=False)
@@ -59,6 +61,7 @@ def test_queries_are_scaled_by_their_angles_once_for_all_layers() -> None:
     assert all(len(node.inputs) == 3 for node in rotated)
 
 
+@pytest.mark.long
 def test_without_a_capacity_its_attention_stays() -> None:
     raised, report = kv.raise_(GENAI)
     assert {refusal.code for refusal in report.refused} == {"growing-cache"}
@@ -76,6 +79,7 @@ def test_operators_may_be_kept() -> None:
     assert raised.opset_imports == read(GENAI).opset_imports
 
 
+@pytest.mark.long
 @grid(
     6,
     opset=[24, 18, 13],
@@ -209,6 +213,7 @@ def test_scores_are_handed_out(mode: int) -> None:
     assert {node.domain for node in lowered.graph} == {""}
 
 
+@pytest.mark.long
 def test_what_cannot_be_written_keeps_its_cache() -> None:
     model = read(GENAI)
     first = next(node for node in model.graph if node.op_type == "GroupQueryAttention")
@@ -221,6 +226,7 @@ def test_what_cannot_be_written_keeps_its_cache() -> None:
     assert ",16," in shapes["past_key_values.1.key"]
 
 
+@pytest.mark.long
 def test_caches_of_a_fixed_size_are_read_whole_where_all_sizes_are_fixed() -> None:
     source = read(GENAI)
     for value in (*source.graph.inputs, *source.graph.outputs):

@@ -28,6 +28,7 @@ def parsed(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text)
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 @pytest.mark.parametrize(("text", "draws"), SOUND.values(), ids=SOUND)
 def test_the_forms_that_the_decoys_distort_are_raised(text: str, draws: Draws) -> None:

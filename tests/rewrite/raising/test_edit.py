@@ -180,6 +180,7 @@ _FUNCTION = f"""<domain: "my", opset_import: ["": 18]>
     twice (x) => (y) {{ y = Add (x, x) }}"""
 
 
+@pytest.mark.long
 def test_a_function_that_holds_an_update_is_inlined_and_others_stay() -> None:
     raised, report = _raised(
         f"{_INPUTS}, float[B,7,5] other",

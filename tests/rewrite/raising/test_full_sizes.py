@@ -32,6 +32,7 @@ def model(nodes: str, inputs: str = "float[B,1,6] x", cache: str = "float[B,7,6]
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
+@pytest.mark.long
 def test_a_size_that_onnx_does_not_infer_is_found_and_used() -> None:
     _, report = raise_(model(_HALVES))
     (done,) = report.raised
@@ -85,6 +86,7 @@ def test_what_is_no_fact_is_not_used(nodes: str, inputs: str) -> None:
     assert [refusal.code for refusal in report.refused] == ["sizes-unrelated"]
 
 
+@pytest.mark.long
 def test_a_model_that_contradicts_itself_says_nothing_of_sizes() -> None:
     source = model(
         f"{_HALVES} wrong = Concat <axis = 1> (cache, other)", "float[B,1,6] x, float[B,2,5] other"

@@ -236,6 +236,7 @@ def test_it_stays(name: str) -> None:
     assert ir.to_proto(result).graph == ir.to_proto(ir.from_proto(source)).graph
 
 
+@pytest.mark.long
 def test_no_mask_says_how_far_windows_alone_have_come() -> None:
     """It is as long as the rows before and the new tokens, and the rows are at most five."""
     source = onnx.load(FIXTURES / "growing" / "mistral_rolling__dynamo_op18.onnx")

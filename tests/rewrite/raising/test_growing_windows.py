@@ -78,6 +78,7 @@ def test_the_circular_form_computes_the_same(body: str, chunks: list[int], batch
         assert np.array_equal(cache[:, :, places], past)
 
 
+@pytest.mark.long
 def test_windows_and_growing_caches_count_by_one_input() -> None:
     """A window of a fixed size, one that grows, and a cache that keeps all rows."""
     text = """

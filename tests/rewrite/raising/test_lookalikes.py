@@ -16,6 +16,7 @@ from tests.rewrite.raising.lookalikes.case import Case
 from tests.rewrite.raising.lookalikes.table import CASES
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 @pytest.mark.parametrize("count", [10, *rest(None)], ids=["10 draws", "all draws"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -241,6 +241,7 @@ def test_names_that_only_tensor_scatter_made_equal_may_be_granted(known: Known, 
         assert agrees(model, rank, axis, mode, "input", known)
 
 
+@pytest.mark.long
 @both_modes
 @pytest.mark.parametrize("known", UNKNOWABLE.values(), ids=UNKNOWABLE)
 def test_sizes_that_only_tensor_scatter_made_equal_and_have_no_name(

@@ -158,6 +158,7 @@ def test_every_model_of_the_fixtures_has_a_verdict() -> None:
     assert found - growing == {*VERDICTS, *NEVER, *ELSEWHERE}
 
 
+@pytest.mark.long
 @cases
 def test_what_is_provable_is_raised(name: str, verdict: Verdict) -> None:
     model, report = raised(name)
@@ -186,6 +187,7 @@ def test_each_assumption_is_asked_for_by_name(name: str) -> None:
         granted.append(wanted)
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 @cases
 def test_the_recorded_run_is_reproduced(name: str, verdict: Verdict) -> None:
@@ -243,6 +245,7 @@ def test_names_and_types_of_inputs_and_outputs_stay(name: str, verdict: Verdict)
         assert [(v.name, v.type) for v in before] == [(v.name, v.type) for v in after]
 
 
+@pytest.mark.long
 @cases
 def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: Verdict) -> None:
     model, report = raised(name)
@@ -263,6 +266,7 @@ def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: V
             assert not cache["in_place"]["possible"] and f"`{verdict.reader}`" in reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("assume", [(), EVERYTHING], ids=["nothing granted", "everything granted"])
 @pytest.mark.parametrize(("name", "code"), NEVER.items(), ids=NEVER)
 def test_what_is_no_tensor_scatter_stays(

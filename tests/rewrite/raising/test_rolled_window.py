@@ -74,6 +74,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", WINDOWS.values(), ids=WINDOWS)
 def test_a_window_becomes_circular(source: ir.Model) -> None:
     raised, report = kv.raise_(source, assume=["rotated-rows"])
@@ -112,6 +113,7 @@ g (float[B, 7, 5] window, float[B, 1, 5] update, int64[1] start) => (float[B, 7,
 """
 
 
+@pytest.mark.long
 def test_a_window_of_an_opset_without_batch_dims() -> None:
     source = ir.from_proto(onnx.parser.parse_model(_OF_OPSET_11))
     _, report = kv.raise_(source, assume=["rotated-rows", "in-range"])
@@ -143,6 +145,7 @@ def test_a_malformed_window_is_none(body: str) -> None:
     assert not report.raised
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "added"),
     [
@@ -293,6 +296,7 @@ def _moved(source: ir.Model, by: int) -> ir.Model:
     raise AssertionError("nothing gathers the rows in order")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [0, 1, -1])
 def test_a_wrong_order_is_found(by: int) -> None:
     source = WINDOWS["rows read in order"]

@@ -105,6 +105,7 @@ def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> 
             assert np.allclose(actual[output], expected, rtol=0, atol=limit), output
 
 
+@pytest.mark.long
 @vias
 def test_only_tensor_scatter_lowered_then_raised_is_the_model_again(via: Via) -> None:
     source = kv.load(MODELS / "native" / "llama_static.onnx")

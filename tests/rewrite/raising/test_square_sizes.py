@@ -98,6 +98,7 @@ def test_what_becomes_of_a_layer_is_equal(form: Form, valid: int | None) -> None
     assert found["fused"] + found["raised"] > found["kept"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("product", ["MatMul", "Einsum"])
 @pytest.mark.parametrize("rows_first", [False, True], ids=["heads first", "rows first"])
 def test_keys_that_are_not_transposed_are_not_taken_for_transposed_ones(

@@ -12,6 +12,7 @@ from onnx_kvtool.model_io.model import read
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "torch_static"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "assume"),
     [

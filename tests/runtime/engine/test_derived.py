@@ -63,6 +63,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.long
 def test_a_cache_that_grows_needs_three_forms(written: list[object]) -> None:
     names = ["q", "k", "v", "", "", "", "past_k", "past_v"]
 
@@ -84,6 +85,7 @@ def test_a_cache_that_grows_needs_three_forms(written: list[object]) -> None:
         cache = {f"past_{n}": found[f"present_{n}"] for n in "kv"}
 
 
+@pytest.mark.long
 def test_forms_of_one_node_are_bounded() -> None:
     runs = evaluator("BiasGelu", ["x", "b"], ["y"])
     for width in range(2, 40):

@@ -34,6 +34,7 @@ def feeds() -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_steps_are_those_of_the_functional_form(name: str) -> None:
     """All fixtures, each output bit for bit; the loop that gives its caches up keeps no copy."""

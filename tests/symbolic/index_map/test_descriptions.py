@@ -359,6 +359,7 @@ def _words(held: IndexMap) -> tuple[str, str]:
     return sizes, " | ".join(text(part) for part in held.parts)
 
 
+@pytest.mark.long
 @each(("body", "shape", "elements"), _CASES)
 def test_an_output_holds_what_is_said(body: str, shape: str, elements: str) -> None:
     assert _words(_described(body)) == (shape, elements)

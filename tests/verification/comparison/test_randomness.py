@@ -61,6 +61,7 @@ def test_values_that_random_numbers_go_into(text: str, expected: set[str]) -> No
 _A = "g (float[N] x) => (float[N] y, float[N] z) { r = %s (x) y = Add (x, r) z = Neg (x) }"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", ["", "<seed = 3.0>"], ids=["drawn anew", "from a seed"])
 def test_what_is_random_is_compared_over_many_runs(seed: str) -> None:
     a, b = (_model(_A % f"{op} {seed}") for op in ("RandomNormalLike", "RandomUniformLike"))
@@ -116,6 +117,7 @@ _PAIRS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", thinned(range(4), 4))
 @pytest.mark.parametrize("name", _PAIRS)
 def test_random_outputs_are_told_apart(name: str, seed: int) -> None:

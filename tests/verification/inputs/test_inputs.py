@@ -71,6 +71,7 @@ def test_sizes_differ_where_they_are_free() -> None:
     }
 
 
+@pytest.mark.long
 def test_bound_dimensions_take_others_that_count_the_same_along() -> None:
     found = plan(native("gemma4_hybrid_static"))
     inputs = draw(found, CHUNK, 0, {"sequence_len": 6, "past_sequence_len": 9, "batch": 4})
@@ -203,6 +204,7 @@ def test_the_next_step_of_a_fixed_cache() -> None:
         np.testing.assert_array_equal(second[f"{kind}_cache.1"], outputs[f"updated_{kind}_cache.1"])
 
 
+@pytest.mark.long
 def test_the_next_step_of_a_growing_cache() -> None:
     source = native("gemma4_hybrid_static")
     found = plan(source)
@@ -256,6 +258,7 @@ def test_stepping_stops_when_a_linear_cache_is_full() -> None:
     assert steps(native("llama_static"), END) == 0
 
 
+@pytest.mark.long
 def test_stepping_does_not_stop_at_the_end_of_a_circular_cache() -> None:
     assert steps(model(CIRCULAR), END) == 50
 

@@ -200,6 +200,7 @@ def test_a_function_that_calls_itself_does_not_stall_the_search() -> None:
     assert plan(recursive).inputs[0].role == "free"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("past", "present", "kind"),
     [

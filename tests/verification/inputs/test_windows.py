@@ -176,6 +176,7 @@ def test_sizes_that_the_user_binds_stay() -> None:
         assert sizes["H"] == 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [PATCHES, SOUND])
 def test_a_model_that_demands_sizes_is_verified(text: str) -> None:
     source = model(filled(text))

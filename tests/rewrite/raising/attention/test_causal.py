@@ -119,6 +119,7 @@ def _growing(seen: str, added: str) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize("choice", ["auto", "full"])
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def apart(source: bytes, circular: bytes, chunks: list[int], batch: int, runtime
     return worst
 
 
+@pytest.mark.long
 @part(6)
 @pytest.mark.parametrize("attention", ["auto", "full", "keep"])
 @pytest.mark.parametrize("mask", MASKS)
@@ -145,6 +146,7 @@ def test_it_computes_the_same(mask: str, attention: AttentionChoice) -> None:
         assert apart(source, forms[0], chunks, 2, "reference") < 1e-5
 
 
+@pytest.mark.long
 def test_steps_of_one_token_ask_nothing() -> None:
     """With `full` and a fixed length there is nothing to decide at run time."""
     assume = ["rotated-rows"]
@@ -183,6 +185,7 @@ def test_each_process_writes_the_same_bytes() -> None:
     assert len({digest for each in found for digest in each}) == 1
 
 
+@pytest.mark.long
 @part(4)
 @pytest.mark.parametrize("length", [1, 3, 6, 8])
 @pytest.mark.parametrize("mask", MASKS)

@@ -44,6 +44,7 @@ def _source(start: str = _START) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("capacity", [ROWS, 32])
 def test_the_width_is_that_of_the_keys_up_to_the_columns_of_the_table(capacity: int) -> None:
     model, report = raise_(ir.from_proto(_source()), capacity=capacity)
@@ -52,6 +53,7 @@ def test_the_width_is_that_of_the_keys_up_to_the_columns_of_the_table(capacity: 
     assert [node.op_type for node in model.graph].count("Attention") == 1
 
 
+@pytest.mark.long
 def test_the_part_that_is_read_has_a_fixed_size_where_all_sizes_have_one() -> None:
     dims = {"B": 2, "S": 1}
     model, report = raise_(ir.from_proto(_source()), capacity=7, dims=dims, static=True)
@@ -59,6 +61,7 @@ def test_the_part_that_is_read_has_a_fixed_size_where_all_sizes_have_one() -> No
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 def test_every_step_gives_what_the_source_gives() -> None:
     source = _source()
     model, _ = raise_(ir.from_proto(source), capacity=ROWS, verify=False)

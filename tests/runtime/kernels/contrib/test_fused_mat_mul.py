@@ -37,6 +37,7 @@ def normal(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray[Any, Any
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("dtype", [np.float32, np.float64])
 @each("alpha", [1.0, -0.25])

@@ -37,6 +37,7 @@ def packed_inputs(
     }
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("dtype", [np.float32, np.float16])
 @each("indices", INDICES)
@@ -68,6 +69,7 @@ def test_a_packed_table_element_by_element(bits: int) -> None:
         assert found[0, column] == np.float32(number) * scales[5, block]
 
 
+@pytest.mark.long
 @each("indices", INDICES)
 @each(("gather", "blocks"), [(0, 1), (1, 0), (1, 2), (-1, 0), (0, 2)])
 @each("dtype", [ml_dtypes.int4, ml_dtypes.uint4])

@@ -195,6 +195,7 @@ NAMES = (
 )
 
 
+@pytest.mark.long
 @each(("call", "changes", "message"), CASES)
 def test_refusals(call: Call, changes: dict[str, Any], message: str) -> None:
     inputs = {name: changes.get(name, call.inputs().get(name)) for name in NAMES}

@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
@@ -60,6 +61,7 @@ def product(inputs: dict[str, np.ndarray[Any, Any] | None], bits: int) -> np.nda
     return a.astype(np.float64) @ weights + (0 if bias is None else bias.astype(np.float64))
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("bias", [False, True])
 @each(
@@ -75,6 +77,7 @@ def test_against_onnxruntime(bits: int, zero_points: str, bias: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * 4**bits)
 
 
+@pytest.mark.long
 @each(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-3), (ml_dtypes.bfloat16, 8e-3)])
 @each("zero_points", ZERO_POINTS)
 @each("bits", [2, 4, 8])

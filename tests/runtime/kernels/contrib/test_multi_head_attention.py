@@ -128,6 +128,7 @@ def typed(inputs: Arrays, names: tuple[str, ...], dtype: Any) -> Arrays:
     return found
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each(("dtype", "limit"), [(np.float32, 3e-6), (np.float16, 1e-2)])
 @each(("inputs", "outputs", "attributes"), CALLS)

@@ -53,6 +53,7 @@ def test_simplified_layer_normalization(axis: int, scale: tuple[int, ...], dtype
     demand_close(ours(*arguments, **attributes), theirs(*arguments, **attributes))
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("dtype", [np.float32, np.float64])
 @each("bias", [True, False])
@@ -86,6 +87,7 @@ def test_the_result_has_the_type_of_the_scale(x: Any, scale: Any) -> None:
     )
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("dtype", [np.float32, np.float16])
 @each("bias", [True, False])

@@ -35,6 +35,7 @@ def demand_same_bits(op_type: str, inputs: Arrays) -> None:
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("bias", [True, False])
 @each("zero", ZEROS)
@@ -53,6 +54,7 @@ def test_dynamic_quantize_mat_mul(
     demand_same_bits("DynamicQuantizeMatMul", inputs)
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("zero", ZEROS)
 @each("scale", SCALES)

@@ -33,6 +33,7 @@ def inputs_of(
 PARTIAL = {"num_heads": H, "rotary_embedding_dim": 4}
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @each("dtype", [np.float32, np.float16])
 @each("interleaved", [0, 1])

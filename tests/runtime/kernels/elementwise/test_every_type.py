@@ -124,6 +124,7 @@ def lines() -> Iterator[Any]:
                 yield pytest.param(op, serving[-1], name, same, id=case)
 
 
+@pytest.mark.long
 @each(("op", "kernel", "type_name", "same_type"), list(lines()))
 def test_every_type(op: str, kernel: Kernel, type_name: str, same_type: bool) -> None:
     dtype = dtype_of(type_name)

@@ -88,6 +88,7 @@ def lines() -> Iterator[Any]:
                 yield pytest.param(schema.name, schema.since_version, name, by_input, id=case)
 
 
+@pytest.mark.long
 @each(("op", "version", "type_name", "by_input"), list(lines()))
 def test_every_type(op: str, version: int, type_name: str, by_input: bool) -> None:
     data = numbers(dtype_of(type_name))

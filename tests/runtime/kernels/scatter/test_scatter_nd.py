@@ -63,6 +63,7 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
     assert same(overwritten, expected)
 
 
+@pytest.mark.long
 @each("repeated", [1, 2, 15, 40])
 @each("width", [1, 5, 63, 64, 200])
 @each("reduction", ["none", "add", "max"])
