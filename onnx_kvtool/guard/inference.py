@@ -7,6 +7,7 @@ import functools
 import onnx
 import onnx.shape_inference
 
+from onnx_kvtool.guard.copied_scopes import infer_past_copied_scopes
 from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
 from onnx_kvtool.guard.endless_equations import infer_past_endless_equations
 from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subprocess
@@ -79,6 +80,6 @@ def _infer(contents: Contents, strict: bool, check_types: bool) -> onnx.ModelPro
         return infer_in_subprocess(message, strict, spare, check_types) or infer(message)
     try:
         with bounded_memory(spare):
-            return infer(message, data_prop=True)
+            return infer_past_copied_scopes(contents, functools.partial(infer, data_prop=True))
     except MemoryError:
         return infer(message)

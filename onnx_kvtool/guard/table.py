@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard import (
+    copied_scopes,
     distinct_names,
     early_sympy,
     endless_equations,
@@ -62,9 +63,10 @@ FAULTS: Table[str, Fault] = Table(
             (rounded_sizes, rounded_sizes.FAULT),
             (known_wrong, known_wrong.FAULT),
             (message, _WRITER),
+            (copied_scopes, copied_scopes.FAULT),
             (early_sympy, _SYMPY),
         )
     ],
 )
 """The faults by the file that works around each; first those that end the process or take all of
-its memory or time, then those that give wrong answers; last the one that only takes time."""
+its memory or time, then those that give wrong answers; last those that only take time."""
