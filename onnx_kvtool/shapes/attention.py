@@ -128,10 +128,20 @@ class _Run:
         may_be_empty: Collection[Expr] = (),
         unnamed_may_be_empty: bool = False,
     ) -> _Run:
-        run = infer_model(
-            model, dims, may_be_empty=may_be_empty, unnamed_may_be_empty=unnamed_may_be_empty
-        ).run
-        return _Run(run, choice, granted)
+        def infer(bounds: Facts | None = None) -> _Run:
+            run = infer_model(
+                model,
+                dims,
+                may_be_empty=may_be_empty,
+                unnamed_may_be_empty=unnamed_may_be_empty,
+                bounds=bounds,
+            ).run
+            return _Run(run, choice, granted)
+
+        found = infer()
+        bounds = found.sight.bounds
+        may_say_more = bounds.nonnegative and found.sight.knowledge.may_say_more
+        return infer(bounds) if may_say_more else found
 
     def __init__(self, run: Forward, choice: AttentionChoice, granted: _Granted) -> None:
         opset = run.model.opset_imports[""]

@@ -21,6 +21,7 @@ from onnx_kvtool.symbolic.broadcasting import Equality
 from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
+from onnx_kvtool.symbolic.simplification import Facts
 
 # What `kvtool infer` answers.
 
@@ -138,6 +139,7 @@ def infer_model(
     *,
     may_be_empty: Collection[Expr] = (),
     unnamed_may_be_empty: bool = False,
+    bounds: Facts | None = None,
 ) -> Inference:
     """Infer the types and shapes of all values.
 
@@ -146,6 +148,7 @@ def infer_model(
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         may_be_empty: Sizes that must not be taken to be at least 1 where a Reshape asks for them.
         unnamed_may_be_empty: Whether none must that comes from an unknown one.
+        bounds: What is granted of sizes in every run that counts.
 
     Raises:
         KvtoolError: If the model holds something that has no written form.
@@ -156,6 +159,7 @@ def infer_model(
     run = Forward(model, dims or {}, {} if may_be_empty else told.types)
     run.knowledge.may_be_empty = frozenset(may_be_empty)
     run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
+    run.knowledge.bounds = bounds or Facts()
     declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
     run.run()
     if told.refused is not None:

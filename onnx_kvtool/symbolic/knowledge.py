@@ -10,7 +10,8 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Shape
-from onnx_kvtool.symbolic.expressions import Atom, Expr, Extent, integer, variable
+from onnx_kvtool.symbolic.expressions import Atom, Expr, Extent, Largest, integer, variable
+from onnx_kvtool.symbolic.simplification import Facts, simplified
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Knowledge:
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
         may_be_empty: Sizes that are not taken to be; what rests on that stays unknown.
         unnamed_may_be_empty: Whether no size is taken to be that comes from an unknown one.
+        bounds: What is granted of sizes in every run that counts.
     """
 
     types: dict[ir.Value, ir.TypeProtocol] = field(default_factory=dict)
@@ -87,6 +89,19 @@ class Knowledge:
     assumed: dict[Expr, Location] = field(default_factory=dict)
     may_be_empty: frozenset[Expr] = frozenset()
     unnamed_may_be_empty: bool = False
+    bounds: Facts = field(default_factory=Facts)
+
+    @property
+    def may_say_more(self) -> bool:
+        """Return whether a size is the larger one of others, which bounds may decide."""
+        sizes = (size for shape in self.shapes.values() for size in shape)
+        return any(isinstance(atom, Largest) for size in sizes for atom in size.atoms())
+
+    def within(self, size: Expr) -> Expr:
+        """Return a size, simpler where that follows from what is granted."""
+        if not self.bounds.nonnegative or size.number is not None:
+            return size
+        return simplified(self.equalities.resolved(size), self.bounds)
 
     def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:
         """Return the size of `value` along `axis` where nothing is known of it."""

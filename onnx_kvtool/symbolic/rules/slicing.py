@@ -101,7 +101,7 @@ def _length(
     size = site.shape(0)[axis]
     found = _cut(site, size, axis, starts[i], ends[i], step)
     if found is not None:
-        return found
+        return site.knowledge.within(found)
     for name, one in (("starts", starts[i]), ("ends", ends[i])):
         if any(isinstance(atom, Element) for atom in one.atoms()):
             return site.lost(axis, site.cause_of(site.view.required(name)))

@@ -103,6 +103,7 @@ _GROWING = [
     ("gpt2__dynamo_op23", {"s14": 1, "s87": 1, "s85": 3}),
     ("llama__dynamo_op23", {"s14": 2, "s87": 2, "s0": 1}),
     ("smollm3__dynamo_op23", {"s14": 2, "s87": 2, "s0": 2}),
+    ("gpt_neo_eager__optimum_op18", {"batch_size": 2, "sequence_length": 2}),
     ("gpt_oss_eager__optimum_op18", {"batch_size": 2, "sequence_length": 1}),
     ("mpt_eager__optimum_op18", {"batch_size": 1, "sequence_length": 3}),
 ]

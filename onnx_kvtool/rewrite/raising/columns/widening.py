@@ -16,6 +16,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, behind, is_grown, rule_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
+from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
 from onnx_kvtool.symbolic.simplification import Facts, simplified
@@ -182,6 +183,9 @@ def grown_values(
     """
     total = sizes.length + step
     bounds = Facts(nonnegative=(integer(capacity) - sizes.equal.resolved(total),))
+    knowledge = sizes.knowledge
+    if knowledge.may_say_more:
+        knowledge = infer_model(model, bounds=bounds).run.knowledge
     longer = [sizes.equal.resolved(size) for size in _longer(sizes)]
 
     def within(size: Expr) -> Expr:
@@ -202,7 +206,7 @@ def grown_values(
     shapes = {
         value: tuple(map(number, shape))
         for value in (*graph.inputs, *graph.initializers.values(), *_results(graph))
-        if (shape := sizes.knowledge.shapes.get(value)) is not None
+        if (shape := knowledge.shapes.get(value)) is not None
     }
     for value in graph.inputs:  # in which nothing stands behind the rows in use
         shapes[value] = tuple(None if n and n < LONGER else n for n in shapes.get(value, ()))

@@ -106,3 +106,59 @@ def test_what_may_have_another_width_stays(start: str, capacity: int) -> None:
     assert refused.message.startswith("axis ")
     assert "`scores` `" in refused.message
     assert "Attention" not in {node.op_type for node in model.graph}
+
+
+_SHOWN = ", ".join(str(int(column <= row)) for row in range(32) for column in range(32))
+_CAUSAL = f"""<ir_version: 8, opset_import: ["": 18]>
+g (float[B, 3, S, 7] q, float[B, 3, S, 7] k, float[B, 3, S, 7] v,
+   float[B, 3, P, 7] past_key, float[B, 3, P, 7] past_value)
+  => (float[B, 3, S, 7] y, float[B, 3, T, 7] present_key, float[B, 3, T, 7] present_value)
+<bool[1, 1, 32, 32] table = {{{_SHOWN}}}> {{
+    keys = Neg (k) values = Neg (v)
+    present_key = Concat <axis = 2> (past_key, keys)
+    present_value = Concat <axis = 2> (past_value, values)
+    turned = Transpose <perm = [0, 1, 3, 2]> (present_key)
+    raw = MatMul (q, turned)
+    size = Shape <start = 2, end = 3> (present_key)
+    count = Shape <start = 2, end = 3> (q)
+    zero = Constant <value_ints = [0]> ()
+    one = Constant <value_ints = [1]> ()
+    two = Constant <value_ints = [2]> ()
+    three = Constant <value_ints = [3]> ()
+    low = Constant <value_float = -3.4028235e38> ()
+    before = Sub (size, count)
+    START
+    rows = Slice (table, start, size, two)
+    shown = Slice (rows, zero, size, three)
+    scores = Where (shown, raw, low)
+    shares = Softmax (scores)
+    y = MatMul (shares, present_value)
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("start", "capacity", "fused"),
+    [
+        ("start = Identity (before)", ROWS, 1),
+        ("start = Identity (before)", 32, 1),
+        ("start = Identity (before)", 33, 0),
+        ("start = Add (before, one)", ROWS, 0),
+        ("start = Sub (before, one)", ROWS, 0),
+    ],
+    ids=["rows to spare", "as many rows", "a row too many", "a row too few", "another row"],
+)
+def test_rows_of_a_causal_table_are_those_of_the_queries(
+    start: str, capacity: int, fused: int
+) -> None:
+    source = onnx.parser.parse_model(_CAUSAL.replace("START", start))
+    model, report = raise_(ir.from_proto(source), capacity=capacity, verify=bool(fused))
+    assert [node.op_type for node in model.graph].count("Attention") == fused
+    if not fused:
+        assert {one.code for one in report.refused} == {"sizes-unrelated"}
+        return
+    assert report.verification.status == "equal"
+    static, report = raise_(
+        ir.from_proto(source), capacity=capacity, dims={"B": 2, "S": 1}, static=True
+    )
+    assert_static(static)
+    assert report.verification.status == "equal"
