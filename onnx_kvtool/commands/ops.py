@@ -253,7 +253,7 @@ def _operator(op: str) -> Operator:
         op=op,
         versions=tuple(_version(facts) for facts in reversed(history)),
         function_body=not history[0].deprecated and has_body(op),
-        kernels=tuple(KernelEntry(one.since, written) for one in KERNELS.get(op, ())),
+        kernels=tuple(KernelEntry(since, written) for since in KERNELS.get(op, ())),
         lowerings=_lowerings(op),
         upgrades=_upgrades(op),
         raisings=tuple(

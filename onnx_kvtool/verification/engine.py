@@ -370,7 +370,7 @@ class _Comparison:
         if detail is None and (rounding := self._rounding()) is not None:
             notes.append(rounding)
         if detail is None and self._runtime == "reference":
-            from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+            from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 
             # Those without a kernel run as their standard form.
             notes += [

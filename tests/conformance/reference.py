@@ -15,7 +15,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
-from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, KERNELS
+from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
+from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.verification.comparison.compare import bits_differ
 from tests.conformance.corpus import Case, cases, few
 from tests.conformance.difference import RANDOM, difference_of
@@ -54,7 +55,7 @@ def runs(whole: bool = True) -> dict[str, Runs]:
 def family_of(op_type: str) -> str:
     """Return the family of the kernel of an operator."""
     for module in table.FAMILIES:
-        if any(op_type == line for line, _ in module.LINES):
+        if op_type in module.LINES:
             return module.__name__.rsplit(".", 1)[1]
     return BORROWED
 

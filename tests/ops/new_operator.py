@@ -60,10 +60,9 @@ def add_lines() -> None:
     TRAITS._lines["", "EveryOther"] = Traits.of(Trait.PART, Trait.KEEPS_AXES)
 
     from onnx_kvtool.runtime.kernels import elementwise, movement
-    from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-    elementwise.LINES += (("Halve", (Kernel(NEWEST, halve),)),)
-    movement.LINES += (("EveryOther", (Kernel(NEWEST, every_other),)),)
+    elementwise.LINES = {**elementwise.LINES, "Halve": {NEWEST: halve}}
+    movement.LINES = {**movement.LINES, "EveryOther": {NEWEST: every_other}}
 
     from onnx_kvtool.symbolic.rules.table import OPERATOR_RULES, OperatorRules
 

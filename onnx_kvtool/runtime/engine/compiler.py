@@ -31,8 +31,9 @@ from onnx_kvtool.runtime.engine.program import (
 )
 from onnx_kvtool.runtime.engine.weights import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
-from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, find_kernel
+from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
+from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Value
+from onnx_kvtool.runtime.kernels.table import find_kernel
 
 # The part of a graph that makes some of its values from others.
 
@@ -262,7 +263,7 @@ class Compiler:
     def _prepare_kernel(
         self,
         step: Step,
-        kernel: Kernel,
+        kernel: KernelFunction,
         facts: OpFacts,
         attributes: Mapping[str, ir.Attr],
         frame: _Frame,

@@ -17,7 +17,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Value
 
 # Who holds which buffer, so that a kernel may write into one that nobody else will read.
 
@@ -382,7 +382,7 @@ def _wants_context(function: Callable[..., object]) -> bool:
 
 
 def call_kernel(
-    kernel: Kernel,
+    kernel: KernelFunction,
     attributes: Mapping[str, Value],
     bodies: Mapping[str, BodyProgram],
     check: TypeCheck,
@@ -402,10 +402,10 @@ def call_kernel(
         outputs: As in `Context`.
         location: The node, for warnings.
     """
-    function: Callable[..., Sequence[Value]] = kernel.function
+    function: Callable[..., Sequence[Value]] = kernel
     if attributes:
         function = functools.partial(function, **attributes)
-    wants_context = _wants_context(kernel.function)
+    wants_context = _wants_context(kernel)
     if not bodies and not wants_context:
 
         def run_plain(

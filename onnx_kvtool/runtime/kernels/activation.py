@@ -10,7 +10,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.elementwise.unary import erf
-from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
 # How every activation is computed: in float32 or float64, and rounded once.
@@ -252,23 +252,23 @@ def gelu_tanh_of(x: Reals) -> Reals:
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Celu", (Kernel(12, celu_12),)),
-    ("Elu", (Kernel(1, elu_1),)),
-    ("Gelu", (Kernel(20, gelu_20),)),
-    ("HardSigmoid", (Kernel(1, hard_sigmoid_1),)),
-    ("HardSwish", (Kernel(14, hard_swish_14),)),
-    ("LeakyRelu", (Kernel(1, leaky_relu_1),)),
-    ("Mish", (Kernel(18, mish_18),)),
-    ("PRelu", (Kernel(1, p_relu_1), Kernel(7, p_relu_7))),
-    ("Relu", (Kernel(1, relu_1),)),
-    ("Selu", (Kernel(1, selu_1),)),
-    ("Shrink", (Kernel(9, shrink_9),)),
-    ("Sigmoid", (Kernel(1, sigmoid_1),)),
-    ("Softplus", (Kernel(1, softplus_1),)),
-    ("Softsign", (Kernel(1, softsign_1),)),
-    ("SwiGLU", (Kernel(28, swi_glu_28),)),
-    ("Swish", (Kernel(24, swish_24),)),
-    ("ThresholdedRelu", (Kernel(10, thresholded_relu_10),)),
-)
+LINES: Lines = {
+    "Celu": {12: celu_12},
+    "Elu": {1: elu_1},
+    "Gelu": {20: gelu_20},
+    "HardSigmoid": {1: hard_sigmoid_1},
+    "HardSwish": {14: hard_swish_14},
+    "LeakyRelu": {1: leaky_relu_1},
+    "Mish": {18: mish_18},
+    "PRelu": {1: p_relu_1, 7: p_relu_7},
+    "Relu": {1: relu_1},
+    "Selu": {1: selu_1},
+    "Shrink": {9: shrink_9},
+    "Sigmoid": {1: sigmoid_1},
+    "Softplus": {1: softplus_1},
+    "Softsign": {1: softsign_1},
+    "SwiGLU": {28: swi_glu_28},
+    "Swish": {24: swish_24},
+    "ThresholdedRelu": {10: thresholded_relu_10},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.kernel import Array, Body, Kernel, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
 
 # Conditions of control flow.
 
@@ -327,9 +327,9 @@ def _padded(array: Array, size: int) -> Array:
     return result
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("If", (Kernel(1, conditional),)),
-    ("Loop", (Kernel(1, loop),)),
-    ("Scan", (Kernel(8, scan_8), Kernel(9, scan_9))),
-)
+LINES: Lines = {
+    "If": {1: conditional},
+    "Loop": {1: loop},
+    "Scan": {8: scan_8, 9: scan_9},
+}
 """Operators of this family with their kernels, oldest first."""

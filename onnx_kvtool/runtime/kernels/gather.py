@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.kernels.indices import (
     element_places,
     slice_places,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # Gather-1, -11 and -13.
 
@@ -130,9 +130,9 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Arra
 # Operators that read elements from places given by indices.
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Gather", (Kernel(1, gather),)),
-    ("GatherElements", (Kernel(11, gather_elements),)),
-    ("GatherND", (Kernel(11, gather_nd),)),
-)
+LINES: Lines = {
+    "Gather": {1: gather},
+    "GatherElements": {11: gather_elements},
+    "GatherND": {11: gather_nd},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -19,9 +19,14 @@ types that numpy lacks are those of ml_dtypes, one element to a byte at least.""
 KernelFunction = Callable[..., tuple[Value, ...]]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
 schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`; a tuple of
-all outputs back, shorter where trailing ones do not exist. Never changes an input, unless the
-keyword `in_place` says that it may; numpy's warnings are off meanwhile. A function that declares
-the keyword `context` gets a `Context`."""
+all outputs back, shorter where trailing ones do not exist. Never changes an input; that of an
+operator which updates its input (`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its
+first input may become the first output, as nothing else reads it. numpy's warnings are off
+meanwhile. A function that declares the keyword `context` gets a `Context`."""
+
+Lines = Mapping[str, Mapping[int, KernelFunction]]
+"""Kernels by operator, and by the first version that each serves; it serves the later ones up to
+the next."""
 
 
 class Body(Protocol):
@@ -65,19 +70,3 @@ class Context:
     opset: int
     outputs: int
     warn: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function that computes an operator from one of its versions on.
-
-    Attributes:
-        since: The first version of the operator that it serves; it serves the later ones up to the
-            next kernel of the same operator.
-        function: The kernel itself. That of an operator which updates its input (`Trait.UPDATES`)
-            takes the keyword `in_place`: the buffer of its first input may become the first output,
-            as nothing else reads it.
-    """
-
-    since: int
-    function: KernelFunction

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, as_doubles, round_to
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # The equation of Einsum, made explicit.
 
@@ -441,11 +441,11 @@ def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -
 # Operators that are sums of products: of matrices, and by an equation.
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("MatMul", (Kernel(1, mat_mul_1),)),
-    ("Gemm", (Kernel(7, gemm_7),)),
-    ("MatMulInteger", (Kernel(10, mat_mul_integer_10),)),
-    ("QLinearMatMul", (Kernel(10, q_linear_mat_mul_10),)),
-    ("Einsum", (Kernel(12, einsum_12),)),
-)
+LINES: Lines = {
+    "MatMul": {1: mat_mul_1},
+    "Gemm": {7: gemm_7},
+    "MatMulInteger": {10: mat_mul_integer_10},
+    "QLinearMatMul": {10: q_linear_mat_mul_10},
+    "Einsum": {12: einsum_12},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -9,7 +9,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
@@ -302,14 +302,14 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
     return (narrowed(found.reshape(batch, *sizes, rank), theta.dtype),)
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("AffineGrid", (Kernel(20, affine_grid_20),)),
-    ("AveragePool", (Kernel(1, average_pool),)),
-    ("Conv", (Kernel(1, conv),)),
-    ("GlobalLpPool", (Kernel(1, global_lp_pool),)),
-    ("GlobalMaxPool", (Kernel(1, global_max_pool),)),
-    ("LpPool", (Kernel(1, lp_pool),)),
-    ("MaxPool", (Kernel(1, max_pool),)),
-    ("Upsample", (Kernel(1, upsample_1), Kernel(7, upsample_7), Kernel(9, upsample_9))),
-)
+LINES: Lines = {
+    "AffineGrid": {20: affine_grid_20},
+    "AveragePool": {1: average_pool},
+    "Conv": {1: conv},
+    "GlobalLpPool": {1: global_lp_pool},
+    "GlobalMaxPool": {1: global_max_pool},
+    "LpPool": {1: lp_pool},
+    "MaxPool": {1: max_pool},
+    "Upsample": {1: upsample_1, 7: upsample_7, 9: upsample_9},
+}
 """Operators of this family with their kernels, oldest first."""

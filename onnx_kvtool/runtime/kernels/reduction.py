@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_intege
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, KernelFunction
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
 # ArgMax and ArgMin.
 
@@ -296,24 +296,23 @@ def _select(X: Array, k: int, name: str, axis: int, *, largest: bool) -> tuple[A
 # Operators that reduce axes to one element, or to a few.
 
 
-def _both_forms(reduction: Reduction, input_since: int = 18) -> tuple[Kernel, ...]:
-    by_attribute = Kernel(1, axes_by_attribute(reduction))
-    return by_attribute, Kernel(input_since, axes_by_input(reduction))
+def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, KernelFunction]:
+    return {1: axes_by_attribute(reduction), input_since: axes_by_input(reduction)}
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("ReduceSum", _both_forms(sum_, 13)),
-    ("ReduceMean", _both_forms(mean)),
-    ("ReduceMax", _both_forms(maximum)),
-    ("ReduceMin", _both_forms(minimum)),
-    ("ReduceProd", _both_forms(prod)),
-    ("ReduceL1", _both_forms(l1)),
-    ("ReduceL2", _both_forms(l2)),
-    ("ReduceSumSquare", _both_forms(sum_square)),
-    ("ReduceLogSum", _both_forms(log_sum)),
-    ("ReduceLogSumExp", _both_forms(log_sum_exp)),
-    ("ArgMax", (Kernel(1, arg_max_1),)),
-    ("ArgMin", (Kernel(1, arg_min_1),)),
-    ("TopK", (Kernel(1, top_k_1), Kernel(10, top_k_10))),
-)
+LINES: Lines = {
+    "ReduceSum": _both_forms(sum_, 13),
+    "ReduceMean": _both_forms(mean),
+    "ReduceMax": _both_forms(maximum),
+    "ReduceMin": _both_forms(minimum),
+    "ReduceProd": _both_forms(prod),
+    "ReduceL1": _both_forms(l1),
+    "ReduceL2": _both_forms(l2),
+    "ReduceSumSquare": _both_forms(sum_square),
+    "ReduceLogSum": _both_forms(log_sum),
+    "ReduceLogSumExp": _both_forms(log_sum_exp),
+    "ArgMax": {1: arg_max_1},
+    "ArgMin": {1: arg_min_1},
+    "TopK": {1: top_k_1, 10: top_k_10},
+}
 """Operators of this family with their kernels, oldest first."""

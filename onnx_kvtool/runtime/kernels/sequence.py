@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.kernel import Array, Body, Kernel, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
 
 # What onnx.reference gets wrong or cannot run of sequences and optionals; it runs the others.
 
@@ -92,9 +92,9 @@ def _position(position: Array, low: int, high: int) -> int:
 # Sequences and optionals; onnx.reference runs the others.
 
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Optional", (Kernel(15, optional),)),
-    ("SequenceInsert", (Kernel(11, sequence_insert),)),
-    ("SequenceMap", (Kernel(17, sequence_map),)),
-)
+LINES: Lines = {
+    "Optional": {15: optional},
+    "SequenceInsert": {11: sequence_insert},
+    "SequenceMap": {17: sequence_map},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib import OperatorName
 from onnx_kvtool.runtime.kernels import (
     activation,
     attention,
@@ -21,8 +18,7 @@ from onnx_kvtool.runtime.kernels import (
     scatter,
     sequence,
 )
-from onnx_kvtool.runtime.kernels.contrib import CONTRIB_LINES
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Lines
 
 FAMILIES = (
     scatter,
@@ -42,19 +38,11 @@ FAMILIES = (
 """The families, each a package whose `LINES` are lines of the table."""
 
 
-def _lines() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
-    for family in FAMILIES:
-        yield from family.LINES
-
-
-KERNELS: Table[str, tuple[Kernel, ...]] = Table("kernel", _lines())
+KERNELS: Lines = Table("kernel", [line for family in FAMILIES for line in family.LINES.items()])
 """Kernels of the default domain by operator, the oldest first."""
 
-CONTRIB_KERNELS: Table[OperatorName, Kernel] = Table("kernel of onnxruntime", CONTRIB_LINES)
-"""Kernels of operators that onnx does not define, by domain and name."""
 
-
-def find_kernel(op_type: str, version: int) -> Kernel | None:
+def find_kernel(op_type: str, version: int) -> KernelFunction | None:
     """Return the kernel of a version of an operator; None when there is none of our own.
 
     Args:
@@ -62,7 +50,7 @@ def find_kernel(op_type: str, version: int) -> Kernel | None:
         version: The version of the operator (`since_version` of its schema), not an opset.
     """
     found = None
-    for kernel in KERNELS.get(op_type, ()):
-        if kernel.since <= version:
+    for since, kernel in KERNELS.get(op_type, {}).items():
+        if since <= version:
             found = kernel
     return found

@@ -8,12 +8,12 @@ from onnx_kvtool.runtime.kernels.attention.states import (
     causal_conv_with_state_27,
     linear_attention_27,
 )
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import Lines
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Attention", (Kernel(23, attention_23), Kernel(24, attention_24))),
-    ("CausalConvWithState", (Kernel(27, causal_conv_with_state_27),)),
-    ("LinearAttention", (Kernel(27, linear_attention_27),)),
-    ("RotaryEmbedding", (Kernel(23, rotary_embedding_23),)),
-)
+LINES: Lines = {
+    "Attention": {23: attention_23, 24: attention_24},
+    "CausalConvWithState": {27: causal_conv_with_state_27},
+    "LinearAttention": {27: linear_attention_27},
+    "RotaryEmbedding": {23: rotary_embedding_23},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -8,14 +8,14 @@ from onnx_kvtool.runtime.kernels.conversion.quantize import (
     dynamic_quantize_linear_11,
     quantize_linear_10,
 )
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import Lines
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Cast", (Kernel(6, cast_6),)),
-    ("CastLike", (Kernel(15, cast_like_15),)),
-    ("BitCast", (Kernel(26, bit_cast_26),)),
-    ("QuantizeLinear", (Kernel(10, quantize_linear_10),)),
-    ("DequantizeLinear", (Kernel(10, dequantize_linear_10),)),
-    ("DynamicQuantizeLinear", (Kernel(11, dynamic_quantize_linear_11),)),
-)
+LINES: Lines = {
+    "Cast": {6: cast_6},
+    "CastLike": {15: cast_like_15},
+    "BitCast": {26: bit_cast_26},
+    "QuantizeLinear": {10: quantize_linear_10},
+    "DequantizeLinear": {10: dequantize_linear_10},
+    "DynamicQuantizeLinear": {11: dynamic_quantize_linear_11},
+}
 """Operators of this family with their kernels, oldest first."""

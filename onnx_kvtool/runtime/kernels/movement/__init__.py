@@ -5,7 +5,7 @@ Versions of Concat, Pad, Reshape, Split and Tile from opset 1 have no kernel her
 
 from __future__ import annotations
 
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import Lines
 from onnx_kvtool.runtime.kernels.movement.choosing import (
     compress,
     constant_1,
@@ -53,29 +53,29 @@ from onnx_kvtool.runtime.kernels.movement.slicing import (
     trilu,
 )
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Compress", (Kernel(9, compress),)),
-    ("Concat", (Kernel(4, concat),)),
-    ("Constant", (Kernel(1, constant_1), Kernel(11, constant_11), Kernel(12, constant_12))),
-    ("ConstantOfShape", (Kernel(9, constant_of_shape),)),
-    ("Expand", (Kernel(8, expand),)),
-    ("Flatten", (Kernel(1, flatten_1), Kernel(11, flatten_11))),
-    ("Identity", (Kernel(1, identity),)),
-    ("NonZero", (Kernel(9, non_zero),)),
-    ("OneHot", (Kernel(9, one_hot_9), Kernel(11, one_hot_11))),
-    ("Pad", (Kernel(2, pad_2), Kernel(11, pad_11), Kernel(18, pad_18), Kernel(19, pad_19))),
-    ("Range", (Kernel(11, range_11), Kernel(27, range_27))),
-    ("Reshape", (Kernel(5, reshape_5), Kernel(14, reshape_14))),
-    ("Shape", (Kernel(1, shape_1), Kernel(15, shape_15))),
-    ("Size", (Kernel(1, size),)),
-    ("Slice", (Kernel(1, slice_1), Kernel(10, slice_10))),
-    ("Split", (Kernel(2, split_2), Kernel(13, split_13), Kernel(18, split_18))),
-    ("Squeeze", (Kernel(1, squeeze_1), Kernel(11, squeeze_11), Kernel(13, squeeze_13))),
-    ("Tile", (Kernel(6, tile),)),
-    ("Transpose", (Kernel(1, transpose),)),
-    ("Trilu", (Kernel(14, trilu),)),
-    ("Unique", (Kernel(11, unique),)),
-    ("Unsqueeze", (Kernel(1, unsqueeze_1), Kernel(11, unsqueeze_11), Kernel(13, unsqueeze_13))),
-    ("Where", (Kernel(9, where),)),
-)
+LINES: Lines = {
+    "Compress": {9: compress},
+    "Concat": {4: concat},
+    "Constant": {1: constant_1, 11: constant_11, 12: constant_12},
+    "ConstantOfShape": {9: constant_of_shape},
+    "Expand": {8: expand},
+    "Flatten": {1: flatten_1, 11: flatten_11},
+    "Identity": {1: identity},
+    "NonZero": {9: non_zero},
+    "OneHot": {9: one_hot_9, 11: one_hot_11},
+    "Pad": {2: pad_2, 11: pad_11, 18: pad_18, 19: pad_19},
+    "Range": {11: range_11, 27: range_27},
+    "Reshape": {5: reshape_5, 14: reshape_14},
+    "Shape": {1: shape_1, 15: shape_15},
+    "Size": {1: size},
+    "Slice": {1: slice_1, 10: slice_10},
+    "Split": {2: split_2, 13: split_13, 18: split_18},
+    "Squeeze": {1: squeeze_1, 11: squeeze_11, 13: squeeze_13},
+    "Tile": {6: tile},
+    "Transpose": {1: transpose},
+    "Trilu": {14: trilu},
+    "Unique": {11: unique},
+    "Unsqueeze": {1: unsqueeze_1, 11: unsqueeze_11, 13: unsqueeze_13},
+    "Where": {9: where},
+}
 """Operators of this family with their kernels, oldest first."""

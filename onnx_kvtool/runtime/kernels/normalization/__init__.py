@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import Lines
 from onnx_kvtool.runtime.kernels.normalization.batch import (
     batch_normalization_7,
     batch_normalization_14,
@@ -26,20 +26,17 @@ from onnx_kvtool.runtime.kernels.normalization.softmax import (
     softmax_13,
 )
 
-LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("BatchNormalization", (Kernel(7, batch_normalization_7), Kernel(14, batch_normalization_14))),
-    (
-        "GroupNormalization",
-        (Kernel(18, group_normalization_18), Kernel(21, group_normalization_21)),
-    ),
-    ("Hardmax", (Kernel(1, hardmax_1), Kernel(13, hardmax_13))),
-    ("InstanceNormalization", (Kernel(1, instance_normalization_1),)),
-    ("LRN", (Kernel(1, lrn_1),)),
-    ("LayerNormalization", (Kernel(17, layer_normalization_17),)),
-    ("LogSoftmax", (Kernel(1, log_softmax_1), Kernel(13, log_softmax_13))),
-    ("LpNormalization", (Kernel(1, lp_normalization_1),)),
-    ("MeanVarianceNormalization", (Kernel(9, mean_variance_normalization_9),)),
-    ("RMSNormalization", (Kernel(23, rms_normalization_23),)),
-    ("Softmax", (Kernel(1, softmax_1), Kernel(13, softmax_13))),
-)
+LINES: Lines = {
+    "BatchNormalization": {7: batch_normalization_7, 14: batch_normalization_14},
+    "GroupNormalization": {18: group_normalization_18, 21: group_normalization_21},
+    "Hardmax": {1: hardmax_1, 13: hardmax_13},
+    "InstanceNormalization": {1: instance_normalization_1},
+    "LRN": {1: lrn_1},
+    "LayerNormalization": {17: layer_normalization_17},
+    "LogSoftmax": {1: log_softmax_1, 13: log_softmax_13},
+    "LpNormalization": {1: lp_normalization_1},
+    "MeanVarianceNormalization": {9: mean_variance_normalization_9},
+    "RMSNormalization": {23: rms_normalization_23},
+    "Softmax": {1: softmax_1, 13: softmax_13},
+}
 """Operators of this family with their kernels, oldest first."""

@@ -6,7 +6,7 @@ import inspect
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.ops.contrib import OperatorName, contrib_facts
-from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 from tests.grids import each
 
 
@@ -18,7 +18,7 @@ def test_every_kernel_is_of_an_operator_with_a_form() -> None:
 def test_a_kernel_takes_what_its_schema_says(name: OperatorName) -> None:
     facts, kernel = contrib_facts(*name), CONTRIB_KERNELS[name]
     assert facts is not None
-    parameters = inspect.signature(kernel.function).parameters.values()
+    parameters = inspect.signature(kernel).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     assert [p.name for p in positional] == [formal.name for formal in facts.inputs]
     for index, (parameter, formal) in enumerate(zip(positional, facts.inputs, strict=True)):
@@ -27,4 +27,3 @@ def test_a_kernel_takes_what_its_schema_says(name: OperatorName) -> None:
         assert (parameter.default is None) == has_default, formal.name
     keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
     assert keywords - {"context"} == facts.attributes.keys()
-    assert kernel.since == facts.since_version

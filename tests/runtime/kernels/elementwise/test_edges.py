@@ -22,9 +22,9 @@ BF16 = ml_dtypes.bfloat16
 def call(op: str, version: int, *inputs: Any, **attributes: Any) -> np.ndarray:
     kernel = find_kernel(op, version)
     assert kernel is not None
-    if "context" in inspect.signature(kernel.function).parameters:
+    if "context" in inspect.signature(kernel).parameters:
         attributes["context"] = recording()[0]
-    return kernel.function(*inputs, **attributes)[0]
+    return kernel(*inputs, **attributes)[0]
 
 
 def arr(dtype: Any, *values: Any) -> np.ndarray:
@@ -247,7 +247,7 @@ def test_one_element_in_one_dimension_is_a_scalar_with_a_warning() -> None:
     kernel = find_kernel("Clip", 13)
     assert kernel is not None
     context, warnings = recording()
-    (got,) = kernel.function(arr(F32, 1, 9), arr(F32, 2), context=context)
+    (got,) = kernel(arr(F32, 1, 9), arr(F32, 2), context=context)
     assert got.tolist() == [2, 9]
     assert warnings == ["`min` has shape (1,), expected (): taken as a scalar"]
 
@@ -256,7 +256,7 @@ def test_zero_to_a_negative_power_warns_among_integers() -> None:
     kernel = find_kernel("Pow", 15)
     assert kernel is not None
     context, warnings = recording()
-    (got,) = kernel.function(arr(I32, 0, 0), arr(I32, -1, 0), context=context)
+    (got,) = kernel(arr(I32, 0, 0), arr(I32, -1, 0), context=context)
     assert got.tolist() == [-(2**31), 1]
     assert len(warnings) == 1
 
@@ -266,10 +266,10 @@ def test_dropout_infers_unless_told_to_train() -> None:
     assert kernel is not None
     data = np.arange(6, dtype=F32).reshape(2, 3)
     context, warnings = recording(outputs=2)
-    output, mask = kernel.function(data, np.array(0.5, F32), context=context, seed=7)
+    output, mask = kernel(data, np.array(0.5, F32), context=context, seed=7)
     assert output is data and mask.all() and mask.dtype == np.bool_
     training = (data, np.array(0.5, F32), np.array(True))
-    first, left = kernel.function(*training, context=context, seed=7)
-    again, _ = kernel.function(*training, context=context, seed=7)
+    first, left = kernel(*training, context=context, seed=7)
+    again, _ = kernel(*training, context=context, seed=7)
     assert same(first, again) and same(first, np.where(left, data * 2, F32(0)))
     assert len(warnings) == 2

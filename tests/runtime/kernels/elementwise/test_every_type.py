@@ -15,7 +15,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.runtime.kernels import elementwise
-from onnx_kvtool.runtime.kernels.kernel import Context, Kernel
+from onnx_kvtool.runtime.kernels.kernel import Context, KernelFunction
 from tests.grids import each
 
 ONE: dict[str, Callable[[Any], Any]] = {
@@ -110,11 +110,11 @@ def lines() -> Iterator[Any]:
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
             schemas.setdefault(schema.name, []).append(schema)
-    for op, kernels in elementwise.LINES:
+    for op, kernels in elementwise.LINES.items():
         if op not in ONE and op not in TWO:
             continue
         for schema in sorted(schemas[op], key=lambda s: s.since_version):
-            serving = [k for k in kernels if k.since <= schema.since_version]
+            serving = [k for since, k in kernels.items() if since <= schema.since_version]
             if not serving:
                 continue
             result = schema.outputs[0].type_str
@@ -126,20 +126,20 @@ def lines() -> Iterator[Any]:
 
 @pytest.mark.long
 @each(("op", "kernel", "type_name", "same_type"), list(lines()))
-def test_every_type(op: str, kernel: Kernel, type_name: str, same_type: bool) -> None:
+def test_every_type(op: str, kernel: KernelFunction, type_name: str, same_type: bool) -> None:
     dtype = dtype_of(type_name)
     keywords = dict(ATTRIBUTES.get(op, {}))
     if op == "Mod" and dtype.kind not in "iu":
         keywords["fmod"] = 1
-    if "context" in inspect.signature(kernel.function).parameters:
+    if "context" in inspect.signature(kernel).parameters:
         keywords["context"] = Context(25, 1, _fail)
     x = numbers(dtype, op)
     if op in ONE:
-        (got,) = kernel.function(x, **keywords)
+        (got,) = kernel(x, **keywords)
         expected = np.array([[ONE[op](v) for v in plain(x)[0]]])
     else:
         y = others(dtype, op)
-        (got,) = kernel.function(x, y, **keywords)
+        (got,) = kernel(x, y, **keywords)
         expected = np.array([[TWO[op](a, b) for a in plain(x)[0]] for (b,) in plain(y)])
     assert got.dtype == (dtype if same_type else np.bool_)
     assert got.shape == expected.shape

@@ -43,7 +43,7 @@ def reduce(
     kernel = find_kernel(op, version)
     assert kernel is not None
     context, warnings = recording()
-    (got,) = kernel.function(data, *inputs, context=context, **attributes)
+    (got,) = kernel(data, *inputs, context=context, **attributes)
     assert isinstance(got, np.ndarray) and got.dtype == data.dtype
     return got, warnings
 
@@ -79,7 +79,7 @@ def numbers(dtype: np.dtype) -> np.ndarray:
 
 
 def lines() -> Iterator[Any]:
-    served = dict(reduction.LINES)
+    served = reduction.LINES
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "" and schema.name in OVER and schema.name in served:
             for name in sorted(schema.inputs[0].types):
