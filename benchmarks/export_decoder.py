@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -49,8 +50,7 @@ def _export(exporter: str, architecture: str, home: Path) -> int:
     with tempfile.TemporaryDirectory(dir=home) as directory:
         path = Path(directory, "model.onnx")
         try:
-            is_narrow = exporter == "genai" and "head_dim" in ARCHITECTURES[architecture][1]
-            model = model_of(architecture, **(_WIDE if is_narrow else {}))
+            model = model_of(architecture, **_options(exporter, architecture))
             if exporter == "dynamo":
                 taken = inspect.signature(model.forward).parameters
                 names = ("input_ids", "attention_mask", "position_ids")
@@ -67,12 +67,25 @@ def _export(exporter: str, architecture: str, home: Path) -> int:
     return 0
 
 
+def _options(exporter: str, architecture: str) -> dict[str, Any]:
+    """Return what an exporter asks of a configuration."""
+    sizes = ARCHITECTURES[architecture][1]
+    if exporter == "genai":
+        return _WIDE if "head_dim" in sizes else {}
+    if exporter == "optimum" and architecture == "stablelm":
+        return {"qk_layernorm": False}  # transformers 4.57 makes no model with it
+    if exporter == "dynamo" and "num_experts_per_tok" in sizes:
+        return {"experts_implementation": "batched_mm"}  # the default has no form in ONNX
+    return {}
+
+
 def _line(error: BaseException) -> str:
     """Return what was wrong in one line: what began it says most."""
     while (error.__cause__ or error.__context__) is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     lines = [line for line in str(error).splitlines() if line.strip()]
-    first = " ".join(lines[0].split()).split(". ")[0] if lines else ""
+    told = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    first = " ".join(told.split()).split(". ")[0]
     return f"{type(error).__name__}: {first}"
 
 

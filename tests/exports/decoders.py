@@ -117,7 +117,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "deepseek_v3": ("DeepseekV3ForCausalLM", {**_LLAMA, **_LATENT}),
     "diffllama": ("DiffLlamaForCausalLM", {**_LLAMA, "num_key_value_heads": 6}),
-    "doge": ("DogeForCausalLM", {**_LLAMA, "keep_window_size": 6}),
+    "doge": (
+        "DogeForCausalLM",
+        {**_LLAMA, "keep_window_size": 6, "attn_implementation": "eager"},
+    ),
     "ernie4_5": ("Ernie4_5ForCausalLM", _LLAMA),
     "exaone4": ("Exaone4ForCausalLM", {**_LLAMA, **_HYBRID, "sliding_window_pattern": "LG"}),
     "falcon_alibi": ("FalconForCausalLM", {**_FALCON, "alibi": True, "multi_query": False}),
