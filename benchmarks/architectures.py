@@ -81,7 +81,8 @@ Small decoders of transformers with random weights, as each exporter writes them
 seven single tokens, give the logits and caches of the exported model in the onnxruntime beside
 kvtool (one of two sequences is padded if the decoder has a mask). `--dim` means that the release
 takes the static form only. *Growing* means that `kvtool raise` refuses the model, and the model was
-lowered as it is. Other words are the codes of refusals, explained below the tables. Written by
+lowered as it is. Other words are the codes of refusals, explained below the tables. What an
+exporter does not export stands below its table, with its own error. Written by
 `python -m benchmarks architectures`, from `benchmarks/architectures.json`.
 """
 
@@ -310,31 +311,28 @@ def _runs(
 
 def section() -> str:
     """Return what was found as a section of the page."""
-    parts, refused, missing = [_ABOUT], defaultdict(list), defaultdict(list)
-    kept = found()
+    kept, parts, stays = found(), [_ABOUT], defaultdict[str, list[str]](list)
     for exporter in (exporter for exporter in EXPORTERS if exporter in kept):
-        rows = kept[exporter]
         lines = [f"### {EXPORTERS[exporter][0]}", "", f"| architecture | {' | '.join(COLUMNS)} |"]
         lines.append("| --- |" + " --- |" * len(COLUMNS))
-        for name, row in rows.items():
-            lines.append(f"| {name} | {' | '.join(_text(row, column) for column in COLUMNS)} |")
+        missing = defaultdict[str, list[str]](list)
+        for name, row in kept[exporter].items():
             if "export" in row:
-                missing[row["export"]["refused"]].append(f"{name}, {exporter}")
+                missing[row["export"]["refused"].replace(f" {name} ", " ... ")].append(name)
+                continue
+            lines.append(f"| {name} | {' | '.join(_text(row, column) for column in COLUMNS)} |")
             for column, cell in row.items():
                 if "why" in cell:
                     code = cell.get("refused") or cell["left"]
-                    refused[f"`{code}`: {cell['why']}"].append(f"{name}, {exporter}, {column}")
-        parts.append("\n".join([*lines, ""]))
-    for title, reasons in (("What stays", refused), ("Not exported", missing)):
-        told = [f"- {reason} ({'; '.join(whose)})" for reason, whose in sorted(reasons.items())]
-        parts += ["\n".join([f"### {title}", "", *told, ""])] if told else []
-    return "\n".join(parts)
+                    stays[f"`{code}`: {cell['why']}"].append(f"{name}, {exporter}, {column}")
+        told = [f"- {', '.join(names)}: {reason}" for reason, names in missing.items()]
+        parts.append("\n".join([*lines, "", *(["Not exported:", "", *told, ""] if told else [])]))
+    reasons = [f"- {reason} ({'; '.join(whose)})" for reason, whose in sorted(stays.items())]
+    return "\n".join([*parts, "### What stays", "", *reasons, ""])
 
 
 def _text(row: dict[str, Cell], column: str) -> str:
-    if "export" in row:
-        return "not exported"
-    cell = row[column]
+    cell = row["export"] if "export" in row else row[column]
     if "wrong" in cell:
         return f"**{cell['wrong']}**"
     if "refused" in cell:
