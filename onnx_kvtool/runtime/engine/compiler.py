@@ -28,6 +28,7 @@ from onnx_kvtool.runtime.engine.program import (
     Step,
     call_function,
     call_kernel,
+    root,
 )
 from onnx_kvtool.runtime.engine.weights import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
@@ -183,22 +184,29 @@ class Compiler:
             if error.is_placed:
                 raise
             raise _placed(f"{location}: {error.message}", help=error.help) from error
-        value = self._constant_value(node, step)
+        value = self._constant_value(node, step, slots.template)
         step.is_done = value is not None
         step.outputs = tuple(slots.define(v, value) if v.name else ABSENT for v in node.outputs)
         return step
 
-    def _constant_value(self, node: ir.Node, step: Step) -> Value:
-        """Return the content of a Constant; None for other nodes, and for one that fails."""
-        if node.op_type != "Constant" or node.domain or step.runtime != "kvtool":
+    def _constant_value(self, node: ir.Node, step: Step, template: Sequence[Value]) -> Value:
+        """Return what a Constant or a view of a constant holds; None for others, and if it fails.
+
+        What takes memory, as a copy in another order, is made in each run.
+        """
+        if step.runtime != "kvtool" or node.op_identifier() in self._model.functions:
             return None
-        if node.op_identifier() in self._model.functions:
+        is_view = Trait.REARRANGES in traits(node)
+        if not is_view and (node.op_type != "Constant" or node.domain):
+            return None
+        inputs = [template[slot] for slot in step.inputs]
+        if any(value is None for value in inputs):
             return None
         try:
-            (value,) = step.action([], [], State(Buffers()), False)
+            (value,) = step.action(inputs, [], State(Buffers()), False)
         except KernelError:
             return None
-        return value
+        return None if is_view and root(value) is not root(inputs[0]) else value
 
     def _prepare(self, step: Step, node: ir.Node, frame: _Frame, slots: Slots) -> None:
         """Give a step its action."""

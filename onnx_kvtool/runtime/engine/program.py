@@ -144,8 +144,8 @@ class Step:
         runtime: As in `Trace`.
         in_place: Position of the input whose buffer may be written into; None for most.
         drops: Slots that nothing reads after this step.
-        is_done: Whether the slot of its output holds the value from the start: a Constant, which
-            runs again only to be observed.
+        is_done: Whether the slot of its output holds the value from the start: a Constant or a view
+            of one, which runs again only to be observed.
     """
 
     location: Location

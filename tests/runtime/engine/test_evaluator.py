@@ -12,9 +12,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.runtime.engine import compiler
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.table import find_kernel
 from tests.runtime.text_models import evaluator, run
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -359,6 +362,52 @@ def test_constants_cannot_be_written_into() -> None:
     found = run("g () => (float[2] y) <float[2] w = {1, 2}> { y = Identity (w) }")
     with pytest.raises(ValueError, match="read-only"):
         found.values["y"][0] = 5
+
+
+@pytest.mark.parametrize(
+    ("nodes", "calls"),
+    [
+        pytest.param("y = Transpose (w)", ["Transpose"], id="a view"),
+        pytest.param("v = Reshape (w, all) y = Transpose (v)", ["Reshape", "Transpose"], id="two"),
+        pytest.param(
+            "v = Transpose (w) y = Reshape (v, all)", ["Transpose", *["Reshape"] * 3], id="a copy"
+        ),
+        pytest.param("y = Neg (w)", ["Neg"] * 2, id="computed"),
+        pytest.param("y = Transpose (x)", ["Transpose"] * 3, id="a default, and then what is fed"),
+    ],
+)
+def test_views_of_constants_are_taken_once(
+    nodes: str, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that is prepared and runs twice calls these kernels; a trace shows all nodes."""
+    seen: list[str] = []
+
+    def counting(op: str, version: int) -> Kernel:
+        kernel = find_kernel(op, version)
+        assert kernel is not None
+
+        def called(*inputs: Any, **attributes: Any) -> Any:
+            seen.append(op)
+            return kernel.function(*inputs, **attributes)
+
+        return Kernel(kernel.since, called)
+
+    monkeypatch.setattr(compiler, "find_kernel", counting)
+    model = evaluator(
+        "g (float[2, 3] x) => (y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}, "
+        f"float[2, 3] x = {{0, 0, 0, 0, 0, 0}}, int64[1] all = {{-1}}> {{ {nodes} }}"
+    )
+    feeds = {"x": X + 1} if "x" in nodes else {}
+    first, second = (model.run(feeds).values["y"] for _ in range(2))
+    assert seen == calls
+    traced: list[Trace] = []
+    observed = model.run(feeds, observe=traced.append).values["y"]
+    assert len(traced) == nodes.count("=")
+    expected = {"Neg ": -(X + 1), "Tran": (X + 1).T}.get(nodes[4:8], (X + 1).reshape(-1))
+    if nodes.startswith("v = T"):
+        expected = (X + 1).T.reshape(-1)
+    for found in (first, second, observed, traced[-1].outputs[0][1]):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("held", [np.zeros((8, 7), np.float32), np.zeros((4, 3), np.int64)])
