@@ -73,12 +73,13 @@ def read_integers(
     Raises:
         KernelError: If `value` is not of rank 1 (or 0, if it may), or not of one of `dtypes`.
     """
-    if not any(value.dtype == dtype for dtype in dtypes):  # int64 has two types in numpy
+    if value.dtype not in dtypes:  # equal, not the same: int64 has two types in numpy
         expected = " or ".join(np.dtype(dtype).name for dtype in dtypes)
         raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {expected}")
     if value.ndim != 1 and not (or_scalar and value.ndim == 0):
         raise KernelError(f"`{name}` has shape {value.shape}, expected one dimension")
-    return [int(element) for element in value.reshape(-1).tolist()]
+    found: list[int] = value.reshape(-1).tolist()
+    return found
 
 
 # Whether there is room for a result, asked before it is made.

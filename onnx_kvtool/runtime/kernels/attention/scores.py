@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +23,7 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
 # The operands of Attention in their four-dimensional form.
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """Query, keys and values of one attention.
 
     Letters: B batch, H query heads, KV key/value heads, L query length, P past length, S total key
@@ -282,7 +279,7 @@ def _allowed(
             conditions.append(keys >= rows - min(left, reach))
         if right >= 0:
             conditions.append(keys <= rows + min(right, reach))
-    if valid is not None:
+    if valid is not None and not is_causal:  # the last query is the last valid key
         conditions.append(keys < valid)
     if not conditions:
         return None
@@ -364,7 +361,7 @@ def without_padding(
         return operands, attn_mask
     if attn_mask is not None and attn_mask.shape[-1] == total:
         attn_mask = attn_mask[..., :count]
-    kept = dataclasses.replace(operands, key=key[:, :, :count], value=operands.value[:, :, :count])
+    kept = operands._replace(key=key[:, :, :count], value=operands.value[:, :, :count])
     return kept, attn_mask
 
 

@@ -182,13 +182,15 @@ def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
                 f"axis {axis} of `data` has size {data.shape[axis]}, expected 1 as `axes` names "
                 f"it: shape {data.shape}"
             )
-    return (np.squeeze(data, axis=dropped),)
+    return (data.squeeze(dropped),)
 
 
 def _unsqueeze(data: Array, axes: Sequence[int]) -> tuple[Array]:
     require_axes(data.ndim + len(axes))
     inserted = count_axes(axes, data.ndim + len(axes), of="expanded")
-    return (np.expand_dims(data, inserted),)
+    sizes = iter(data.shape)
+    rank = data.ndim + len(inserted)
+    return (data.reshape([1 if axis in inserted else next(sizes) for axis in range(rank)]),)
 
 
 # Expand-8 and -13, and Tile-6 and -13.
