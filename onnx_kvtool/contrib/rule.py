@@ -11,13 +11,14 @@ from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
+Form = Callable[[NodeView, Emitter], Replacement]
+
 
 @dataclass(frozen=True, slots=True)
 class ContribRule:
     """One rule.
 
     Attributes:
-        operator: Name of the operator.
         apply: Guard, then emit standard operators of the emitter's opset, which is the newest that
             a rule may want; lowering takes them from there. Raises `Refusal` or `MalformedNode`
             before anything is edited.
@@ -25,8 +26,7 @@ class ContribRule:
             release that was looked at.
     """
 
-    operator: str
-    apply: Callable[[NodeView, Emitter], Replacement]
+    apply: Form
     producer: str
 
     @property

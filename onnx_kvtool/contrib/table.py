@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onnx_kvtool.contrib import (
     activation,
     block_quantized,
@@ -36,133 +38,123 @@ from onnx_kvtool.contrib.positions import (
 )
 from onnx_kvtool.contrib.quantized import mat_mul_bnb4, mat_mul_n_bits_mlp, mat_mul_n_bits_qkv
 from onnx_kvtool.contrib.recurrence import linear_attention_gate
-from onnx_kvtool.contrib.rule import ContribRule
+from onnx_kvtool.contrib.rule import ContribRule, Form
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
-# What writes an operator today. Operators that nothing writes stand in `without`.
-_SESSION = "onnxruntime 1.32: its optimiser"
-_TRANSFORMERS = "onnxruntime 1.32: `onnxruntime.transformers`"
-_QUANTIZER = "onnxruntime 1.32: `onnxruntime.quantization`"
-_TORCH = "onnxruntime 1.32: `onnxruntime.tools.pytorch_export_contrib_ops`"
-_BUILDER = "onnxruntime-genai 0.18: its model builder"
-_LATER = "onnxruntime-genai: its model builder after 0.18"
-_TF2ONNX = "tf2onnx 1.17: `--extra_opset com.microsoft:1`"
-_SKL2ONNX = "skl2onnx 1.19: `optim='cdist'`"
-_PHYSICS = "PhysicsNeMo 2.1"
-_YOBX = "yet-another-onnx-builder 0.1: its optimiser"
+# Operators that nothing writes stand in `without`.
+_FORMS: Mapping[str, Mapping[str, Form]] = {
+    "onnxruntime 1.32: its optimiser": {
+        "BiasDropout": activation.bias_dropout,
+        "BiasGelu": activation.bias_gelu,
+        "BiasSoftmax": activation.bias_softmax,
+        "DynamicQuantizeMatMul": quantized.dynamic_quantize_mat_mul,
+        "EmbedLayerNormalization": normalization.embed_layer_normalization,
+        "FastGelu": activation.fast_gelu,
+        "FusedConv": product.fused_conv,
+        "FusedGemm": product.fused_gemm,
+        "FusedMatMul": product.fused_mat_mul,
+        "FusedMatMulActivation": product.fused_mat_mul_activation,
+        "Gelu": activation.gelu,
+        "LayerNormalization": normalization.layer_normalization,
+        "MatMulIntegerToFloat": quantized.mat_mul_integer_to_float,
+        "MatMulNBitsMlp": mat_mul_n_bits_mlp,
+        "MatMulNBitsQkv": mat_mul_n_bits_qkv,
+        "NhwcMaxPool": picture.nhwc_max_pool,
+        "QLinearConv": quantized.q_linear_conv,
+        "QuickGelu": activation.quick_gelu,
+        "SimplifiedLayerNormalization": normalization.simplified_layer_normalization,
+        "SkipLayerNormalization": normalization.skip_layer_normalization,
+        "SkipSimplifiedLayerNormalization": normalization.skip_simplified_layer_normalization,
+        "SwiGLU": activation.swiglu,
+    },
+    "onnxruntime 1.32: `onnxruntime.transformers`": {
+        "Attention": attention,
+        "BiasAdd": picture.bias_add,
+        "BiasSplitGelu": activation.bias_split_gelu,
+        "DecoderMaskedMultiHeadAttention": decoder_masked_multi_head_attention,
+        "GemmFastGelu": activation.gemm_fast_gelu,
+        "GroupNorm": picture.group_norm,
+        "MultiHeadAttention": multi_head_attention,
+        "NhwcConv": product.nhwc_conv,
+        "RelativePositionBias": relative_position_bias,
+        "SkipGroupNorm": picture.skip_group_norm,
+    },
+    "onnxruntime 1.32: `onnxruntime.quantization`": {
+        "DequantizeLinear": quantized.dequantize_linear,
+        "MatMulBnb4": mat_mul_bnb4,
+        "MatMulNBits": block_quantized.mat_mul_n_bits,
+        "QAttention": q_attention,
+        "QEmbedLayerNormalization": normalization.q_embed_layer_normalization,
+        "QGemm": quantized.q_gemm,
+        "QLinearAdd": quantized.q_linear_add,
+        "QLinearAveragePool": quantized.q_linear_average_pool,
+        "QLinearConcat": quantized.q_linear_concat,
+        "QLinearGlobalAveragePool": quantized.q_linear_global_average_pool,
+        "QLinearLeakyRelu": quantized.q_linear_leaky_relu,
+        "QLinearMul": quantized.q_linear_mul,
+        "QLinearSigmoid": quantized.q_linear_sigmoid,
+        "QLinearSoftmax": quantized.q_linear_softmax,
+        "QLinearWhere": quantized.q_linear_where,
+        "QuantizeLinear": quantized.quantize_linear,
+    },
+    "onnxruntime 1.32: `onnxruntime.tools.pytorch_export_contrib_ops`": {
+        "GridSample": renamed.grid_sample,
+        "Inverse": inverse,
+        "Trilu": renamed.trilu,
+        "UnfoldTensor": older.unfold_tensor,
+    },
+    "onnxruntime-genai 0.18: its model builder": {
+        "CausalConvWithState": causal_conv_with_state,
+        "GatedAdd": activation.gated_add,
+        "GatedDeltaNet": gated_delta_net,
+        "GatedRMSNorm": activation.gated_rms_norm,
+        "GatherBlockQuantized": block_quantized.gather_block_quantized,
+        "GroupQueryAttention": group_query_attention,
+        "LinearAttention": linear_attention,
+        "LinearAttentionGate": linear_attention_gate,
+        "MRotaryEmbedding": m_rotary_embedding,
+        "MoE": mixture_of_experts,
+        "QMoE": quantized_mixture_of_experts,
+        "RotaryEmbedding": rotary_embedding,
+        "SparseAttention": sparse_attention,
+        "VarlenCausalConvWithState": varlen_causal_conv_with_state,
+    },
+    "onnxruntime-genai: its model builder after 0.18": {
+        "BranchwiseRMSNorm": branches.branchwise_rms_norm,
+        "EngramGate": branches.engram_gate,
+        "HyperConnectionPostMix": branches.hyper_connection_post_mix,
+        "HyperConnectionPreMix": branches.hyper_connection_pre_mix,
+        "ScaledSiLU": activation.scaled_silu,
+    },
+    "tf2onnx 1.17: `--extra_opset com.microsoft:1`": {
+        "ConvTransposeWithDynamicPads": picture.conv_transpose_with_dynamic_pads,
+        "CropAndResize": picture.crop_and_resize,
+        "Range": renamed.range_,
+    },
+    "skl2onnx 1.19: `optim='cdist'`": {
+        "CDist": older.c_dist,
+    },
+    "PhysicsNeMo 2.1": {
+        "Rfft": older.rfft,
+    },
+    "yet-another-onnx-builder 0.1: its optimiser": {
+        "ComplexMul": older.complex_mul,
+        "ComplexMulConj": older.complex_mul_conj,
+        "GatedRelativePositionBias": gated_relative_position_bias,
+        "GemmaRotaryEmbedding": gemma_rotary_embedding,
+    },
+}
+"""Forms by operator, and by what writes the operator today."""
+
+_WITHOUT_DOMAIN = ("LayerNormalization", "SimplifiedLayerNormalization")
 
 CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
     "contrib rule",
     [
-        (("", rule.operator), rule)
-        for rule in (
-            ContribRule("LayerNormalization", normalization.layer_normalization, _SESSION),
-            ContribRule(
-                "SimplifiedLayerNormalization",
-                normalization.simplified_layer_normalization,
-                _SESSION,
-            ),
-        )
-    ]
-    + [
-        ((DOMAIN, rule.operator), rule)
-        for rule in (
-            ContribRule("Attention", attention, _TRANSFORMERS),
-            ContribRule("BiasAdd", picture.bias_add, _TRANSFORMERS),
-            ContribRule("BiasDropout", activation.bias_dropout, _SESSION),
-            ContribRule("BiasGelu", activation.bias_gelu, _SESSION),
-            ContribRule("BiasSoftmax", activation.bias_softmax, _SESSION),
-            ContribRule("BiasSplitGelu", activation.bias_split_gelu, _TRANSFORMERS),
-            ContribRule("CausalConvWithState", causal_conv_with_state, _BUILDER),
-            ContribRule("CDist", older.c_dist, _SKL2ONNX),
-            ContribRule("ComplexMul", older.complex_mul, _YOBX),
-            ContribRule("ComplexMulConj", older.complex_mul_conj, _YOBX),
-            ContribRule("BranchwiseRMSNorm", branches.branchwise_rms_norm, _LATER),
-            ContribRule(
-                "ConvTransposeWithDynamicPads", picture.conv_transpose_with_dynamic_pads, _TF2ONNX
-            ),
-            ContribRule("CropAndResize", picture.crop_and_resize, _TF2ONNX),
-            ContribRule(
-                "DecoderMaskedMultiHeadAttention",
-                decoder_masked_multi_head_attention,
-                _TRANSFORMERS,
-            ),
-            ContribRule("DequantizeLinear", quantized.dequantize_linear, _QUANTIZER),
-            ContribRule("DynamicQuantizeMatMul", quantized.dynamic_quantize_mat_mul, _SESSION),
-            ContribRule(
-                "EmbedLayerNormalization", normalization.embed_layer_normalization, _SESSION
-            ),
-            ContribRule("EngramGate", branches.engram_gate, _LATER),
-            ContribRule("FastGelu", activation.fast_gelu, _SESSION),
-            ContribRule("FusedConv", product.fused_conv, _SESSION),
-            ContribRule("FusedGemm", product.fused_gemm, _SESSION),
-            ContribRule("FusedMatMul", product.fused_mat_mul, _SESSION),
-            ContribRule("GatedRelativePositionBias", gated_relative_position_bias, _YOBX),
-            ContribRule("FusedMatMulActivation", product.fused_mat_mul_activation, _SESSION),
-            ContribRule("GatedAdd", activation.gated_add, _BUILDER),
-            ContribRule("GatedDeltaNet", gated_delta_net, _BUILDER),
-            ContribRule("GatedRMSNorm", activation.gated_rms_norm, _BUILDER),
-            ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized, _BUILDER),
-            ContribRule("Gelu", activation.gelu, _SESSION),
-            ContribRule("GemmaRotaryEmbedding", gemma_rotary_embedding, _YOBX),
-            ContribRule("GemmFastGelu", activation.gemm_fast_gelu, _TRANSFORMERS),
-            ContribRule("GridSample", renamed.grid_sample, _TORCH),
-            ContribRule("GroupNorm", picture.group_norm, _TRANSFORMERS),
-            ContribRule("GroupQueryAttention", group_query_attention, _BUILDER),
-            ContribRule("HyperConnectionPostMix", branches.hyper_connection_post_mix, _LATER),
-            ContribRule("HyperConnectionPreMix", branches.hyper_connection_pre_mix, _LATER),
-            ContribRule("Inverse", inverse, _TORCH),
-            ContribRule("LinearAttention", linear_attention, _BUILDER),
-            ContribRule("LinearAttentionGate", linear_attention_gate, _BUILDER),
-            ContribRule("MRotaryEmbedding", m_rotary_embedding, _BUILDER),
-            ContribRule("MatMulBnb4", mat_mul_bnb4, _QUANTIZER),
-            ContribRule("MatMulIntegerToFloat", quantized.mat_mul_integer_to_float, _SESSION),
-            ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits, _QUANTIZER),
-            ContribRule("MatMulNBitsMlp", mat_mul_n_bits_mlp, _SESSION),
-            ContribRule("MatMulNBitsQkv", mat_mul_n_bits_qkv, _SESSION),
-            ContribRule("MoE", mixture_of_experts, _BUILDER),
-            ContribRule("MultiHeadAttention", multi_head_attention, _TRANSFORMERS),
-            ContribRule("NhwcConv", product.nhwc_conv, _TRANSFORMERS),
-            ContribRule("NhwcMaxPool", picture.nhwc_max_pool, _SESSION),
-            ContribRule("QAttention", q_attention, _QUANTIZER),
-            ContribRule(
-                "QEmbedLayerNormalization", normalization.q_embed_layer_normalization, _QUANTIZER
-            ),
-            ContribRule("QGemm", quantized.q_gemm, _QUANTIZER),
-            ContribRule("QLinearAdd", quantized.q_linear_add, _QUANTIZER),
-            ContribRule("QLinearAveragePool", quantized.q_linear_average_pool, _QUANTIZER),
-            ContribRule("QLinearConcat", quantized.q_linear_concat, _QUANTIZER),
-            ContribRule("QLinearConv", quantized.q_linear_conv, _SESSION),
-            ContribRule(
-                "QLinearGlobalAveragePool", quantized.q_linear_global_average_pool, _QUANTIZER
-            ),
-            ContribRule("QLinearLeakyRelu", quantized.q_linear_leaky_relu, _QUANTIZER),
-            ContribRule("QLinearMul", quantized.q_linear_mul, _QUANTIZER),
-            ContribRule("QLinearSigmoid", quantized.q_linear_sigmoid, _QUANTIZER),
-            ContribRule("QLinearSoftmax", quantized.q_linear_softmax, _QUANTIZER),
-            ContribRule("QLinearWhere", quantized.q_linear_where, _QUANTIZER),
-            ContribRule("QMoE", quantized_mixture_of_experts, _BUILDER),
-            ContribRule("QuantizeLinear", quantized.quantize_linear, _QUANTIZER),
-            ContribRule("QuickGelu", activation.quick_gelu, _SESSION),
-            ContribRule("Range", renamed.range_, _TF2ONNX),
-            ContribRule("RelativePositionBias", relative_position_bias, _TRANSFORMERS),
-            ContribRule("Rfft", older.rfft, _PHYSICS),
-            ContribRule("RotaryEmbedding", rotary_embedding, _BUILDER),
-            ContribRule("ScaledSiLU", activation.scaled_silu, _LATER),
-            ContribRule("SkipGroupNorm", picture.skip_group_norm, _TRANSFORMERS),
-            ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization, _SESSION),
-            ContribRule(
-                "SkipSimplifiedLayerNormalization",
-                normalization.skip_simplified_layer_normalization,
-                _SESSION,
-            ),
-            ContribRule("SparseAttention", sparse_attention, _BUILDER),
-            ContribRule("SwiGLU", activation.swiglu, _SESSION),
-            ContribRule("Trilu", renamed.trilu, _TORCH),
-            ContribRule("UnfoldTensor", older.unfold_tensor, _TORCH),
-            ContribRule("VarlenCausalConvWithState", varlen_causal_conv_with_state, _BUILDER),
-        )
+        (("" if operator in _WITHOUT_DOMAIN else DOMAIN, operator), ContribRule(form, producer))
+        for producer, forms in _FORMS.items()
+        for operator, form in forms.items()
     ],
 )
 """By domain and name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -109,25 +109,29 @@ class Lowering:
         return opset >= oldest and (target < self.since or (forced and self.removes))
 
 
-LOWERINGS: Mapping[str, Lowering] = Table(
+def by_operator(kind: str, lines: Iterable[tuple[str, Lowering]]) -> Mapping[str, Lowering]:
+    """Return a table of rules, each for the operators before it."""
+    return Table(kind, [(op, rule) for ops, rule in lines for op in ops.split()])
+
+
+LOWERINGS: Mapping[str, Lowering] = by_operator(
     "lowering",
     [
         ("AffineGrid", Lowering("affine_grid", 20, lower_affine_grid_20)),
-        ("ArgMax", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
-        ("ArgMin", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
+        ("ArgMax ArgMin", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
         (
             "Attention",
             Lowering("attention", 25, lower_attention_23_24_25, removes=True, reads=23),
         ),
-        ("AveragePool", Lowering("pool", 22, lower_pool_22, reads=10)),
+        ("AveragePool MaxPool", Lowering("pool", 22, lower_pool_22, reads=10)),
         ("BatchNormalization", Lowering("batch_normalization", 14, lower_batch_normalization_14)),
         ("BitCast", Lowering("bit_cast", 26, lower_bit_cast_26)),
         ("BitShift", Lowering("bit_shift", 28, lower_bit_shift_28)),
-        ("BitwiseAnd", Lowering("bitwise", 18, lower_bitwise_18)),
-        ("BitwiseNot", Lowering("bitwise", 18, lower_bitwise_18)),
-        ("BitwiseOr", Lowering("bitwise", 18, lower_bitwise_18)),
-        ("BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
-        ("BlackmanWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
+        ("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
+        (
+            "BlackmanWindow HammingWindow HannWindow",
+            Lowering("cosine_window", 17, lower_cosine_window_17),
+        ),
         ("Clip", Lowering("clip", 12, lower_clip_12)),
         ("Col2Im", Lowering("col2im", 18, lower_col2im_18, removes=True)),
         ("Constant", Lowering("constant", 12, lower_constant_12)),
@@ -141,22 +145,17 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Dropout", Lowering("dropout", 12, lower_dropout_12)),
         ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
         ("Equal", Lowering("equal", 19, lower_equal_19)),
-        ("GRU", Lowering("recurrent", 14, lower_recurrent_14)),
+        ("GRU LSTM RNN", Lowering("recurrent", 14, lower_recurrent_14)),
         ("GatherND", Lowering("gather_nd", 12, lower_gather_nd_12)),
         ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20, removes=True, reads=16)),
-        ("HammingWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
-        ("HannWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
-        ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
+        ("Hardmax LogSoftmax Softmax", Lowering("softmax", 13, lower_softmax_13)),
         ("Identity", Lowering("identity", 14, lower_identity_14)),
-        ("LSTM", Lowering("recurrent", 14, lower_recurrent_14)),
         (
             "LayerNormalization",
             Lowering("layer_normalization", 17, lower_layer_normalization_17, removes=True),
         ),
-        ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),
         ("LpPool", Lowering("pool", 18, lower_pool_22)),
-        ("Max", Lowering("max_min", 12, lower_max_min_12)),
-        ("MaxPool", Lowering("pool", 22, lower_pool_22, reads=10)),
+        ("Max Min", Lowering("max_min", 12, lower_max_min_12)),
         (
             "MeanVarianceNormalization",
             Lowering(
@@ -167,7 +166,6 @@ LOWERINGS: Mapping[str, Lowering] = Table(
             "MelWeightMatrix",
             Lowering("mel_weight_matrix", 17, lower_mel_weight_matrix_17, removes=True),
         ),
-        ("Min", Lowering("max_min", 12, lower_max_min_12)),
         ("Mod", Lowering("mod", 28, lower_mod_28)),
         ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),
         ("OptionalHasElement", Lowering("optional", 18, lower_optional_has_element_18)),
@@ -178,13 +176,11 @@ LOWERINGS: Mapping[str, Lowering] = Table(
             Lowering("quantize_linear", 25, lower_quantize_linear, removes=True, reads=13),
         ),
         ("RMSNormalization", Lowering("rms_normalization", 23, lower_rms_normalization_23, True)),
-        ("RNN", Lowering("recurrent", 14, lower_recurrent_14)),
-        ("ReduceL2", Lowering("reduce", 18, lower_reduce_20, reads=18)),
-        ("ReduceLogSumExp", Lowering("reduce", 18, lower_reduce_20, reads=18)),
-        ("ReduceMax", Lowering("reduce", 20, lower_reduce_20, removes=True, reads=13)),
-        ("ReduceMean", Lowering("reduce", 18, lower_reduce_20, reads=18)),
-        ("ReduceMin", Lowering("reduce", 20, lower_reduce_20, removes=True, reads=13)),
-        ("ReduceProd", Lowering("reduce", 18, lower_reduce_20, reads=18)),
+        (
+            "ReduceL2 ReduceLogSumExp ReduceMean ReduceProd",
+            Lowering("reduce", 18, lower_reduce_20, reads=18),
+        ),
+        ("ReduceMax ReduceMin", Lowering("reduce", 20, lower_reduce_20, removes=True, reads=13)),
         ("ReduceSum", Lowering("reduce", 13, lower_reduce_20)),
         ("Relu", Lowering("relu", 14, lower_relu_14)),
         ("Reshape", Lowering("reshape", 14, lower_reshape_14)),
@@ -192,11 +188,12 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("RoiAlign", Lowering("roi_align", 16, lower_roi_align_16)),
         ("RotaryEmbedding", Lowering("rotary_embedding", 23, lower_rotary_embedding_23, True)),
         ("STFT", Lowering("stft", 17, lower_stft_17, removes=True)),
-        ("ScatterElements", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
-        ("ScatterND", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
+        (
+            "ScatterElements ScatterND",
+            Lowering("scatter_reduction", 18, lower_scatter_18, reads=16),
+        ),
         ("Shape", Lowering("shape", 15, lower_shape_15)),
         ("Size", Lowering("size", 1, lower_size, removes=True)),
-        ("Softmax", Lowering("softmax", 13, lower_softmax_13)),
         ("Split", Lowering("split", 18, lower_split_18, removes=True, reads=13)),
         ("Squeeze", Lowering("squeeze", 13, lower_squeeze_13)),
         ("TensorScatter", Lowering("tensor_scatter", 24, lower_tensor_scatter_24, removes=True)),

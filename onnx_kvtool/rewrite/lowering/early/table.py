@@ -55,15 +55,15 @@ from onnx_kvtool.rewrite.lowering.early.suppression import (
     lower_roi_align_10,
 )
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
-from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering, by_operator
 
-_AXES = sorted(op for op, changes in CHANGES.items() if FRONT in changes and op != "Scan")
+_AXES = " ".join(op for op, changes in CHANGES.items() if FRONT in changes and op != "Scan")
 """Operators whose axes may be counted from the back since opset 11; those of Scan are refused."""
 
-_TO_10: Mapping[str, Lowering] = Table(
+_TO_10: Mapping[str, Lowering] = by_operator(
     "lowering from opset 11",
     [
-        *((op, Lowering("negative_axes", 11, lower_negative_axes_11)) for op in _AXES),
+        (_AXES, Lowering("negative_axes", 11, lower_negative_axes_11)),
         ("BitShift", Lowering("bit_shift", 11, lower_bit_shift_11)),
         ("Clip", Lowering("clip", 11, lower_clip_11)),
         ("ConvTranspose", Lowering("conv_transpose", 11, lower_conv_transpose_11)),
@@ -91,15 +91,14 @@ _TO_10: Mapping[str, Lowering] = Table(
     ],
 )
 
-_TO_9: Mapping[str, Lowering] = Table(
+_TO_9: Mapping[str, Lowering] = by_operator(
     "lowering from opset 10",
     [
-        ("AveragePool", Lowering("pool", 10, lower_pool_22)),
+        ("AveragePool MaxPool", Lowering("pool", 10, lower_pool_22)),
         ("ConvInteger", Lowering("conv_integer", 10, lower_conv_integer_10)),
         ("DequantizeLinear", Lowering("dequantize_linear", 10, lower_dequantize_linear_10)),
         ("IsInf", Lowering("is_inf", 10, lower_is_inf_10)),
         ("MatMulInteger", Lowering("mat_mul_integer", 10, lower_mat_mul_integer_10)),
-        ("MaxPool", Lowering("pool", 10, lower_pool_22)),
         ("Mod", Lowering("mod", 10, lower_mod_10)),
         (
             "NonMaxSuppression",
