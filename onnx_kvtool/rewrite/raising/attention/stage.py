@@ -135,19 +135,22 @@ def keep_mask_shapes(model: ir.Model) -> None:
     Args:
         model: The result, all of whose nodes are of one opset.
     """
+    masks = [
+        mask
+        for mask in _masks(model)
+        if mask is not None and mask.producer() is not None and not mask.is_graph_output()
+    ]
+    if not masks:
+        return
     inference = infer_model(model)
     if assumed := inference.run.knowledge.assumed:
         inference = infer_model(model, may_be_empty=[*assumed])
     if not may_rest_on(inference.run.knowledge):
         return
     writer = Writer(inference.run, frozen=False)
-    for _, _, node in nodes(model):
-        if node.op_type != "Attention" or node.domain != "" or len(node.inputs) <= _MASK:
-            continue
-        mask = node.inputs[_MASK]
-        if mask is not None and mask.producer() is not None and not mask.is_graph_output():
-            writer.annotate(mask)
-            forget_composed(mask)
+    for mask in masks:
+        writer.annotate(mask)
+        forget_composed(mask)
 
 
 def _raise(
@@ -183,17 +186,17 @@ def _raise(
         if proven and not outcome.blocked:
             _edit(model, proven, settings, scopes, outcome)
     finally:
-        masks = _masks(model) if proven else set()
+        masks = _masks(model) if proven else {}
         for value, type_ in before:
             if value not in masks:  # whose type says with what to pad them
                 value.type = type_
     return bool(proven)
 
 
-def _masks(model: ir.Model) -> set[ir.Value | None]:
-    """Return what hides keys from Attention."""
+def _masks(model: ir.Model) -> dict[ir.Value | None, None]:
+    """Return what hides keys from Attention, in the order of the nodes."""
     found = (n for _, _, n in nodes(model) if n.op_type == "Attention" and n.domain == "")
-    return {node.inputs[_MASK] for node in found if len(node.inputs) > _MASK}
+    return dict.fromkeys(node.inputs[_MASK] for node in found if len(node.inputs) > _MASK)
 
 
 def _edit(
