@@ -94,6 +94,9 @@ _SECONDS, _BYTES = 120, 6 << 30
 _WIDTHS = {"kv_cache_dim": 16, "past_sliding_length": 6}
 """What genai calls the width of a head, and the rows of a window: its models have no numbers."""
 
+_GIVEN = {**_WIDTHS, "total_sequence_length": _CAPACITY, "total": _CAPACITY}
+"""Sizes that `--static` asks for: the columns of a mask whose declaration is no sum."""
+
 _TOKENS = ("input_ids", "position_ids")
 """Inputs with an element for each new token of each sequence."""
 
@@ -155,6 +158,9 @@ def _row(exporter: str, name: str) -> dict[str, Cell]:
     if isinstance(source, str):
         return {"export": {"refused": source}}
     padded = exporter != "genai"  # GroupQueryAttention counts tokens and knows no padding before
+    alone = _bounded(lambda: {"apart": _apart(source, source, None, padded=padded)})
+    if "wrong" in alone:
+        return {"export": {"refused": f"what it writes does not run, {alone['wrong']}"}}
     with tempfile.TemporaryDirectory() as directory:
         raised, static = Path(directory, "raised.onnx"), Path(directory, "static.onnx")
         row = {
@@ -251,8 +257,7 @@ def _one_token(source: Path) -> dict[str, int]:
     named = [ds[0] for ds in dims.values()] + [d for n in _TOKENS if n in dims for d in dims[n]]
     sizes = {dim.dim_param: 1 for dim in named if dim.dim_param}
     used = {dim.dim_param for ds in dims.values() for dim in ds}
-    of_genai = {**_WIDTHS, "total_sequence_length": _CAPACITY}
-    return sizes | {name: size for name, size in of_genai.items() if name in used}
+    return sizes | {name: size for name, size in _GIVEN.items() if name in used}
 
 
 def _apart(source: Path, path: Path, runtime: tuple[str, str] | None, *, padded: bool) -> float:

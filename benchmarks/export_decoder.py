@@ -55,7 +55,7 @@ def _export(exporter: str, architecture: str, home: Path) -> int:
                 taken = inspect.signature(model.forward).parameters
                 names = ("input_ids", "attention_mask", "position_ids")
                 decoder = Decoder(model, tuple(name for name in names if name in taken))
-                dynamo(decoder, path, _OPSET)
+                dynamo(decoder, path, _OPSET, is_named=True)
             else:
                 {"optimum": optimum, "genai": genai}[exporter](model, path)
         except Exception as error:  # noqa: BLE001  # whatever an exporter raises is its answer

@@ -119,7 +119,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "diffllama": ("DiffLlamaForCausalLM", {**_LLAMA, "num_key_value_heads": 6}),
     "doge": (
         "DogeForCausalLM",
-        {**_LLAMA, "keep_window_size": 6, "attn_implementation": "eager"},
+        {**_LLAMA, "keep_window_size": 4, "attn_implementation": "eager"},
     ),
     "ernie4_5": ("Ernie4_5ForCausalLM", _LLAMA),
     "exaone4": ("Exaone4ForCausalLM", {**_LLAMA, **_HYBRID, "sliding_window_pattern": "LG"}),

@@ -55,10 +55,11 @@ def _outputs(names: list[str]) -> list[str]:
     return ["logits", *(name.replace("past_key_values", "present") for name in pasts)]
 
 
-def dynamo(decoder: Decoder, path: Path, opset: int) -> None:
-    """Export with `torch.onnx.export(dynamo=True)`."""
+def dynamo(decoder: Decoder, path: Path, opset: int, *, is_named: bool = False) -> None:
+    """Export with `torch.onnx.export(dynamo=True)`; sizes get names of torch unless `is_named`."""
     tensors, axes, names = _example(decoder)
-    dynamic = [dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in axes]
+    auto = torch.export.Dim.AUTO
+    dynamic = [{n: name if is_named else auto for n, name in dims.items()} for dims in axes]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
