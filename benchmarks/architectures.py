@@ -33,9 +33,19 @@ from tests.compat.decoders import fitting
 from tests.compat.environments import RuntimeFailed, environment, running
 from tests.growing_models import Arrays, Conversation, Host, conversation
 
-__all__ = ["STORE", "Found", "found", "measure", "section"]
+__all__ = [
+    "ARCHITECTURES",
+    "COLUMNS",
+    "EXPORTERS",
+    "Found",
+    "apart",
+    "bounded",
+    "found",
+    "measure",
+    "section",
+]
 
-STORE = Path(__file__).with_name("architectures.json")
+_STORE = Path(__file__).with_name("architectures.json")
 _ROOT = Path(__file__).resolve().parents[1]
 
 _TORCH = ("torch==2.13.0", "onnx==1.23.2", "onnxruntime==1.32.0")
@@ -128,16 +138,16 @@ def measure(names: Collection[str] = ()) -> int:
 
 def found() -> Found:
     """Return what was measured so far."""
-    return json.loads(STORE.read_text(encoding="utf-8")) if STORE.exists() else {}
+    return json.loads(_STORE.read_text(encoding="utf-8")) if _STORE.exists() else {}
 
 
 def _keep(exporter: str, name: str, row: dict[str, Cell]) -> None:
     kept = found()
     kept.setdefault(exporter, {})[name] = row
     ordered = {e: {n: kept[e][n] for n in ARCHITECTURES if n in kept[e]} for e in kept}
-    new = STORE.with_suffix(f".{os.getpid()}")
+    new = _STORE.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    new.replace(STORE)
+    new.replace(_STORE)
 
 
 def _exported(exporter: str, name: str) -> Path | str:
@@ -158,26 +168,26 @@ def _row(exporter: str, name: str) -> dict[str, Cell]:
     if isinstance(source, str):
         return {"export": {"refused": source}}
     padded = exporter != "genai"  # GroupQueryAttention counts tokens and knows no padding before
-    alone = _bounded(lambda: {"apart": _apart(source, source, None, padded=padded)})
+    alone = bounded(lambda: {"apart": apart(source, source, None, padded=padded)})
     if "wrong" in alone:
         return {"export": {"refused": f"what it writes does not run, {alone['wrong']}"}}
     with tempfile.TemporaryDirectory() as directory:
         raised, static = Path(directory, "raised.onnx"), Path(directory, "static.onnx")
         row = {
-            "raise": _bounded(lambda: _raised(source, raised, padded=padded)),
-            "static": _bounded(lambda: _raised(source, static, padded=padded)),
+            "raise": bounded(lambda: _raised(source, raised, padded=padded)),
+            "static": bounded(lambda: _raised(source, static, padded=padded)),
         }
         base = raised if raised.exists() else source
         tried = [base, static] if static.exists() else [base]
-        row["lower 13"] = _bounded(lambda: _lowered(source, tried, 13, None, padded=padded))
+        row["lower 13"] = bounded(lambda: _lowered(source, tried, 13, None, padded=padded))
         for column, runtime in _RUNTIMES.items():
-            row[column] = _bounded(
+            row[column] = bounded(
                 lambda runtime=runtime: _lowered(source, tried, None, runtime, padded=padded)
             )
     return row
 
 
-def _bounded(work: Callable[[], Cell]) -> Cell:
+def bounded(work: Callable[[], Cell]) -> Cell:
     """Return what `work` finds in a process of bounded processor time and memory."""
     with tempfile.NamedTemporaryFile() as file:
         child = os.fork()
@@ -216,7 +226,7 @@ def _raised(source: Path, path: Path, *, padded: bool) -> Cell:
     sizes = _one_token(source) if is_static else {}
     model, report = kv.raise_(source, capacity=_CAPACITY, static=is_static, dims=sizes)
     path.write_bytes(serialize(model))
-    cell: Cell = {"apart": _apart(source, path, None, padded=padded)}
+    cell: Cell = {"apart": apart(source, path, None, padded=padded)}
     if report.refused:
         cell |= {"left": report.refused[0].code, "why": report.refused[0].message}
     if report.verification.status != "equal":
@@ -244,7 +254,7 @@ def _lowered(
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "lowered.onnx")
             path.write_bytes(serialize(model))
-            cell: Cell = {"apart": _apart(source, path, runtime, padded=padded)}
+            cell: Cell = {"apart": apart(source, path, runtime, padded=padded)}
         return cell | {"fixed": True} if base.stem == "static" else cell
     assert first is not None
     raise first
@@ -260,7 +270,7 @@ def _one_token(source: Path) -> dict[str, int]:
     return sizes | {name: size for name, size in _GIVEN.items() if name in used}
 
 
-def _apart(source: Path, path: Path, runtime: tuple[str, str] | None, *, padded: bool) -> float:
+def apart(source: Path, path: Path, runtime: tuple[str, str] | None, *, padded: bool) -> float:
     """Return the largest difference from the source, of logits and of rows in use.
 
     Raises:
@@ -294,9 +304,9 @@ def _apart(source: Path, path: Path, runtime: tuple[str, str] | None, *, padded:
     worst = 0.0
     for name, (one, other) in pairs.items():
         assert one.shape == other.shape, f"{name} is {one.shape}, expected {other.shape}"
-        apart = float(np.abs(one.astype(np.float64) - other).max())
-        assert apart <= _LIMIT * max(1.0, float(np.abs(other).max())), f"{name}: {apart:.1e}"
-        worst = max(worst, apart)
+        largest = float(np.abs(one.astype(np.float64) - other).max())
+        assert largest <= _LIMIT * max(1.0, float(np.abs(other).max())), f"{name}: {largest:.1e}"
+        worst = max(worst, largest)
     return worst
 
 

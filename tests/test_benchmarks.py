@@ -6,6 +6,7 @@ Nothing here looks at how long anything takes.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import sys
@@ -14,13 +15,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 import onnx_kvtool as kv
 from benchmarks import architectures, compatibility, growing_caches, page, pictures, sections, store
 from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
 from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
+from onnx_kvtool.model_io.model import serialize
 
 
 def never(_: bool) -> Iterator[Line]:
@@ -216,6 +221,28 @@ def test_each_architecture_and_exporter_has_an_answer_in_each_column() -> None:
             assert list(row) == asked, (exporter, name)
             for column, cell in row.items():
                 assert "apart" in cell or cell["refused"], (exporter, name, column)
+
+
+@pytest.mark.parametrize("place", [None, -1, 2], ids=["the same", "last layer", "first layer"])
+def test_a_result_that_differs_from_the_exported_model_is_wrong(
+    place: int | None, root: Path, tmp_path: Path
+) -> None:
+    source, path = root / "fixtures/growing/llama__optimum.onnx", tmp_path / "raised.onnx"
+    model = onnx.load_from_string(serialize(kv.raise_(source, capacity=16, verify=False)[0]))
+    if place is not None:
+        weights = [one for one in model.graph.initializer if "MatMul" in one.name]
+        array = numpy_helper.to_array(weights[place]) * np.float32(1.01)
+        weights[place].CopyFrom(numpy_helper.from_array(array, weights[place].name))
+    onnx.save(model, path)
+    cell = architectures.bounded(
+        lambda: {"apart": architectures.apart(source, path, None, padded=True)}
+    )
+    assert ("wrong" in cell) == (place is not None), cell
+
+
+def test_a_step_that_dies_or_raises_is_wrong() -> None:
+    for work in (lambda: os.kill(os.getpid(), 9), lambda: {}[0]):
+        assert "wrong" in architectures.bounded(work)  # type: ignore[arg-type]
 
 
 def test_the_plot_of_the_readme_shows_what_was_measured(root: Path) -> None:
