@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.engine import compiler
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.kernel import KernelFunction
 from onnx_kvtool.runtime.kernels.table import find_kernel
 from tests.runtime.text_models import evaluator, run
 
@@ -382,15 +382,15 @@ def test_views_of_constants_are_taken_once(
     """A model that is prepared and runs twice calls these kernels; a trace shows all nodes."""
     seen: list[str] = []
 
-    def counting(op: str, version: int) -> Kernel:
+    def counting(op: str, version: int) -> KernelFunction:
         kernel = find_kernel(op, version)
         assert kernel is not None
 
         def called(*inputs: Any, **attributes: Any) -> Any:
             seen.append(op)
-            return kernel.function(*inputs, **attributes)
+            return kernel(*inputs, **attributes)
 
-        return Kernel(kernel.since, called)
+        return called
 
     monkeypatch.setattr(compiler, "find_kernel", counting)
     model = evaluator(
