@@ -22,9 +22,9 @@ from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
 from onnx_kvtool.rewrite.raising.stage import (
     RaiseOutcome,
     RaiseSettings,
+    declared_shapes,
     fix_raised,
     head_sizes,
-    input_shapes,
 )
 from onnx_kvtool.rewrite.upgrade import upgrade
 
@@ -64,7 +64,7 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
         settings = replace(settings, attention="full")  # the rows in use are no fixed size
     if settings.static:
         settings = replace(settings, dims={**head_sizes(model), **settings.dims})
-    before = input_shapes(model)
+    before = declared_shapes(model)
     outcome.places = {n: Location.of(path, n, index) for path, index, n in nodes(model)}
     for stage in _STAGES:
         constants = constants_of(model)

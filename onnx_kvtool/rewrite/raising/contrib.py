@@ -8,12 +8,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Names, Refusal
+from onnx_kvtool.core.walk import nodes, supersede
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import (
     Raised,
     RaisedAttention,
@@ -77,11 +78,35 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         return False
     outcome.blocked = objections(model, "raise")
     outcome.contrib += [Standardized(done.location, done.rule) for done in found.done]
+    if settings.static:
+        _start_prompts(model, found, settings)
     narrowed = _narrow(model, found, settings)
     by_place = {places[node]: mask for node, mask in masks.items()}
     is_chosen = settings.attention == "auto"
     _report(model, found, by_place, narrowed, outcome, is_chosen=is_chosen)
     return True
+
+
+def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings) -> None:
+    """Write a prompt from row 0 on, also where the number of all tokens is that of the capacity.
+
+    The operator knows a prompt by that number. A prompt has no more tokens than new rows, and any
+    other step has as many before these: `(valid - L) * is_later` is `max(valid - L, 0)`.
+    """
+    scopes = scopes_of(model)
+    for _, _, node in list(nodes(model)):
+        start = node.inputs[2] if node.op_type == "TensorScatter" and node.domain == "" else None
+        product = None if start is None or node.name not in found.origins else start.producer()
+        if start is None or product is None or product.op_type != "Mul":
+            continue
+        graph = product.graph
+        assert graph is not None
+        em = Emitter(scopes[graph], settings.opset, product.name or "kvtool/raise")
+        before = em.op("Max", product.inputs[0], em.constant([0], "first"), hint="write_indices")
+        before.shape = start.shape
+        graph.insert_before(product, em.commit())
+        supersede(start, before)
+        remove_dead([product])
 
 
 def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> set[ir.Node]:

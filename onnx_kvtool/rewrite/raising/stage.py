@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -414,9 +414,10 @@ def _dim_of_run(size: Expr) -> Dim:
 Shapes = Mapping[str, Sequence[Dim]]
 
 
-def input_shapes(model: ir.Model) -> Shapes:
-    """Return the shape of each input of a model that declares one, by name."""
-    shapes = ((value.name or "", dims_of(value)) for value in model.graph.inputs)
+def declared_shapes(model: ir.Model) -> Shapes:
+    """Return the shape of each input and output of a model that declares one, by name."""
+    ports = (*model.graph.outputs, *model.graph.inputs)
+    shapes = ((value.name or "", dims_of(value)) for value in ports)
     return {name: dims for name, dims in shapes if dims is not None}
 
 
@@ -442,12 +443,15 @@ def fix_raised(
         model: The raised model, at one opset.
         settings: The sizes, and whether all have to be numbers.
         outcome: What was raised; what stands in the way is `blocked`.
-        before: The shapes of the inputs of the source.
+        before: The shapes of the inputs and outputs of the source.
     """
     if not (outcome.raised or outcome.attention or outcome.contrib):
         return
-    grown = _grown(before, input_shapes(model), outcome)
-    dims = {name: size for name, size in settings.dims.items() if name not in grown}
+    after = declared_shapes(model)
+    grown = _grown(before, after, outcome)
+    follows = dict(_following(before, after, outcome)) if settings.static else {}
+    told = {**follows, **settings.dims}
+    dims = {name: size for name, size in told.items() if name not in grown}
     fixed = fix_sizes(model, dims, one_opset=True)
     outcome.blocked += fixed.refused
     outcome.notes += [*folded_note(fixed), *fixed.notes]
@@ -466,3 +470,15 @@ def _grown(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> frozenset[st
             if isinstance(old, str) and old != new:
                 found.update(names_in(old))
     return frozenset(found)
+
+
+def _following(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> Iterator[tuple[str, int]]:
+    """Yield the names that the rows of a cache have after a step, each with its capacity.
+
+    An input that is declared to be as long, such as a mask of genai, gets as many columns.
+    """
+    for cache in outcome.caches:
+        pairs = zip(before.get(cache.present, ()), after.get(cache.present, ()), strict=False)
+        for old, new in pairs:
+            if isinstance(old, str) and old.isidentifier() and isinstance(new, int):
+                yield old, new

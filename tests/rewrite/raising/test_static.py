@@ -19,6 +19,7 @@ from onnx_kvtool.decoding.decoder import Decoder
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.raise_report import RaiseReport
+from onnx_kvtool.rewrite.raising import contrib
 from onnx_kvtool.rewrite.raising.attention import fixed
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
@@ -361,11 +362,7 @@ def test_branches_of_two_shapes_are_named(dims: dict[str, int], shape: str) -> N
     [
         (_GPTJ, {}, ["batch_size", "sequence_length"]),
         (_GPTJ, {"batch_size": 2}, ["sequence_length"]),
-        (
-            _FIXTURES / "models" / "genai" / "genai_llama_fp32_cpu.onnx",
-            {"batch_size": 1},
-            ["sequence_length", _TOTAL],
-        ),
+        (_GENAI, {"batch_size": 1}, ["sequence_length"]),
     ],
 )
 def test_a_size_that_lacks_is_named_and_nothing_that_follows_from_it(
@@ -392,3 +389,24 @@ def test_the_end_of_a_mask_that_counts_tokens_is_the_end_of_the_caches(
     assert_static(model)
     assert report.verification.status == "equal"
     assert f"as it has to: {end}" in report.verification.detail
+
+
+@pytest.mark.parametrize(("batch", "length"), [(2, 1), (2, 8), (1, 3)])
+def test_a_mask_that_is_declared_as_long_as_the_caches_needs_no_size(
+    batch: int, length: int
+) -> None:
+    """A prompt that is padded on the right begins at row 0 as well."""
+    dims = {"batch_size": batch, "sequence_length": length}
+    model, report = raise_(str(_GENAI), capacity=11, dims=dims, static=True)
+    assert_static(model)
+    shapes = {value.name: dims_of(value) for value in model.graph.inputs}
+    assert shapes["attention_mask"] == (batch, 11)
+    assert report.verification.status == "equal"
+
+
+def test_a_prompt_that_begins_before_row_0_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contrib, "_start_prompts", lambda *_: None)
+    dims = {"batch_size": 2, "sequence_length": 8}
+    with pytest.raises(Refused) as error:
+        raise_(str(_GENAI), capacity=11, dims=dims, static=True)
+    assert error.value.report.verification.status == "different"
