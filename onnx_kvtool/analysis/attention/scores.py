@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import onnx_ir as ir
 
@@ -23,9 +24,9 @@ from onnx_kvtool.analysis.attention.coordinates import (
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, having
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.expressions import text as written
-from onnx_kvtool.symbolic.simplification import divided, exact_quotient
+from onnx_kvtool.symbolic.simplification import Facts, divided, exact_quotient, substitute
 
 # Queries, keys and values as Attention takes them: (B, heads, rows, width).
 
@@ -444,7 +445,7 @@ def _unaligned(seen: Seen, operand: ir.Value, sight: Sight) -> Unproven:
                 code,
                 f"axis {len(part) - back} of `{operand.name}` is `{written(size)}` long and that"
                 f" of `{seen.value.name}` `{written(result)}`, so that it may be broadcast",
-                assumption=_covering(seen.value, size, result),
+                assumption=_covering(seen.value, size, result) or _equating(size, result),
             )
     return Unproven(code, f"`{operand.name}` has more axes than `{seen.value.name}`")
 
@@ -458,6 +459,18 @@ def _covering(value: ir.Value, size: Expr, result: Expr) -> str | None:
     for given in () if graph is None or len(names) != 1 else graph.inputs:
         if given.dtype in WHOLE_TYPES and (dims_of(given) or (None,))[-1] in names:
             return f"covers-past:{given.name}"
+    return None
+
+
+def _equating(size: Expr, result: Expr) -> str | None:
+    """Return the assumption that two dimensions are one, where two sizes are equal then."""
+    names = {a.name for a in (*size.atoms(), *result.atoms()) if isinstance(a, Dimension)}
+    for one, other in combinations(sorted(names), 2):
+        kept = variable(Dimension(one))
+        facts = Facts(nonnegative=(kept - 1,))
+        a, b = (substitute(s, {}, facts, {Dimension(other): kept}) for s in (size, result))
+        if a == b:
+            return f"same-dim:{other}={one}"
     return None
 
 

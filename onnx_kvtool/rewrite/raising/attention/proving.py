@@ -16,11 +16,11 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
-from onnx_kvtool.rewrite.raising.stage import RaiseSettings
+from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseSettings
 from onnx_kvtool.shapes.attention import Rows, prove_each
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
-from onnx_kvtool.symbolic.expressions import Dimension
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, normal, read_size
+from onnx_kvtool.symbolic.expressions import Dimension, text
 
 Candidate = tuple[Location, ir.Node]
 """A Softmax, and where it stood in the source."""
@@ -34,14 +34,18 @@ def prove_all(
     What lacks a fact is tried once more with the dimensions that are granted to be equal, so that
     the report says where that was needed.
     """
+    granted = settings.assumptions
     try:
         found = _each(model, candidates, settings)
         lacking = [number for number, one in enumerate(found) if isinstance(one, Unraised)]
-        if lacking and settings.assumptions.dims:
-            with _granted(model, settings.assumptions.dims):
+        covering = _covering(model, granted) if lacking else {}
+        dims = (*(pair for pairs in covering.values() for pair in pairs), *granted.dims)
+        if lacking and dims:
+            with _granted(model, dims):
                 again = _each(model, [candidates[number] for number in lacking], settings)
-            assumed = tuple(f"assumed: {text}" for text in settings.assumptions.same_dims)
+            assumed = tuple(f"assumed: {text}" for text in (*granted.same_dims, *covering))
             for number, one in zip(lacking, again, strict=True):
+                found[number] = one
                 if isinstance(one, Fusion):
                     found[number] = replace(one, sentences=(*one.sentences, *assumed))
     except KvtoolError as error:
@@ -84,13 +88,29 @@ def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:
     """
     if not isinstance(capacity, int):
         return {}
+    return dict.fromkeys(_growing(model), capacity)
+
+
+def _growing(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Value, int]]:
+    """Yield past, present and axis of each cache of the model that grows."""
     outputs = {value.name: value for value in model.graph.outputs}
-    return {
-        (cache.past_value, outputs[cache.present], cache.axis): capacity
-        for cache in find_caches(model, prove=False)
-        if cache.is_growing and cache.axis is not None and cache.present in outputs
-        if cache.past_value is not None and cache.past_value.is_graph_input()
-    }
+    for cache in find_caches(model, prove=False):
+        past, present = cache.past_value, outputs.get(cache.present)
+        if not cache.is_growing or past is None or present is None or cache.axis is None:
+            continue
+        if past.is_graph_input():
+            yield past, present, cache.axis
+
+
+def _covering(model: ir.Model, granted: Assumptions) -> dict[str, list[tuple[Dim, Dim]]]:
+    """Return the sizes of caches that inputs are granted to be as long as, by what grants it."""
+    totals = {(dims_of(present) or ())[axis:][:1] for _, present, axis in _growing(model)}
+    found: dict[str, list[tuple[Dim, Dim]]] = {}
+    for value in model.graph.inputs:
+        why, (size,) = granted.grants("covers-past", value), (dims_of(value) or (None,))[-1:]
+        if why is not None and isinstance(size, str):
+            found[why] = [(total, size) for (total,) in sorted(totals) if isinstance(total, str)]
+    return found
 
 
 @contextlib.contextmanager
@@ -114,4 +134,10 @@ def _common(dim: Dim, equal: SizeEqualities) -> Dim:
     size = equal.of_dim(dim)
     if size is None or size.number is not None:
         return dim if size is None else size.number
-    return size.atom.name if isinstance(size.atom, Dimension) else dim
+    if not isinstance(dim, str) or not isinstance(size.atom, Dimension):
+        return dim
+    if size.atom.name != normal(dim):
+        return size.atom.name
+    declared = read_size(dim)
+    common = equal.resolved(declared)
+    return dim if common == declared else text(common)

@@ -103,3 +103,38 @@ def test_lowered_attention_has_grouped_heads(name: str) -> None:
     model, _ = kv.raise_(GROWING / f"{name}.onnx", capacity=ROWS, verify=False)
     _, report = kv.lower(model, opset=18, verify=False)
     assert {done.via for done in report.lowered if done.rule == "attention"} == {"grouped"}
+
+
+def bloom(columns: str) -> onnx.ModelProto:
+    """Return a decoder with a bias of head and distance whose mask has columns of their own."""
+    model = onnx.load(GROWING / "bloom__optimum.onnx")
+    mask = next(value for value in model.graph.input if value.name == "attention_mask")
+    mask.type.tensor_type.shape.dim[1].dim_param = columns
+    del model.graph.value_info[:]
+    return model
+
+
+@pytest.mark.long
+def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
+    granted = "covers-past:attention_mask"
+    source = bloom("s89")
+    _, report = kv.raise_(source, capacity=ROWS, verify=False)
+    assert {one.code for one in report.refused} == {"sizes-unrelated"}
+    model, report = kv.raise_(source, capacity=ROWS, assume=[granted])
+    assert (report.refused, report.verification.status) == ([], "equal")
+    assert all(f"assumed: {granted}" in one.proof for one in report.attention)
+    assert not differences(source, ir.to_proto(model), ROWS, 3, tolerance=2e-5)
+    # Columns that are called a length of tokens are drawn as such, so that the grant is false.
+    with pytest.raises(kv.Refused, match="not equal to the source"):
+        kv.raise_(bloom("mask_length"), capacity=ROWS, assume=[granted])
+
+
+def test_dimensions_that_make_two_sizes_equal_are_advised() -> None:
+    source = GROWING / "mistral_rolling__dynamo_op18.onnx"
+    granted = ["rotated-rows"]
+    for advice in ({"same-dim:s86=s21"}, {"same-dim:s86=s43"}, set()):
+        _, report = kv.raise_(source, assume=granted, verify=False)
+        found = {one.assumption for one in report.refused if one.code == "sizes-unrelated"}
+        assert found == advice
+        granted += found
+    assert len(report.attention) == 2
