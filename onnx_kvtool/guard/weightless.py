@@ -15,7 +15,7 @@ from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
 from onnx_kvtool.guard.long_vectors import LONGEST
 from onnx_kvtool.guard.small_constants import SMALL_BYTES
-from onnx_kvtool.model_io.forms import SparseInitializer, TypeWriter, VerbatimType
+from onnx_kvtool.model_io.forms import LongList, SparseInitializer, TypeWriter, VerbatimType
 from onnx_kvtool.model_io.message import MessageWriter
 
 _A = onnx.AttributeProto
@@ -226,6 +226,8 @@ class _Weightless(MessageWriter):
 
 def _is_large(attribute: ir.Attr) -> bool:
     """Return whether an attribute holds more than 1 MiB."""
+    if isinstance(attribute, LongList):
+        return True
     kind, value = attribute.type, attribute.value
     if kind is _T.TENSOR:
         return not attribute.is_ref() and tensor_bytes(value) > _ATTRIBUTE_BYTES
@@ -243,7 +245,8 @@ def _listed(node: ir.Node) -> ir.TensorProtocol | None:
     ((name, attribute),) = node.attributes.items()
     if name != f"value_{attribute.type.name.lower()}" or not _is_large(attribute):
         return None
-    sizes = () if attribute.type is _T.STRING else (len(attribute.value),)
+    held = attribute.numbers if isinstance(attribute, LongList) else attribute.value
+    sizes = () if attribute.type is _T.STRING else (len(held),)
     return ir.LazyTensor(_no_values, _LISTS[attribute.type], ir.Shape(sizes))
 
 

@@ -47,8 +47,8 @@ class Judgement:
         defects: What is wrong with the message. An `error` is something that onnx_ir repairs,
             merges or drops in silence, or that makes an edit unsafe.
         sparse: Graphs with sparse initializers, which onnx_ir drops.
-        attributes: Attributes that onnx_ir refuses: sparse tensors, strings that are not UTF-8,
-            types it has no form for.
+        attributes: Attributes that onnx_ir refuses, or takes much memory for: sparse tensors,
+            strings that are not UTF-8, types it has no form for, long lists of numbers.
         types: Values of a type that onnx_ir refuses or drops: maps, opaque types, and sequences or
             optionals of something that is not said.
         external: Tensors whose `external_data` has entries besides location, offset and length.

@@ -23,6 +23,7 @@ from onnx_kvtool.model_io.claims import (
     misplaced_value,
     require_text,
 )
+from onnx_kvtool.model_io.forms import LONG_LIST
 from onnx_kvtool.model_io.protobuf import UnknownFieldSet
 
 # Judging graphs on their messages: names, order, tensors and types, in one walk.
@@ -34,6 +35,7 @@ Call = tuple[str, str, str]
 _A = onnx.AttributeProto
 # Attributes whose values onnx_ir holds whatever they are.
 _PLAIN = frozenset({_A.INT, _A.INTS, _A.FLOAT, _A.FLOATS, _A.STRING})
+_NUMBERS = frozenset({_A.INTS, _A.FLOATS})
 _SPARSE = frozenset({_A.SPARSE_TENSOR, _A.SPARSE_TENSORS})
 
 
@@ -178,7 +180,10 @@ class GraphJudge:
         for attribute in attributes:
             if problem := misplaced_value(attribute):
                 self.found.add("attribute-value-field", scope.place(index), problem)
-            if attribute.type not in _PLAIN:
+            if attribute.type in _NUMBERS and not attribute.ref_attr_name:
+                if max(2 * len(attribute.ints), len(attribute.floats)) > LONG_LIST:
+                    self.found.attributes.append(attribute)
+            elif attribute.type not in _PLAIN:
                 body = step_path(scope.path, scope.nodes[index].name, index, attribute.name)
                 self.attribute(attribute, scope.place(index), scope, body)
 

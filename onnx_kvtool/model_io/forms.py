@@ -187,6 +187,28 @@ class SparseInitializer:
         return f"SparseInitializer({self.name!r}, {self.dtype}, {list(self.raw.dims)})"
 
 
+LONG_LIST = 1 << 18
+"""Most floats, or twice as many integers, that an attribute holds as a tuple: 1 MiB."""
+
+
+class LongList(ir.Attr):
+    """An attribute of many numbers, kept as in its message: a tuple takes up to ten times as much.
+
+    Args:
+        message: The attribute as it stood in the file.
+    """
+
+    def __init__(self, message: onnx.AttributeProto) -> None:
+        kind = ir.AttributeType(message.type)
+        super().__init__(message.name, kind, None, doc_string=message.doc_string or None)
+        self.numbers: Any = message.ints if kind is ir.AttributeType.INTS else message.floats
+
+    @property
+    def value(self) -> Any:
+        """The numbers as a tuple, which is made anew each time."""
+        return tuple(self.numbers)
+
+
 # From types and shapes of onnx_ir to protobuf messages.
 
 

@@ -13,7 +13,13 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.claims import Judgement
-from onnx_kvtool.model_io.forms import SparseInitializer, TypeWriter, VerbatimType, write_type
+from onnx_kvtool.model_io.forms import (
+    LongList,
+    SparseInitializer,
+    TypeWriter,
+    VerbatimType,
+    write_type,
+)
 
 # Carrying around onnx_ir what it cannot hold.
 #
@@ -143,8 +149,8 @@ def _restore_attributes(attributes: MutableMapping[str, ir.Attr], hidden: Hidden
 def _with_form(piece: onnx.AttributeProto) -> ir.Attr:
     """Return the attribute with its true type and a value that is kept as it was.
 
-    The value is the message of a sparse tensor or a list of them; the bytes of strings; or types
-    of which those without a form are verbatim.
+    The value is the message of a sparse tensor or a list of them; the bytes of strings; a long list
+    of numbers; or types, verbatim where they have no form.
     """
     doc = piece.doc_string or None
     kind = ir.AttributeType(piece.type)
@@ -159,7 +165,7 @@ def _with_form(piece: onnx.AttributeProto) -> ir.Attr:
     if piece.type == _A.TYPE_PROTOS:
         types = tuple(_verbatim(type_) for type_ in piece.type_protos)
         return ir.Attr(piece.name, kind, types, doc_string=doc)
-    raise AssertionError(f"attribute `{piece.name}` of type {kind} has a form and was hidden")
+    return LongList(piece)
 
 
 def _verbatim(type_: onnx.TypeProto) -> ir.TypeAndShape:
@@ -346,14 +352,17 @@ class MessageWriter:
             ir.serde.serialize_reference_attribute_into(out, attribute)
             return
         write = _WRITERS.get(kind)
-        if write is None:
+        if write is None and not isinstance(attribute, LongList):
             ir.serde.serialize_attribute_into(out, attribute)
             return
         out.name = attribute.name
         out.type = cast("onnx.AttributeProto.AttributeType", kind.value)
         if attribute.doc_string:
             out.doc_string = attribute.doc_string
-        write(self, out, attribute.value)
+        if isinstance(attribute, LongList):
+            (out.ints if kind is _T.INTS else out.floats).MergeFrom(attribute.numbers)
+        elif write is not None:
+            write(self, out, attribute.value)
 
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         """Write what is known of an inner value; nothing when nothing is."""

@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, TypeProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.model_io.forms import SparseInitializer, VerbatimType
+from onnx_kvtool.model_io.forms import LongList, SparseInitializer, VerbatimType
 from onnx_kvtool.model_io.model import clone, read, serialize
 from onnx_kvtool.model_io.origin import origin
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
@@ -178,6 +178,10 @@ CASES: dict[str, Make] = {
         type=AttributeProto.TENSORS, tensors=[helper.make_tensor("t", FLOAT, [1], [3.0])] * 2
     ),
     "numbers": _attribute(type=AttributeProto.FLOATS, floats=[1e-45, float("inf"), -0.0]),
+    "many integers": _attribute(
+        type=AttributeProto.INTS, ints=range(-5, 140_000), doc_string="long"
+    ),
+    "many floats": _attribute(type=AttributeProto.FLOATS, floats=[1e-45, -0.0] * 140_000),
     "graphs in a list": _attribute(
         type=AttributeProto.GRAPHS, graphs=[branched().graph.node[-1].attribute[0].g]
     ),
@@ -312,6 +316,16 @@ def test_what_has_no_form_is_not_taken_for_something_else(tmp_path: Path) -> Non
     output = model.graph.outputs[0]
     assert isinstance(output.type, VerbatimType)
     assert output.dtype is ir.DataType.UNDEFINED
+
+
+def test_a_long_list_of_numbers_is_a_tuple_for_readers_and_not_kept_as_one(tmp_path: Path) -> None:
+    model = read(save(CASES["many integers"](), tmp_path / "m.onnx"))
+    attribute = model.graph.node(1).attributes["k"]
+    assert isinstance(attribute, LongList)
+    assert attribute.as_ints() == attribute.value == tuple(range(-5, 140_000))
+    assert attribute.value is not attribute.value
+    few = read(save(CASES["numbers"](), tmp_path / "m.onnx"))
+    assert not isinstance(few.graph.node(1).attributes["k"], LongList)
 
 
 def test_a_renamed_sparse_initializer_is_written_under_its_name(tmp_path: Path) -> None:
