@@ -89,6 +89,16 @@ def is_output_of(value: ir.Value, graph: ir.Graph) -> bool:
     return value.is_graph_output() and value.graph is graph
 
 
+def producer(value: ir.Value | None) -> ir.Node | None:
+    """Return the node that makes a value; None for inputs, initializers and inputs left out."""
+    return None if value is None else value.producer()
+
+
+def read_values(node: ir.Node) -> list[ir.Value]:
+    """Return the inputs of a node but those that are left out."""
+    return [value for value in node.inputs if value is not None]
+
+
 def supersede(old: ir.Value, new: ir.Value) -> None:
     """Replace `old` by `new` in every node that reads it and among the outputs of its graph.
 

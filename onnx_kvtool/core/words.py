@@ -27,6 +27,13 @@ def binary_bytes(number: float) -> str:
     return f"{text} {_UNITS[unit]}"
 
 
+def shape_text(shape: Iterable[object] | None) -> str:
+    """Return a shape as text: `(batch, 32, ?)`; `-` for an unknown rank."""
+    if shape is None:
+        return "-"
+    return "(" + ", ".join("?" if dim is None else str(dim) for dim in shape) + ")"
+
+
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 node` or `1,234 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

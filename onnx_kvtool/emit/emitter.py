@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import contents, subgraphs
+from onnx_kvtool.core.walk import contents, read_values, subgraphs
 from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.schema import op_facts
 
@@ -451,7 +451,7 @@ def release(node: ir.Node) -> list[ir.Value]:
 
     A value that only nodes of no graph read has no readers then.
     """
-    read = [value for value in node.inputs if value is not None]
+    read = read_values(node)
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for _, body in subgraphs(node):

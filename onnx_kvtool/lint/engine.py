@@ -144,17 +144,14 @@ def suppress(
     entries = list(_entries(context))
     if not entries:
         return list(findings), 0
-    ran = {rule.code for rule in rules if _ran(rule, context)}
+    targets = context.targets
+    ran = {rule.code for rule in rules if not rule.runtime or any(map(rule.is_about, targets))}
     left = [finding for finding in findings if not _is_suppressed(finding, entries)]
     if _UNUSED in ran:
         unused = [f for entry in entries for f in _unused(entry, ran)]
         left += [finding for finding in unused if not _is_suppressed(finding, entries)]
         return left, len(findings) + len(unused) - len(left)
     return left, len(findings) - len(left)
-
-
-def _ran(rule: Rule, context: Context) -> bool:
-    return not rule.runtime or any(map(rule.is_about, context.targets))
 
 
 def _is_suppressed(finding: Finding, entries: Sequence[_Suppression]) -> bool:

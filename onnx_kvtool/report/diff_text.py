@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.words import counted, escape
+from onnx_kvtool.core.words import counted, escape, shape_text
 from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined, named
 from onnx_kvtool.report.page import table, whole_page
 from onnx_kvtool.report.page import text as escaped
@@ -123,7 +123,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return "(" + ", ".join("?" if d is None else str(d) for d in value) + ")"
+        return shape_text(value)
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 

@@ -11,10 +11,9 @@ from onnx_kvtool.analysis.caches.cache import footprint, growing, growth_in_word
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
-from onnx_kvtool.core.words import binary_bytes, counted
+from onnx_kvtool.core.words import binary_bytes, counted, shape_text
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_groups, named
-from onnx_kvtool.symbolic.dimensions import Dim
 
 if TYPE_CHECKING:
     from onnx_kvtool.decoding.profile import OperatorSeconds, Profile
@@ -230,13 +229,6 @@ def node_table(nodes: Sequence[NodeFacts]) -> Grid:
     return Grid(
         ("graph", "node", "operator", "inputs", "outputs"), tuple(rows), ("graph", "inputs")
     )
-
-
-def shape_text(shape: Sequence[Dim] | None) -> str:
-    """Return `(batch, 32, ?)`; `-` for an unknown rank."""
-    if shape is None:
-        return "-"
-    return "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"
 
 
 def bytes_text(number: float | None) -> str:

@@ -296,7 +296,8 @@ def raise_blocks(
         yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
         yield from _proofs(report.raised)
     if report.attention:
-        yield Grid(("attention of", "form", "mask"), _attention_rows(report))
+        forms = [(one.location.node_label or "", one.form, one.mask) for one in report.attention]
+        yield Grid(("attention of", "form", "mask"), _folded(forms))
         yield from _proofs(report.attention)
     if report.contrib:
         counts = Counter((one.location.op or "", one.rule) for one in report.contrib)
@@ -339,12 +340,6 @@ def _done(report: RaiseReport) -> str:
     return ", ".join(said)
 
 
-def _attention_rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
-    return _folded(
-        [(done.location.node_label or "", done.form, done.mask) for done in report.attention]
-    )
-
-
 def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
     return _folded(
         [
@@ -365,7 +360,7 @@ _MOST_ROWS = 12
 """Most rows of a table that shows each update by itself."""
 
 
-def _folded(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _folded(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     """Return rows, those that differ in numbers of names alone as one where they are many."""
     if len(rows) <= _MOST_ROWS:
         return tuple(rows)

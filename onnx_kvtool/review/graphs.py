@@ -19,7 +19,7 @@ from onnx_kvtool.review.matching import (
     weight_changes,
 )
 from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, WeightChange
-from onnx_kvtool.review.side import Content, Declared, Scope, Side, declared, is_undefined, producer
+from onnx_kvtool.review.side import Content, Declared, Scope, Side, declared, is_undefined
 
 _Changed = Callable[[str, str | None, str | None], None]
 """Reports that a fact of a node is another one."""
@@ -282,7 +282,7 @@ class GraphComparison:
             self.compare(inner, a, b, Ends.by_position(a, b), (old, new))
             for pairs in (a.inputs, b.inputs), (a.outputs, b.outputs):
                 for one, other in zip(*pairs, strict=False):
-                    if not producer(one):
+                    if not walk.producer(one):
                         self.rename("value", inner, one, other)
 
     def signature(
@@ -306,7 +306,7 @@ class GraphComparison:
         self, old: ir.Value | None, new: ir.Value | None, change: NodeChange | Change
     ) -> None:
         """Report that another value is read, unless nodes that came or went explain it."""
-        one, other = producer(old), producer(new)
+        one, other = walk.producer(old), walk.producer(new)
         gone = one is not None and one not in self.nodes.new
         came = other is not None and other not in self.nodes.old
         if gone or came:

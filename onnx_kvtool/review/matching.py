@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import producer
 from onnx_kvtool.review.digests import Digests, chunks, decoded, is_whole
 from onnx_kvtool.review.report import WeightChange
-from onnx_kvtool.review.side import Content, Scope, Side, producer
+from onnx_kvtool.review.side import Content, Scope, Side
 
 # How much the values of two tensors differ, read some at a time.
 

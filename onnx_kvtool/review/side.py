@@ -227,11 +227,6 @@ class Side:
                 uses.setdefault(read, []).append(hash((down, "captured")))
 
 
-def producer(value: ir.Value | None) -> ir.Node | None:
-    """Return the node that makes a value; None for inputs, initializers and inputs left out."""
-    return None if value is None else value.producer()
-
-
 def is_undefined(value: ir.Value) -> bool:
     """Return whether nothing in the model makes a value that is read, as in a broken one."""
     return value.producer() is None and not (value.is_graph_input() or value.is_initializer())

@@ -10,7 +10,7 @@ from onnx_kvtool.analysis.attention.coordinates import Sight
 from onnx_kvtool.analysis.attention.fusing import Fusion, MayBeEmpty, prove
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.core.walk import nodes, producer, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
@@ -182,7 +182,7 @@ def _branches(model: ir.Model, run: _Run) -> dict[ir.Graph | ir.Function | None,
 
 def _demanded(condition: ir.Value | None, sight: Sight) -> _Sizes:
     """Return the size that is compared with a number, and the number; empty for anything else."""
-    test = None if condition is None else condition.producer()
+    test = producer(condition)
     if test is None or test.op_type != "Equal" or test.domain != "":
         return ()
     sides = [None if v is None else sight.maps.of(v).scalar() for v in test.inputs]

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.walk import function_path, step_path, subgraphs
+from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.guard.nested_calls import MOST_RUN
 from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
@@ -137,7 +138,7 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
     if not shapes:
         return Outcome(type_, Unknown("malformed", "a branch does not have this output"))
     if len({len(shape) for shape in shapes}) > 1:
-        text = " and ".join(_text(shape) for shape in shapes)
+        text = " and ".join(shape_text(shape_words(shape) or ()) for shape in shapes)
         return Outcome(type_, Unknown("branches-differ", f"the branches give {text}"))
     sizes = []
     for axis, size in enumerate(shapes[0]):
@@ -149,10 +150,6 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
         lost = Lost(at(place, output), "branches-differ", f"the branches give {text}")
         sizes.append(knowledge.unknown_size(output, axis, lost))
     return Outcome(type_, tuple(sizes))
-
-
-def _text(shape: Shape) -> str:
-    return "(" + ", ".join("?" if d is None else str(d) for d in shape_words(shape) or ()) + ")"
 
 
 # Loop and Scan: what comes out of a body that runs many times, or never.

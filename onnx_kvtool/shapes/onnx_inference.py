@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.core.walk import function_path, subgraphs
+from onnx_kvtool.core.walk import function_path, read_values, subgraphs
 from onnx_kvtool.guard.endless_equations import is_endless
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
@@ -421,7 +421,7 @@ def _result(
 
 
 def _reason(site: ShapeSite) -> tuple[str, str]:
-    inputs = [value for value in site.node.inputs if value is not None]
+    inputs = read_values(site.node)
     if Trait.COUNTS in traits(site.node) and inputs:
         return "data-dependent", f"it counts elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"

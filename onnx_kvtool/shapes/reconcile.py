@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.bodies import Outcome
@@ -60,9 +61,7 @@ def _before(knowledge: Knowledge, node: ir.Node, size: Expr | None) -> ir.Value 
 
 def _link(knowledge: Knowledge, value: ir.Value) -> str:
     shape = shape_words(knowledge.shapes.get(value))
-    text = (
-        "" if shape is None else "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"
-    )
+    text = "" if shape is None else shape_text(shape)
     node = value.producer()
     if node is None:
         return f"`{value.name}` {text}".rstrip()
@@ -131,7 +130,9 @@ def _possible(run: Forward, value: ir.Value, shape: Shape, place: Location) -> S
             sizes[axis] = run.knowledge.unknown_size(value, axis, lost)
             if is_known:
                 continue
-            message = f"`{value.name}` is {_text(found)}: no axis can have {size.number} elements"
+            message = (
+                f"`{value.name}` is {shape_text(found)}: no axis can have {size.number} elements"
+            )
             conflict = Conflict("impossible-size", place, "0 to 2**63 - 1", found, message)
             run.knowledge.conflicts.append(conflict)
     return tuple(sizes)
@@ -288,12 +289,8 @@ def _report(
     given = tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
     found = shape_words(tuple(run.knowledge.equalities.resolved(size) for size in shape)) or ()
     at = "the ranks differ" if axis is None else f"axis {axis} differs"
-    message = f"`{value.name}` is declared as {_text(given)}, and is {_text(found)}: {at}"
+    message = f"`{value.name}` is declared as {shape_text(given)}, and is {shape_text(found)}: {at}"
     size = None if axis is None else shape[axis]
     run.knowledge.shapes[value] = shape
     links = chain(run.knowledge, value, size)
     run.knowledge.conflicts.append(Conflict("shape", place, given, found, message, links))
-
-
-def _text(shape: Sequence[int | str | None]) -> str:
-    return "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"

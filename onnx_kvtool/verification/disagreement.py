@@ -353,14 +353,12 @@ def _directions(tensors: Sequence[ir.TensorProtocol]) -> Directions:
         return Directions()
     return _directed(
         *(
-            tuple(array(t).reshape(-1).astype(float if _is_float(t) else int).tolist())
+            tuple(
+                array(t).reshape(-1).astype(float if t.dtype.is_floating_point() else int).tolist()
+            )
             for t in tensors
         )
     )
-
-
-def _is_float(tensor: ir.TensorProtocol) -> bool:
-    return bool(tensor.dtype.is_floating_point())
 
 
 def _swap_weight(

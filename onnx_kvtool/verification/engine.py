@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import onnx
 
@@ -14,7 +14,6 @@ from onnx_kvtool.core.reporting import Covered, NamedTolerance
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName, Session
-from onnx_kvtool.verification.comparison.compare import Tolerance
 from onnx_kvtool.verification.comparison.judge import Account, Difference, Judge, OutputAccount
 from onnx_kvtool.verification.comparison.movement import Emptiness
 from onnx_kvtool.verification.comparison.randomness import RUNS
@@ -109,15 +108,10 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
 
 
 def _without_run(
-    a: Subject, status: str, detail: str, settings: Settings, notes: tuple[str, ...] = ()
+    a: Subject, status: Literal["different", "unrunnable"], detail: str, settings: Settings
 ) -> VerifyReport:
-    return VerifyReport(
-        status="different" if status == "different" else "unrunnable",
-        seed=settings.seed,
-        outputs=tuple(OutputReport(port.name) for port in a.interface.outputs),
-        detail=detail,
-        notes=notes,
-    )
+    outputs = tuple(OutputReport(port.name) for port in a.interface.outputs)
+    return VerifyReport(status, seed=settings.seed, outputs=outputs, detail=detail)
 
 
 def _too_large(a: Subject, b: Subject, least: int, settings: Settings) -> VerifyReport:
@@ -466,7 +460,10 @@ class _Comparison:
             noticed=probed.noticed + verdict.noticed,
             unnoticed=(*unnoticed, *probed.unnoticed),
             unproven=tuple(sorted(account.random)),
-            tolerance=_named(account.tolerances),
+            tolerance={
+                name: NamedTolerance(t.rtol, t.atol, t.because)
+                for name, t in account.tolerances.items()
+            },
         )
         if is_same:
             return found
@@ -508,10 +505,6 @@ def _output(name: str, seen: OutputAccount | None) -> OutputReport:
         return OutputReport(name)
     mismatch = None if seen.mismatch is None else FirstMismatch(seen.mismatch, seen.where)
     return OutputReport(name, seen.bit_equal, seen.max_abs_diff, mismatch)
-
-
-def _named(tolerances: Mapping[str, Tolerance]) -> dict[str, NamedTolerance]:
-    return {name: NamedTolerance(t.rtol, t.atol, t.because) for name, t in tolerances.items()}
 
 
 def _means(account: Account) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
-from onnx_kvtool.model_io.forms import bodies
+from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 from onnx_kvtool.verification.comparison.compare import Tolerance, largest
 from onnx_kvtool.verification.comparison.rounding import Measure
@@ -162,7 +162,7 @@ def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, s
         found |= {
             key
             for key, function in known.items()
-            if any(_operator(node) in found for node in _nodes(function.node))
+            if any(_operator(node) in found for node in every_node(function))
         }
     return found
 
@@ -172,13 +172,6 @@ def _functions(
 ) -> Iterator[tuple[tuple[str, str, str], onnx.FunctionProto]]:
     for function in model.functions:
         yield (canonical_domain(function.domain), function.name, function.overload), function
-
-
-def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for body in bodies(node):
-            yield from _nodes(body.node)
 
 
 # Copies of a model that hand out values from within, and take mistakes that are planted there.
@@ -262,7 +255,9 @@ def open_to_mistakes(
     sizes = len(graph.output), len(graph.input), len(graph.initializer)
     nodes: list[onnx.NodeProto] = []
     for node in own:
-        renamed = onnx.NodeProto.FromString(node.SerializeToString()) if _any(node, ports) else node
+        renamed = node
+        if not ports.keys().isdisjoint(node.output):
+            renamed = onnx.NodeProto.FromString(node.SerializeToString())
         nodes.append(renamed)
         for index, name in enumerate(node.output):
             if name in ports:
@@ -282,10 +277,6 @@ def open_to_mistakes(
     for field, size in zip((graph.output, graph.input, graph.initializer), sizes, strict=True):
         del field[size:]
     return data, frozenset(ports)
-
-
-def _any(node: onnx.NodeProto, ports: Collection[str]) -> bool:
-    return any(name in ports for name in node.output)
 
 
 def _right(name: str) -> str:

@@ -27,7 +27,7 @@ from onnx_kvtool.analysis.attention.scores import (
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, producer
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
@@ -149,7 +149,7 @@ def sinks_noted(
 
 
 def _made_by(value: ir.Value | None) -> ir.Node | None:
-    node = None if value is None else value.producer()
+    node = producer(value)
     return node if node is not None and node.domain == "" else None
 
 

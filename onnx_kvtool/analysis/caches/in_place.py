@@ -9,9 +9,10 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import InPlace
 from onnx_kvtool.analysis.caches.routes import Frame, Program, Route
 from onnx_kvtool.analysis.caches.updates import Link, Update
-from onnx_kvtool.core.walk import is_output_of
+from onnx_kvtool.core.walk import is_output_of, read_values
+from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
 _MOST_ABOVE = 64
 """Most nodes above the positions of an update that are looked through."""
@@ -113,11 +114,7 @@ def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iter
         a != b if exact else contradict(a, b) for a, b in zip(before, after, strict=False)
     )
     if different:
-        yield f"the declared shapes differ: {_shape(before)} and {_shape(after)}"
-
-
-def _shape(dims: tuple[Dim, ...]) -> str:
-    return "(" + ", ".join("?" if d is None else str(d) for d in dims) + ")"
+        yield f"the declared shapes differ: {shape_text(before)} and {shape_text(after)}"
 
 
 def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
@@ -164,7 +161,7 @@ def reads_before(reader: ir.Node, positions: Iterable[ir.Value | None]) -> bool:
             return True
         if node is not None and node not in seen:
             seen.add(node)
-            pending += [value for value in node.inputs if value is not None]
+            pending += read_values(node)
     return False
 
 

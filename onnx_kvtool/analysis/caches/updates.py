@@ -12,6 +12,7 @@ from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.walk import producer, read_values
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
@@ -302,7 +303,7 @@ def _scatter_elements(node: ir.Node, opset: int) -> Iterator[Update]:
 
 def _updates_concat(node: ir.Node, opset: int) -> Iterator[Update]:
     view = NodeView(node, opset)
-    values = [v for v in node.inputs if v is not None]
+    values = read_values(node)
     if len(values) < 2 or len(values) != len(node.inputs):
         return
     bases = [base(v) for v in values]
@@ -370,7 +371,7 @@ def _mix(node: ir.Node, opset: int) -> Iterator[Update]:
 
 
 def _factors(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None]:
-    node = None if value is None else value.producer()
+    node = producer(value)
     if node is None or node.op_type != "Mul" or len(node.inputs) != 2:
         return None, None
     return node.inputs[0], node.inputs[1]
@@ -378,7 +379,7 @@ def _factors(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None]:
 
 def _complement(value: ir.Value | None) -> ir.Value | None:
     """Return m for `Sub(c, m)`."""
-    node = None if value is None else value.producer()
+    node = producer(value)
     if node is None or node.op_type != "Sub" or len(node.inputs) != 2:
         return None
     return node.inputs[1]

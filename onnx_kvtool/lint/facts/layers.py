@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.core.walk import upwards
+from onnx_kvtool.core.walk import producer, upwards
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input
@@ -324,7 +324,7 @@ def scatter_behind(value: ir.Value) -> ir.Node | None:
     """
     current: ir.Value | None = value
     for _ in range(_FAR):
-        node = None if current is None else current.producer()
+        node = producer(current)
         if node is None or node.domain:
             return None
         if node.op_type == "TensorScatter":

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.storage import tensor_bytes
-from onnx_kvtool.core.walk import function_path, graph_path, remove_node
+from onnx_kvtool.core.walk import function_path, graph_path, producer, remove_node
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix
@@ -302,7 +302,7 @@ def _dead_ends(context: Context) -> Iterator[_DeadEnd]:
         stack = [site.node]
         while stack:
             for value in stack.pop().inputs:
-                node = None if value is None else value.producer()
+                node = producer(value)
                 if node is None or node in claimed or node.graph is not site.node.graph:
                     continue
                 if _is_dead(node, context, claimed):

@@ -335,13 +335,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "help": {"text": page, "markdown": page},
         "helpUri": rule.url,
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
-        "properties": {"tags": ["onnx", rule.basis], "precision": _precision(rule)},
+        "properties": {
+            "tags": ["onnx", rule.basis],
+            "precision": "medium" if rule.basis == "heuristic" else "very-high",
+        },
     }
-
-
-def _precision(rule: Rule) -> str:
-    """Return how often code scanning may expect a finding to be right."""
-    return "medium" if rule.basis == "heuristic" else "very-high"
 
 
 def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
-from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
+from onnx_kvtool.core.walk import graph_path, nodes, read_values, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts, is_contrib
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -124,7 +124,7 @@ class _Run:
         except BaseException:
             em.discard()
             raise
-        read = [v for v in node.inputs if v is not None]
+        read = read_values(node)
         em.fold(self.folder.integers, replacement.outputs)
         emitted = replace_node(node, em, replacement)
         self.found.origins.update({new.name: place for new in emitted if new.name})

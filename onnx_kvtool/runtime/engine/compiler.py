@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
+from onnx_kvtool.core.walk import function_path, graph_path, read_values, step_path, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
@@ -73,7 +73,7 @@ def needed_inputs(
 
 def read_by(node: ir.Node) -> Iterator[ir.Value]:
     """Yield every value that a node and its bodies read; those made inside are among them."""
-    yield from (value for value in node.inputs if value is not None)
+    yield from read_values(node)
     for _, body in subgraphs(node):
         yield from body.outputs
         for inner in body:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.words import counted
+from onnx_kvtool.core.words import counted, shape_text
 from onnx_kvtool.ops.contrib import contrib_facts, default_of
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, given_input
@@ -270,7 +270,7 @@ def _vagueness(size: Expr) -> int:
 def _shown(given: tuple[int | str | None, ...] | str | None) -> str:
     if isinstance(given, str):
         return given
-    return "(" + ", ".join("?" if d is None else str(d) for d in given or ()) + ")"
+    return shape_text(given or ())
 
 
 def placed(axis: int, rank: int) -> int:

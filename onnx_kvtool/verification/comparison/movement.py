@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.walk import graphs, subgraphs
+from onnx_kvtool.core.walk import graphs, read_values, subgraphs
 from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
@@ -223,7 +223,7 @@ class _Walk:
                 self.coarse[id(value)] = found
 
     def _judge_node(self, node: ir.Node) -> None:
-        inputs = [value for value in node.inputs if value is not None]
+        inputs = read_values(node)
         is_exact = all(id(value) in self.exact for value in inputs)
         bodies = [body for _, body in subgraphs(node)]
         if bodies:

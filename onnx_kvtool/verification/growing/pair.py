@@ -169,7 +169,7 @@ def growing_pair(
     if a.plan is None or b.plan is None:
         return None
     more = b.plan.inputs[len(a.plan.inputs) :]
-    if len(more) > 1 or any(not _counts_tokens(spec) for spec in more):
+    if len(more) > 1 or any(spec.role != "past_length" for spec in more):
         return None
     common = replace(b.interface, inputs=b.interface.inputs[: len(a.interface.inputs)])
     if interface_difference(a.interface, common) is not None:
@@ -209,10 +209,6 @@ def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
     if spec.role == "free" and other.role in ("write_indices", "position_ids"):
         return replace(spec, role=other.role, uses=other.uses)
     return spec
-
-
-def _counts_tokens(spec: InputSpec) -> bool:
-    return spec.role == "past_length"
 
 
 class _Finding:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, producer
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.cases import Case, Range, Start
@@ -138,7 +138,7 @@ def _squares(node: ir.Node) -> bool:
 
 def _is_of_squares(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
     """Return whether a value is made of squares by sums, means, factors and rearranging."""
-    node = None if value is None else value.producer()
+    node = producer(value)
     if node is None or depth == 0 or not is_default(node):
         return False
     if node.op_type in _MAY_SQUARE and _squares(node):
@@ -183,7 +183,7 @@ def _sums(node: ir.Node) -> Iterator[float]:
 
 
 def _is_sum(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
-    node = None if value is None else value.producer()
+    node = producer(value)
     if node is None or depth == 0 or not is_default(node) or not node.inputs:
         return False
     is_view = Trait.VIEW in traits(node)
@@ -209,7 +209,7 @@ _ANYTHING: _Span = (-math.inf, math.inf)
 
 def _span(value: ir.Value | None, depth: int = _DEEPEST) -> _Span:
     """Return the least and the largest integer that `value` may contain, for any input."""
-    node = None if value is None else value.producer()
+    node = producer(value)
     if node is None or depth == 0 or not is_default(node) or not node.inputs:
         return _ANYTHING
     if Trait.VIEW in traits(node):

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.core.walk import nodes, read_values, subgraphs
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
 from onnx_kvtool.ops.view import given_input, given_integer
@@ -236,7 +236,7 @@ class _Reader:
             producer = value.producer()
             above = [*self._above.get(id(value), ())]
             if producer is not None and not _ends_here(producer, value):
-                above += [v for v in producer.inputs if v is not None]
+                above += read_values(producer)
                 for _, body in subgraphs(producer):
                     above.extend(body.outputs)
                 function = self._functions.get(producer.op_identifier())
@@ -258,7 +258,7 @@ class _Reader:
         self._note_types(node)
         for _, body in subgraphs(node) if node.attributes.data else ():
             for parameter in body.inputs:
-                self._above[id(parameter)] += [v for v in node.inputs if v is not None]
+                self._above[id(parameter)] += read_values(node)
             if Trait.LOOPS in traits(node) and node.op_type == "Loop":
                 self.sizing.extend(list(body.outputs)[:1])
         self._note_attributes(node)

@@ -272,7 +272,7 @@ def _copy(
     dims: Mapping[str, list[int]],
     most: int,
 ) -> ir.Model:
-    total = sum(_bytes(model.weights[name], dims[name]) for name in model.bare)
+    total = sum(math.prod(dims[n]) * int(model.weights[n].dtype.bitwidth) // 8 for n in model.bare)
     if total > most:
         raise CannotShrink(
             f"a copy with smaller weights would still take {binary_bytes(total)}, "
@@ -289,7 +289,3 @@ def _copy(
             tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
     choice.write(message, sizes)
     return ir.from_proto(message)
-
-
-def _bytes(tensor: ir.TensorProtocol, dims: list[int]) -> int:
-    return math.prod(dims) * int(tensor.dtype.bitwidth) // 8

@@ -19,7 +19,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.model_io.forms import SparseInitializer, bodies
+from onnx_kvtool.model_io.forms import SparseInitializer, bodies, every_holder, every_node
 from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.verification.weights import is_recast, place_of
 
@@ -341,12 +341,10 @@ def _told(weights: Mapping[str, ir.TensorProtocol]) -> dict[object, str]:
 
 def _names(graph: onnx.GraphProto) -> set[str]:
     """Return the names that a graph and its bodies give to values."""
-    found = {value.name for value in graph.input}
-    found |= {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        found.update(node.output)
-        for body in bodies(node):
-            found |= _names(body)
+    found: set[str] = set()
+    for holder in every_holder(graph):
+        found.update(value.name for value in (*holder.input, *holder.initializer))
+        found.update(name for node in holder.node for name in node.output)
     return found
 
 
@@ -384,20 +382,13 @@ def _renamed(model: Skeleton, names: Mapping[str, str]) -> Skeleton:
     message = model.copied()
     for tensor in message.graph.initializer:
         tensor.name = names.get(tensor.name, tensor.name)
-    for node in _nodes(message.graph):
+    for node in every_node(message.graph):
         for place, name in enumerate(node.input):
             if name in names:
                 node.input[place] = names[name]
     weights = {names.get(name, name): tensor for name, tensor in model.weights.items()}
     bare = frozenset(names.get(name, name) for name in model.bare)
     return replace(model, message=message, weights=weights, bare=bare)
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for body in bodies(node):
-            yield from _nodes(body)
 
 
 # Weights that one model alone has, and that none of its outputs depends on.

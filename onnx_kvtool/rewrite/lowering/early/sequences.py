@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import remove_node, subgraphs
+from onnx_kvtool.core.walk import read_values, remove_node, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.ops.schema import is_standard
@@ -117,7 +117,7 @@ class _Settling:
 
 
 def _constructed(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:
-    return tuple(value for value in node.inputs if value is not None)
+    return tuple(read_values(node))
 
 
 def _inserted(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:

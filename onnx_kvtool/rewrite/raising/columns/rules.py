@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import upwards
+from onnx_kvtool.core.walk import read_values, upwards
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import where
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
@@ -561,7 +561,7 @@ def _summed(view: NodeView, state: Widened) -> Wide:
 def _joined(view: NodeView, state: Widened) -> Wide:
     """Join values along other axes than that of the rows in use, or behind these."""
     axis = view.integer("axis")
-    values = [value for value in view.node.inputs if value is not None]
+    values = read_values(view.node)
     whole = state.sizes(view.node.outputs[0])[axis]
     parts = [state.sizes(value)[axis] for value in values]
     if whole == GROWN and len(values) == 2 and parts[1] is not None and parts[1] > 0:
