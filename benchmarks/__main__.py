@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.names == ["compatibility"]:
         return compatibility.write()
     if chosen.names[:1] == ["architectures"]:
+        for name in set(chosen.names[1:]) - set(architectures.ARCHITECTURES):
+            parser.error(f"there is no architecture `{name}`")
         code = architectures.measure(chosen.names[1:])
         compatibility.write_page()
         return code

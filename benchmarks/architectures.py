@@ -92,8 +92,9 @@ seven single tokens, give the logits and caches of the exported model in the onn
 kvtool (one of two sequences is padded if the decoder has a mask). `--dim` means that the release
 takes the static form only. *Growing* means that `kvtool raise` refuses the model, and the model was
 lowered as it is. Other words are the codes of refusals, explained below the tables. What an
-exporter does not export stands below its table, with its own error. Written by
-`python -m benchmarks architectures`, from `benchmarks/architectures.json`.
+exporter does not export stands below its table, with its own error; what is in no table has not
+been measured. Written by `python -m benchmarks architectures`, from
+`benchmarks/architectures.json`.
 """
 
 COLUMNS = ("raise", "static", "lower 13", *_RUNTIMES)
@@ -125,7 +126,7 @@ def measure(names: Collection[str] = ()) -> int:
     """
     for exporter in EXPORTERS:
         for name in names or ARCHITECTURES:
-            if not names and found().get(exporter, {}).get(name, {}).keys() & {"export", "tract"}:
+            if not names and name in found().get(exporter, {}):
                 continue
             row = _row(exporter, name)
             print(

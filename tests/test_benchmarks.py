@@ -181,6 +181,7 @@ def test_compiled_modules_are_kept_whatever_the_shell_says(
         pytest.param(["lowerd"], "there is no benchmark `lowerd`", id="an unknown name"),
         pytest.param(["--quick", "--update"], "not measured with --quick", id="quick, and kept"),
         pytest.param(["runtime", "compatibility"], "by itself", id="a page of its own"),
+        pytest.param(["architectures", "lama"], "no architecture `lama`", id="no architecture"),
         pytest.param(["runtime", "architectures"], "by itself", id="a section of that page"),
     ],
 )
