@@ -51,6 +51,7 @@ def test_every_result_has_a_repr_of_one_short_line(results: dict[str, Any]) -> N
         if name[0].isupper():
             assert repr(result).startswith(f"{name}("), name
             assert "\n" not in repr(result) and len(repr(result)) <= 250, repr(result)
+    assert repr(results["DiffReport"]).startswith("DiffReport(status='different', old=")
     assert "opsets=<2>" in repr(results["DiffReport"])
 
 

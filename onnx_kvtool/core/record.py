@@ -93,8 +93,15 @@ class Record:
 
     def __repr__(self) -> str:
         kind: type = type(self)
-        known = ((name, getattr(self, name)) for name, f in defaults(kind).items() if f.repr)
-        said = [f"{name}={_brief(value)}" for name, value in known if value not in (None, (), [])]
+        names = [name for name, f in defaults(kind).items() if f.repr]
+        if isinstance(getattr(kind, "status", None), property):
+            names.insert(0, "status")
+        known = ((name, getattr(self, name)) for name in names)
+        said = [
+            f"{name}={_brief(value)}"
+            for name, value in known
+            if value not in (None, (), [], {}) and not is_default(kind, name, value)
+        ]
         return f"{kind.__name__}({_cut(', '.join(said), 160)})"
 
     def to_dict(self) -> dict[str, Any]:
