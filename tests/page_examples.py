@@ -1,9 +1,9 @@
 """Examples in the pages: what they are, and how they are run.
 
 Fenced blocks count, and pages have no others. A block of `sh`, `bash`, `zsh` or `fish` is run by
-that shell and has to succeed; if a block of `text` follows it, the output has to end with that
-text. A block of `text` whose first line begins with `$ ` is a session: the line is run, and its
-output has to be the rest, whatever the exit code. A block of `python` is run as a program.
+that shell, a block of `python` as a program. Each has to succeed; if a block of `text` follows it,
+the output has to end with that text. A block of `text` whose first line begins with `$ ` is a
+session: the line is run, and its output has to be the rest, whatever the exit code.
 All examples of a page run one after the other in one directory, in which lie the fixtures; a page
 makes what else it names. In shown output, a line `...` stands for any lines.
 
@@ -103,14 +103,12 @@ def examples(text: str) -> Iterator[Example]:
         if language == "text" and content.startswith("$ "):
             line, _, shown = content[2:].partition("\n")
             yield Example("session", line, shown)
-        elif language in SHELLS:
+        elif language in (*SHELLS, "python"):
             output = None
             if following is not None and not text[block.end : following.start].strip():
                 is_output = following.language == "text" and following.content[:2] != "$ "
                 output = following.content if is_output else None
             yield Example(language, content, output)
-        elif language == "python":
-            yield Example("python", content)
 
 
 def stage(directory: Path) -> None:

@@ -58,7 +58,7 @@ NOT_RUN = {
             "docs/guides/hugging-face.md",
             start,
         ): "needs torch; tests/compat/test_checkpoint.py runs it"
-        for start in ("optimum-cli", "import torch", "from transformers")
+        for start in ("optimum-cli", "import torch", "from transformers", "from host import")
     },
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
         "takes a minute; tests/test_strangers.py runs it in the slow set"
