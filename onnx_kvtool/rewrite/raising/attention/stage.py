@@ -277,7 +277,7 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
             continue
         mask_of = _fixed_mask(node, settings, outcome, found.wide)
         unread = read_whole(node, target, scopes[node.graph], mask_of)
-        if unread is None and mask_of is not None and outcome.in_use is not None:
+        if unread is None and found.wide and outcome.in_use is not None:
             wide = Wide(found.wide, outcome.in_use)
             unread = read_wide(node, target, scopes[node.graph], wide, mask_of)
         if unread is not None:

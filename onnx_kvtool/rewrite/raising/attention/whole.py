@@ -85,7 +85,7 @@ def read_whole(
         mask = view.attn_mask
         made = _padded(mask, keys, em) if mask_of is None else mask_of(mask, keys.count, em)
         last = _MASK_OF_CAPACITY, made
-    elif _is_counted(view, keys, opset):
+    elif _is_counted(view, keys.count, opset):
         batch = (dims_of(keys.cache) or (None,))[0]
         size = integer(batch) if isinstance(batch, int) else batch
         last = _COUNT, for_each_sequence(em, keys.count, size, view.query)
@@ -116,47 +116,50 @@ class Wide:
 
 
 def read_wide(
-    node: ir.Node, opset: int, scope: ScopedValues, wide: Wide, mask_of: WholeMask
+    node: ir.Node, opset: int, scope: ScopedValues, wide: Wide, mask_of: WholeMask | None
 ) -> list[ir.Node] | None:
-    """Let an Attention with a mask read what is computed of whole caches, in place.
+    """Let an Attention read what is computed of whole caches, in place.
 
     Args:
-        node: An Attention whose mask is as long as its keys.
+        node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
         scope: The scope of its graph.
         wide: What is as long as the caches.
-        mask_of: What writes the mask.
+        mask_of: What writes the mask; None where nothing does.
 
     Returns:
         The nodes that may be read by nobody now; None where it reads something else, or hides keys
-        by something else than a mask.
+        by something else than a mask or their number.
     """
     try:
         view = Attention(node, opset)
     except MalformedNode:
         return None
     mask, graph = view.attn_mask, node.graph
-    if mask is None or view.is_causal or view.nonpad_kv_seqlen is not None or graph is None:
-        return None
-    if view.past_key is not None or set(view.outputs) != {"Y"} or max(_windows(view)) >= 0:
+    if graph is None or view.past_key is not None or set(view.outputs) != {"Y"}:
         return None
     keys, values = wide.values.get(view.key), wide.values.get(view.value)
-    if keys is None or values is None:
+    if keys is None or values is None or max(view.left_window, view.right_window) >= 0:
         return None
     em = Emitter(scope, opset, node.name or "kvtool/attention")
-    made = mask_of(mask, wide.count, em)
+    if mask is None and _is_counted(view, wide.count, opset):
+        batch = (dims_of(view.query) or (None,))[0]
+        size = integer(batch) if isinstance(batch, int) else batch
+        last = _COUNT, for_each_sequence(em, wide.count, size, view.query)
+    elif mask is None or mask_of is None or view.is_causal or view.nonpad_kv_seqlen is not None:
+        return None
+    else:
+        last = _MASK_OF_CAPACITY, mask_of(mask, wide.count, em)
     graph.insert_before(node, em.commit())
-    old = [p for v in (view.key, view.value, mask) if (p := v.producer()) is not None]
-    for index, value in ((1, keys), (2, values), (_MASK_OF_CAPACITY, made)):
+    before = (view.key, view.value, view.nonpad_kv_seqlen, mask)
+    old = [p for v in before if v is not None and (p := v.producer()) is not None]
+    node.resize_inputs(max(len(node.inputs), last[0] + 1))
+    for index, value in ((1, keys), (2, values), last):
         node.replace_input_with(index, value)
     return old
 
 
-def _windows(view: Attention) -> tuple[int, int]:
-    return view.left_window, view.right_window
-
-
-def _is_counted(view: Attention, keys: _Part, opset: int) -> bool:
+def _is_counted(view: Attention, count: ir.Value, opset: int) -> bool:
     """Return whether an Attention without a mask hides nothing, or counts the keys of all."""
     if view.nonpad_kv_seqlen is None:
         return not view.is_causal
@@ -164,7 +167,7 @@ def _is_counted(view: Attention, keys: _Part, opset: int) -> bool:
     counted: ir.Value | None = view.nonpad_kv_seqlen
     if expand is not None and expand.op_type == "Expand" and expand.domain == "":
         counted = NodeView(expand, opset).required("input")
-    return counted is keys.count
+    return counted is count
 
 
 def _part(value: ir.Value, opset: int) -> _Part | None:
