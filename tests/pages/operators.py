@@ -190,7 +190,7 @@ def _kernels(operator: Operator) -> Iterator[str]:
     if kernels[-1].in_place:
         said += f" Decode steps may write into the buffer of `{kernels[-1].in_place}`."
     yield f"{said} The newest:"
-    function = KERNELS[operator.op][-1].function
+    function = KERNELS[operator.op][kernels[-1].since]
     for name, one in _kernel_and_those_it_names(function):
         if one is not function:
             yield f"Where it says `{name}`:"
