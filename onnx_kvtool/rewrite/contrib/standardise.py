@@ -15,7 +15,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
 from onnx_kvtool.core.walk import graph_path, nodes, read_values, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
-from onnx_kvtool.ops.contrib import contrib_facts, is_contrib
+from onnx_kvtool.ops.contrib import contrib_facts, is_contrib, kept_window
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.guards import illegal_in
 from onnx_kvtool.rewrite.engine.inline import inline_functions, replace_node
@@ -126,6 +126,9 @@ class _Run:
             raise
         read = read_values(node)
         em.fold(self.folder.integers, replacement.outputs)
+        if kept_window(node) is not None:  # which keeps its rows, by whatever name they come out
+            for past, present in zip(node.inputs[3:5], node.outputs[1:3], strict=False):
+                present.shape = None if past is None else past.shape
         emitted = replace_node(node, em, replacement)
         self.found.origins.update({new.name: place for new in emitted if new.name})
         self.freed += read

@@ -161,6 +161,8 @@ def test_a_cache_that_drops_rows_is_proven(layers: int, monkeypatch: pytest.Monk
     assert [c.past for c in report.caches] == [
         f"past_key_values.1.{kind}" for kind in ("key", "value")
     ] * (2 - layers)
+    shapes = {v.name: str(v.shape) for v in (*raised.graph.inputs, *raised.graph.outputs)}
+    assert shapes["present.0.key"] == shapes["past_key_values.0.key"]
     _, lowered = kv.lower(source, opset=18, contrib="standard")
     assert lowered.verification.status == "equal"
     monkeypatch.setattr(Call, "kept", planted)
@@ -192,6 +194,17 @@ def test_a_host_of_a_window_gets_the_same_tokens(opset: int) -> None:
         for held, found in zip(caches, (one, other), strict=True):
             held.update({n: found[n.replace("past_key_values", "present")] for n in names})
         ids, total = rng.integers(0, 97, (1, 1)), total + 1
+
+
+def test_a_decoder_keeps_a_window_in_rows_of_its_own() -> None:
+    source = with_window(1)
+    raised, _ = kv.raise_(source, capacity=24, verify=False)
+    prompt = np.array([[3, 5, 7, 9]])
+    expected = kv.Decoder(source, capacity=24).generate(prompt, 16)
+    for rows in (24, 7):
+        np.testing.assert_array_equal(
+            kv.Decoder(raised, capacity=rows).generate(prompt, 16), expected
+        )
 
 
 @pytest.mark.parametrize("mode", [1, 2])
