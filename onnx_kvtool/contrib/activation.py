@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import is_read, only, refuse_value
+from onnx_kvtool.contrib.rule import is_read, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import NodeView, counted_axis
@@ -61,13 +61,9 @@ def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
     """
     x = view.required("data")
     op = em.op
-    total, dims = op("Add", x, view.required("bias")), dims_of(x)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
-        )
-    axis = counted_axis(view.integer("axis"), len(dims), "axis")
-    if axis == len(dims) - 1:
+    total, rank = op("Add", x, view.required("bias")), known_rank(view, x)
+    axis = counted_axis(view.integer("axis"), rank, "axis")
+    if axis == rank - 1:
         return only(op("Softmax", total, axis=-1))
     flat = op("Flatten", total, axis=axis)
     flat = op("Softmax", flat, axis=-1)

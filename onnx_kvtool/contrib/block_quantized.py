@@ -140,8 +140,7 @@ def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """Return a value in another shape; the value itself where it is declared to have that."""
     if dims_of(value) == shape:
         return value
-    target = em.constant(list(shape), "shape")
-    return em.op("Reshape", value, target)
+    return em.op("Reshape", value, list(shape))
 
 
 def known_type(value: ir.Value) -> ir.DataType:
@@ -388,8 +387,7 @@ class _Table:
         # named where it is known, since -1 can be told of no array without elements.
         size = (dims_of(packed) or (None,))[-1]
         joined = size * (8 // self.bits) if isinstance(size, int) else -1
-        shape = em.constant([0] * (rank - 1) + [joined], "shape")
-        rows = em.op("Reshape", rows, shape)
+        rows = em.op("Reshape", rows, [0] * (rank - 1) + [joined])
         count = wanted[-1] if wanted else None
         if wanted is None:
             return rows

@@ -141,8 +141,9 @@ class _Streams:
         wide = cast(self.em, x, _D.FLOAT)
         if not self.is_flat:
             return wide
-        shape = self.em.constant([*[0] * self.front, self.branches, self.width], "shape")
-        return self.em.op("Reshape", wide, shape, hint="branches")
+        return self.em.op(
+            "Reshape", wide, [*[0] * self.front, self.branches, self.width], hint="branches"
+        )
 
     def joined(self, x: ir.Value) -> ir.Value:
         """Return (..., C, H) of float32 in the shape and the type of the streams."""

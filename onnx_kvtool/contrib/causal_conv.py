@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
-from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import is_read, known_rank, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
 from onnx_kvtool.ops.view import NodeView
@@ -178,14 +178,7 @@ def _refuse_dilation(view: NodeView) -> None:
 
 
 def _rank(view: NodeView, x: ir.Value, is_last: bool) -> int:
-    dims = dims_of(x)
-    if dims is None and is_last:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{x.name}` of `{view.node.op_type}` is unknown",
-            help="declare its shape",
-        )
-    return 3 if dims is None else len(dims)
+    return 3 if dims_of(x) is None and not is_last else known_rank(view, x)
 
 
 def _axes(view: NodeView, x: ir.Value) -> list[int]:

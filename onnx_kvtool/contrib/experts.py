@@ -285,8 +285,7 @@ class Experts:
         chosen = em.op("Reshape", indices, [count], hint="chosen")
         columns = rows
         if tokens > 1 and k > 1:
-            places = em.constant(np.repeat(np.arange(tokens), k), "tokens")
-            columns = em.op("Gather", rows, places, hint="tokens")
+            columns = em.op("Gather", rows, np.repeat(np.arange(tokens), k), hint="tokens")
         shape = (tokens if tokens == 1 else count, self.hidden, 1)
         columns = reshaped(em, columns, shape)
         slots = Slots(self.view, em, self.experts, chosen, count)

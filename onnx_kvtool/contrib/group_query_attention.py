@@ -130,8 +130,7 @@ def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
     """Return the score that takes weight and has no value: (1, H, 1, 1) or (1, 1, 1, 1)."""
     given = view.input("head_sink")
     if given is not None:
-        shape = em.constant([1, -1, 1, 1], "shape")
-        return em.op("Reshape", given, shape)
+        return em.op("Reshape", given, [1, -1, 1, 1])
     if view.integer("smooth_softmax") != 1:
         return None
     dtype = dtype_of(query)
@@ -247,13 +246,10 @@ def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None
     bias = view.input("attention_bias")
     if bias is None:
         return None
-    zero = em.constant([0], "zero")
-    last = em.constant([3], "last")
-    count = em.op("Gather", em.op("Shape", bias), last)
+    count = em.op("Gather", em.op("Shape", bias), [3])
     rows = em.op("Gather", em.op("Shape", keys), [2])
-    more = em.op("Max", em.op("Sub", rows, count), zero)
-    front = em.constant([0] * 7, "zeros")
-    pads = em.op("Concat", front, more, axis=0, hint="pads")
+    more = em.op("Max", em.op("Sub", rows, count), [0])
+    pads = em.op("Concat", [0] * 7, more, axis=0, hint="pads")
     return em.op("Pad", bias, pads)
 
 

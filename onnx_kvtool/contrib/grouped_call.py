@@ -42,11 +42,10 @@ class Call:
     def total(self) -> ir.Value:
         """`total_sequence_length`: (1,), int64."""
         em, given = self.em, self.view.required("total_sequence_length")
-        one = em.constant([1], "one")
 
         def build() -> ir.Value:
             wide = cast(em, given, _I)
-            return wide if dims_of(given) == (1,) else em.op("Reshape", wide, one)
+            return wide if dims_of(given) == (1,) else em.op("Reshape", wide, [1])
 
         return em.once(("total_sequence_length", given), build)
 
@@ -150,10 +149,9 @@ class Call:
         """Return the row of each new one: (B, L), int64."""
         em, query = self.em, self.tokens.query
         rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
-        shape = em.constant([-1, 1], "column")
 
         def build() -> ir.Value:
-            return em.op("Add", em.op("Reshape", self.start, shape), rows, hint="places")
+            return em.op("Add", em.op("Reshape", self.start, [-1, 1]), rows, hint="places")
 
         return em.once(("places", self.start, rows), build)
 
@@ -212,12 +210,11 @@ class Call:
             return given
 
         def build() -> ir.Value:
-            one = em.constant([1], "one")
             axes, origin = em.constant([0, 1], "axes"), em.constant([0, 0], "origin")
             first = em.op("Slice", given, origin, [1, 1], axes)
             rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
             counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
-            later = em.op("Equal", self.is_later, one)
+            later = em.op("Equal", self.is_later, [1])
             flags = em.op("Expand", later, em.op("Shape", given))
             return em.op("Where", flags, given, counted, hint="places")
 
@@ -327,8 +324,7 @@ def _grown(em: Emitter, call: Call, past: ir.Value, rows: object) -> ir.Value:
         else:
             count = em.op("Reshape", size(em, dim, past, 2), one)
             more = em.op("Max", em.op("Sub", call.total, count), zero)
-        front = em.constant([0] * 6, "zeros")
-        return em.op("Concat", front, more, zero, axis=0, hint="pads")
+        return em.op("Concat", [0] * 6, more, zero, axis=0, hint="pads")
 
     shared = call.total if call.window is None else call.tokens.length
     key = ("rows to add", call.window is None, shared, dim if dim is not None else past)

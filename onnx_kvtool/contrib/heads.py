@@ -73,8 +73,7 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
 
 def parts(em: Emitter, rows: ir.Value, widths: tuple[int, ...]) -> tuple[ir.Value, ...]:
     """Return what lies side by side on the last axis."""
-    sizes = em.constant(list(widths), "widths")
-    return em.multi("Split", rows, sizes, axis=-1, count=len(widths))
+    return em.multi("Split", rows, list(widths), axis=-1, count=len(widths))
 
 
 SCORES, WEIGHTS = 1, 3

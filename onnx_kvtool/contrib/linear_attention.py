@@ -138,8 +138,7 @@ class Arranged:
         if have == need:
             return rows
         lead = [0] if self.is_packed else [0, 0]
-        shape = self.em.constant([*lead, have, self.heads.key_size], "shape")
-        apart = self.em.op("Reshape", rows, shape)
+        apart = self.em.op("Reshape", rows, [*lead, have, self.heads.key_size])
         return repeated(self.em, apart, have, need // have)
 
     def back(self, output: ir.Value, tail: list[int]) -> ir.Value:
@@ -222,8 +221,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     found = recur(em, net.state(), rows, heads, is_one=net.is_one, sequence=net.owner)
     output = how.back(found.output, [heads.states, heads.value_size])
     if net.is_flat:
-        shape = em.constant([-1, heads.states, heads.value_size], "shape")
-        output = op("Reshape", output, shape, hint="flat")
+        output = op("Reshape", output, [-1, heads.states, heads.value_size], hint="flat")
     final = None
     if is_read(view, 1):
         final = op("Transpose", found.state, perm=[0, 1, 3, 2], hint="final_state")
@@ -343,8 +341,7 @@ class _Net:
             shape = em.constant([batch, -1, *tail], "shape")
         else:
             count = em.op("Reshape", size(em, batch, state, 0), [1])
-            rest = em.constant([-1, *tail], "rest")
-            shape = em.op("Concat", count, rest, axis=0)
+            shape = em.op("Concat", count, [-1, *tail], axis=0)
         return em.op("Reshape", value, shape, hint="by_sequence")
 
     def state(self) -> ir.Value:

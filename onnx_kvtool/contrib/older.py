@@ -157,8 +157,7 @@ def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) ->
         below = _part(em, _part(em, left, row, row + 1, -1), row, count, -2)
         largest = em.op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
         place = em.op("Add", largest, row)
-        rows = em.constant(np.arange(count)[:, None], "rows")
-        mark = cast(em, op("Equal", rows, place), dtype_of(left))
+        mark = cast(em, op("Equal", np.arange(count)[:, None], place), dtype_of(left))
         others = op("Sub", 1, mark)
         pivots = [reduce(em, "ReduceSum", op("Mul", mark, side), [-2]) for side in sides]
         # The row goes where the pivot was. Sums of a product with 0 and one with 1 are exact.

@@ -185,9 +185,10 @@ def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     heads = known_size(given, 1, f"the number of heads of {what}")
     farthest = view.integer("max_distance")
     op = em.op
-    places = em.constant(_buckets(buckets, farthest, is_both), "buckets")
     table = op("Reshape", given, [heads, buckets], hint="by_head")
-    by_distance = op("Gather", table, places, axis=1, hint="by_distance")
+    by_distance = op(
+        "Gather", table, _buckets(buckets, farthest, is_both), axis=1, hint="by_distance"
+    )
     rows, columns = (
         op("Range", 0, op("Reshape", view.required(name), []), 1)
         for name in ("query_length", "key_length")

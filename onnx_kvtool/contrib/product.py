@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import only, refuse_value
+from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -122,12 +122,7 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
 def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
     x, w = view.operands("X", "W")
-    dims = dims_of(x)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
-        )
-    op, last = em.op, len(dims) - 1
+    op, last = em.op, known_rank(view, x) - 1
     front = op("Transpose", x, perm=[0, last, *range(1, last)])
     attributes = _given({n: view.attribute(n) for n in _CONV})
     weights = op("Transpose", w, perm=[0, last, *range(1, last)])

@@ -308,8 +308,7 @@ def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
     """Return one element without dimensions: MatMulInteger takes a vector for one per row."""
     if dims_of(value) == ():
         return value
-    shape = em.constant([], "scalar")
-    return em.op("Reshape", value, shape)
+    return em.op("Reshape", value, [])
 
 
 # MatMulBnb4 of `com.microsoft`: weights of 4 bits that stand for sixteen real numbers.

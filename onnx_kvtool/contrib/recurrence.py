@@ -172,8 +172,7 @@ def repeated(em: Emitter, rows: ir.Value, heads: int, times: int) -> ir.Value:
     """Return (..., heads, D), float32, with each head so many times in a row."""
     if times == 1:
         return rows
-    order = em.constant(np.repeat(np.arange(heads), times), "heads")
-    return em.op("Gather", rows, order, axis=-2, hint="repeated")
+    return em.op("Gather", rows, np.repeat(np.arange(heads), times), axis=-2, hint="repeated")
 
 
 def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Value:

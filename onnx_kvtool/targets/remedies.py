@@ -314,8 +314,7 @@ def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
         return None
     zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
-    shape = em.constant(tensor.shape.numpy(), "shape")
-    return em.op("ConstantOfShape", shape, value=zero)
+    return em.op("ConstantOfShape", tensor.shape.numpy(), value=zero)
 
 
 def _with_value(node: ir.Node, em: Emitter, opset: int) -> ir.Value:

@@ -79,26 +79,24 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
     x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
     width = dtype.bitwidth
-    limit = em.constant(width, "width")
     negative = em.op("Less", y, 0)
-    inside = em.op("Less", y, limit)
+    inside = em.op("Less", y, width)
     outside = em.op("Or", negative, em.op("Not", inside))
     if left:
         return cast(em, _left(em, x, y, outside, dtype), dtype)
-    amount = em.op("Where", outside, limit, y, hint="amount")
+    amount = em.op("Where", outside, width, y, hint="amount")
     return cast(em, _right(em, x, amount, width), dtype)
 
 
 def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.DataType) -> ir.Value:
-    zero = em.constant(0, "zero")
-    amount = em.op("Where", outside, zero, y, hint="amount")
+    amount = em.op("Where", outside, 0, y, hint="amount")
     if dtype.bitwidth < 64:
         powers = (1 << np.arange(dtype.bitwidth)).astype(dtype.numpy()).astype(np.int64)
         shifted = em.op("Mul", x, em.op("Gather", powers, amount))
     else:
         bits, places = cast(em, x, _UINT64), cast(em, amount, _UINT64)
         shifted = cast(em, em.op("BitShift", bits, places, direction="LEFT"), _INT64)
-    return em.op("Where", outside, zero, shifted)
+    return em.op("Where", outside, 0, shifted)
 
 
 def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:
@@ -178,8 +176,7 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
         raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
     column = unsqueeze(em, x, [len(dims)])
     negative = em.op("Less", column, 0)
-    low = em.constant(-(2 ** (width - 1)), "sign_bit")
-    magnitude = em.op("Where", negative, em.op("Sub", column, low), column)
+    magnitude = em.op("Where", negative, em.op("Sub", column, -(2 ** (width - 1))), column)
     shifted = em.op("Div", magnitude, powers)
     bit = em.op("Mod", shifted, 2)
     low_bits = em.op("Cast", bit, to=_BOOL.value)
@@ -363,8 +360,7 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
     operands = view.required("A"), view.required("B")
     if any(value.dtype != _D.STRING for value in operands):
         return None
-    flat = em.constant([-1], "flat")
-    rows = [em.op("Reshape", value, flat) for value in operands]
+    rows = [em.op("Reshape", value, [-1]) for value in operands]
     both = em.op("Concat", *rows, axis=0, hint="both")
     unique = em.multi("Unique", both, count=3, hint="numbered")
     unique[1].name = ""
@@ -429,8 +425,9 @@ def _scan(
 
     body(product, slice): next = product * slice; gives `product` when exclusive, else `next`
     """
-    others = em.constant([a for a in range(rank) if a != axis], "others")
-    shape = em.op("Gather", em.op("Shape", data), others, hint="slice_shape")  # (rank - 1,)
+    shape = em.op(
+        "Gather", em.op("Shape", data), [a for a in range(rank) if a != axis], hint="slice_shape"
+    )  # (rank - 1,)
     one = ir.tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape, value=one)
     unknown = ir.Shape([None] * (rank - 1))

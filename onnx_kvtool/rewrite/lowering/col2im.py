@@ -39,8 +39,9 @@ def lower_col2im_18(view: Rewritten, em: Emitter) -> ir.Value:
     turned = em.op("Transpose", apart, perm=perm)
     rows = _joined(em, *(line.rows for line in lines))
     result = em.op("Reshape", turned, rows, hint="rows")
-    pads = em.constant([0] * (count + 4) + [1] * count, "pads")
-    result = em.op("Pad", result, pads)  # a row of zeros behind each axis
+    result = em.op(
+        "Pad", result, [0] * (count + 4) + [1] * count
+    )  # a row of zeros behind each axis
     for axis, line in enumerate(lines, 2):
         taken = em.op("Gather", result, line.table(), axis=axis)
         result = reduce(em, "ReduceSum", taken, [axis + 1], keepdims=False)

@@ -104,8 +104,7 @@ class _Sampler:
         axes, places, shares = [], [], []
         for place in range(2, rank):
             axis = Axis(dims[place], data, place, int(padding == "zeros"))
-            column = em.constant([rank - 1 - place], "column")  # the last axis comes first
-            n = em.op("Gather", grid, column, axis=rank - 1)  # (N, ..., 1)
+            n = em.op("Gather", grid, [rank - 1 - place], axis=rank - 1)  # (N, ..., 1)
             x = self._position(n, axis, is_aligned)
             x = numbers.op("Round", x) if mode == "nearest" else x
             x = self._padded(x, axis, mode, padding, is_aligned)
@@ -198,9 +197,8 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     rank = 2 if count == (4,) else 3
     axes = [em.constant(axis, "axis") for axis in range(2, rank + 2)]
     counts = [em.op("Gather", size, axis, hint="count") for axis in axes]
-    one = em.constant([1], "one")
-    sizes = [em.op("Reshape", value, one, hint="count") for value in counts]
-    shape = em.op("Concat", *sizes, one, axis=0, hint="shape")
+    sizes = [em.op("Reshape", value, [1], hint="count") for value in counts]
+    shape = em.op("Concat", *sizes, [1], axis=0, hint="shape")
     columns = []
     for axis in reversed(range(rank)):  # width, height, depth
         line = _line(em, counts[axis], dtype, corners=view.integer("align_corners") != 0)
@@ -213,8 +211,7 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     turned = em.op("Transpose", theta, perm=[0, 2, 1])
     moved = em.op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
     batch = em.op("Gather", size, [0], hint="batch")
-    end = em.constant([rank], "rank")
-    whole = em.op("Concat", batch, *sizes, end, axis=0, hint="shape")
+    whole = em.op("Concat", batch, *sizes, [rank], axis=0, hint="shape")
     return em.op("Reshape", moved, whole)
 
 

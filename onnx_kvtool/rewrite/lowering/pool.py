@@ -284,8 +284,7 @@ def _counts(
             total = one if total is None else em.op("Mul", total, one)
         assert total is not None
         return total
-    places = em.constant(np.arange(2, len(axes) + 2), "axes")
-    sizes = em.op("Gather", em.op("Shape", data), places, hint="sizes")
+    sizes = em.op("Gather", em.op("Shape", data), np.arange(2, len(axes) + 2), hint="sizes")
     shape_ = em.op("Concat", [1, 1], sizes, axis=0, hint="shape")
     one_ = ir.Tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape_, value=one_)

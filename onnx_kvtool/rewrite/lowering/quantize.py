@@ -73,8 +73,7 @@ class Layout:
     def _reshaped(self, value: ir.Value, target: Sequence[int] | None) -> ir.Value:
         if target is None:
             return value
-        shape = self.em.constant(list(target), "shape")
-        return self.em.op("Reshape", value, shape)
+        return self.em.op("Reshape", value, list(target))
 
 
 def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layout:
@@ -402,8 +401,7 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         return value
     if stored.shape is not None and len(stored.shape) == len(dims) and dims[-1] % per_byte == 0:
         # Sizes that are taken over need not be known, in a copy of other sizes either.
-        shape = em.constant([0] * (len(dims) - 1) + [-1], "shape")
-        return em.op("Reshape", value, shape)
+        return em.op("Reshape", value, [0] * (len(dims) - 1) + [-1])
     count = int(tensor.size)
     value = em.op("Reshape", value, [-1])
     if count % per_byte:

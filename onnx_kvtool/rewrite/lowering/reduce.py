@@ -262,9 +262,8 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> ir.Value:
         return em.op(view.node.op_type, data, attributes=attributes)
     dims = dims_of(data)
     dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
-    step = em.constant([-1], "step")
     start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
-    turned = em.op("Slice", data, start, end, [axis], step)
+    turned = em.op("Slice", data, start, end, [axis], [-1])
     found = em.op(view.node.op_type, turned, attributes=attributes)
     last = em.op("Sub", size(em, dim, data, axis), 1)
     return em.op("Sub", last, found, hint="from_front")

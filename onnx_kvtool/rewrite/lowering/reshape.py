@@ -203,8 +203,7 @@ def _cut_out(
     if isinstance(dim, int):
         count = em.constant([dim], "count")
     else:
-        after = em.constant([axis + 1], "after")
-        count = em.op("Slice", em.op("Shape", value), place, after, hint="count")
+        count = em.op("Slice", em.op("Shape", value), place, [axis + 1], hint="count")
     mark = em.op("Gather", marks, place, hint="mark")
     start = em.op("Mul", mark, count, hint="start")
     length = start if size is None else mark

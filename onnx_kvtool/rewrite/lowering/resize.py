@@ -265,14 +265,13 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     if axes is not None and em.opset < 18:
         rank = len(data.shape or ())
         first = axes % rank
-        place = em.constant(first, "axes")
         known = view.context.folder.integers(sizes)
         if known is not None and all(isinstance(dim, int) for dim in data.shape or ()):
             whole_sizes = np.array(data.shape.numpy() if data.shape else (), np.int64)
             whole_sizes[first] = known.ravel()
             sizes = em.constant(whole_sizes, "sizes")
         elif sizes is not None:
-            sizes = em.op("ScatterElements", em.op("Shape", data), place, sizes, hint="sizes")
+            sizes = em.op("ScatterElements", em.op("Shape", data), first, sizes, hint="sizes")
         factors = constant_floats(scales)
         if factors is not None:
             whole_scales = np.ones(rank, np.float32)
@@ -280,12 +279,12 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
             scales = em.constant(whole_scales, "scales")
         elif scales is not None:
             ones = em.constant(np.ones(rank, np.float32), "ones")
-            scales = em.op("ScatterElements", ones, place, scales, hint="scales")
+            scales = em.op("ScatterElements", ones, first, scales, hint="scales")
         if roi is not None and roi.dtype is not None:
             whole = np.repeat(np.array([0, 1]), rank).astype(roi.dtype.numpy())
-            places = em.constant(np.concatenate([first, first + rank]), "places")
-            region = em.constant(whole, "region")
-            roi = em.op("ScatterElements", region, places, roi, hint="roi")
+            roi = em.op(
+                "ScatterElements", whole, np.concatenate([first, first + rank]), roi, hint="roi"
+            )
     if em.opset < 13:
         nothing = em.constant(np.zeros(0, np.float32), "nothing")
         roi, scales = roi or nothing, scales or nothing

@@ -189,12 +189,10 @@ def _weighted(
 ) -> ir.Value:
     total: ir.Value | None = None
     for tap in range(places.shape[1]):
-        index = em.constant(places[:, tap], "places")
-        part = em.op("Gather", data, index, axis=one.axis)
+        part = em.op("Gather", data, places[:, tap], axis=one.axis)
         if weights is not None:
             column = weights[:, tap].reshape([-1] + [1] * (rank - one.axis - 1))
-            factor = em.constant(column.astype(dtype.numpy()), "weights")
-            part = em.op("Mul", part, factor)
+            part = em.op("Mul", part, column.astype(dtype.numpy()))
         total = part if total is None else em.op("Add", total, part)
     assert total is not None
     return total

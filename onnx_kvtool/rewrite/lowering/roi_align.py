@@ -178,9 +178,8 @@ class Pool:
 
         one = em.constant([1])
         whole = shape(one, one)
-        rows_of = em.constant([-1, 1], "shape")
         y, x = (
-            em.op("Reshape", em.op("Expand", line.place, whole), rows_of)
+            em.op("Reshape", em.op("Expand", line.place, whole), [-1, 1])
             for line in (rows, columns)
         )
         spread = em.op("Reshape", self.batch, [-1, 1, 1, 1, 1])
@@ -313,10 +312,8 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     index, weight = combined(em, start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
     pixels = pixel_rows(em, cast(em, data, wide), len(dims), 1)
     if parts > 1:
-        split = em.constant([-1, channels // parts], "shape")
-        pixels = em.op("Reshape", pixels, split)
-        part = em.constant(np.arange(parts).reshape(1, -1, 1, 1, 1), "part")
-        index = em.op("Add", em.op("Mul", index, parts), part)
+        pixels = em.op("Reshape", pixels, [-1, channels // parts])
+        index = em.op("Add", em.op("Mul", index, parts), np.arange(parts).reshape(1, -1, 1, 1, 1))
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
@@ -324,8 +321,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
         factor = em.op("Reshape", cast(em, mask, wide), form)
         samples = numbers.op("Mul", samples, factor)
     turned = em.op("Transpose", samples, perm=[0, 1, 4, 2, 3])
-    columns = em.constant([0, group, channels // group * elements, -1], "shape")
-    windows = em.op("Reshape", turned, columns)
+    windows = em.op("Reshape", turned, [0, group, channels // group * elements, -1])
     form = em.constant([group, sizes[0] // group, sizes[1] * elements], "shape")
     product = numbers.op(
         "MatMul", em.op("Reshape", cast(em, filters, wide), form), windows
@@ -344,8 +340,7 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
     known = [dim for dim in dims[2:] if isinstance(dim, int)]
     if dims and len(known) == len(dims) - 2:
         return em.constant([0, channels, *known], "shape")
-    places = em.constant(np.arange(2, rank), "axes")
-    rest = em.op("Gather", em.op("Shape", offset), places, hint="sizes")
+    rest = em.op("Gather", em.op("Shape", offset), np.arange(2, rank), hint="sizes")
     return em.op("Concat", [0, channels], rest, axis=0, hint="shape")
 
 
@@ -357,8 +352,7 @@ def _places(
     strides = _given(view, "strides", [1] * rank)
     dilations = _given(view, "dilations", [1] * rank)
     pads = _given(view, "pads", [0] * (2 * rank))
-    apart = em.constant([0, parts, elements, rank, -1], "shape")
-    offsets = em.op("Reshape", offset, apart)
+    offsets = em.op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
     dims = dims_of(given) or (None,) * (rank + 2)
     corners = np.indices(kernel).reshape(rank, elements, 1)
@@ -373,8 +367,7 @@ def _places(
             base = numbers.constant((start + along).astype(np.float64))
         else:
             counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
-            axes = em.constant(np.arange(2, rank + 2), "axes")
-            whole = em.op("Gather", em.op("Shape", given), axes, hint="sizes")
+            whole = em.op("Gather", em.op("Shape", given), np.arange(2, rank + 2), hint="sizes")
             spread = em.op("Expand", em.op("Mul", counted, strides[axis]), whole)
             flat = cast(em, em.op("Reshape", spread, [-1]), numbers.dtype)
             base = numbers.op("Add", flat, numbers.constant(start.astype(np.float64)))

@@ -185,8 +185,7 @@ class _Rotation:
         """Split the last axis into parts of these sizes."""
         em, count = self.em, len(sizes)
         if em.opset >= 13:
-            lengths = em.constant(sizes, "split")
-            return em.multi("Split", value, lengths, axis=-1, count=count)
+            return em.multi("Split", value, sizes, axis=-1, count=count)
         return em.multi("Split", value, axis=-1, split=sizes, count=count)
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:

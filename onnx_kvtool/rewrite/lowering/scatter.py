@@ -61,8 +61,7 @@ def scattered_in_rounds(
     if count == 0:
         return em.op("Identity", data)
     order, number = _numbered(em, places, sizes, count)
-    none = em.constant([-1], "none")
-    numbers = em.op("Concat", number, none, axis=0, hint="numbers")
+    numbers = em.op("Concat", number, [-1], axis=0, hint="numbers")
     last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
     rounds = em.op("Add", last, 1, hint="rounds")
     fresh = em.scope.names.fresh
@@ -222,8 +221,7 @@ def _in_rounds(
         if len(rest) == len(dims) - length:
             shape = em.constant([-1, *rest], "shape")
         else:
-            places = em.constant(np.arange(length, len(dims)), "axes")
-            known = em.op("Gather", em.op("Shape", data), places, hint="rest")
+            known = em.op("Gather", em.op("Shape", data), np.arange(length, len(dims)), hint="rest")
             shape = em.op("Concat", [-1], known, axis=0)
         flat = em.op("Reshape", updates, shape)
     rows = em.op("Reshape", indices, [-1, length], hint="places")
@@ -246,7 +244,6 @@ def _tuples(
     whole = indices
     if indices.dtype != ir.DataType.INT64:
         whole = em.op("Cast", indices, to=ir.DataType.INT64.value)
-    last = em.constant([*[0] * rank, -1], "shape")  # copies each size; a column of one behind
     columns = []
     nothing = em.op("Mul", whole, 0, hint="nothing")
     for place in range(rank):
@@ -254,7 +251,7 @@ def _tuples(
         if place != axis:
             counted = positions(em, dims[place], indices, place, place=place, rank=rank)
             one = em.op("Add", nothing, counted, hint="column")
-        columns.append(em.op("Reshape", one, last, hint="column"))
+        columns.append(em.op("Reshape", one, [*[0] * rank, -1], hint="column"))
     if rank == 1:
         return columns[0]
     return em.op("Concat", *columns, axis=rank, hint="places")

@@ -153,8 +153,7 @@ def _cut(
         if given < wanted:  # what is added is cut off again, and means nothing
             both, attributes = [value, value], {"axis": rank - 1}
             return em.op("Concat", *both, attributes=attributes, hint="widened")
-        first = em.constant(list(range(wanted)), "components")
-        return em.op("Gather", value, first, axis=rank - 1)
+        return em.op("Gather", value, list(range(wanted)), axis=rank - 1)
 
     most = max(parts, components)
     result = with_parts(data, parts, most)
@@ -226,8 +225,7 @@ def _product(
 
     def shaped(value: ir.Value, last: list[int]) -> ir.Value:
         # The other dimensions are copied: 0 means that of the input at this place.
-        shape = em.constant([0] * len(others) + last, "shape")
-        return em.op("Reshape", value, shape)
+        return em.op("Reshape", value, [0] * len(others) + last)
 
     turned = em.op("Transpose", data, perm=[*others, axis, rank - 1])  # (..., N, C)
     flat = shaped(turned, [size * parts])
@@ -449,8 +447,7 @@ def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> ir.Value:
         text = f"MelWeightMatrix has more than {_LARGEST} elements"
         raise Refusal("too-large", text, lowest_opset=17)
     dtype = ir.DataType(view.integer("output_datatype"))
-    matrix = em.constant(_triangles(rows, size).astype(dtype.numpy()), "mel")
-    return em.op("Identity", matrix)
+    return em.op("Identity", _triangles(rows, size).astype(dtype.numpy()))
 
 
 def _one(view: NodeView, name: str) -> float:

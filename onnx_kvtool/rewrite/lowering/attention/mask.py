@@ -161,9 +161,8 @@ def _first_hidden(em: Emitter, window: Window) -> ir.Value:
 
 def _valid(em: Emitter, nonpad: ir.Value) -> ir.Value:
     """Return the number of valid keys as (B, 1, 1, 1)."""
-    shape = em.constant([-1, 1, 1, 1], "shape")
     return em.once(
-        ("valid keys", nonpad), lambda: em.op("Reshape", nonpad, shape, hint="valid_keys")
+        ("valid keys", nonpad), lambda: em.op("Reshape", nonpad, [-1, 1, 1, 1], hint="valid_keys")
     )
 
 
@@ -368,8 +367,7 @@ def flat_operand(
         assert dims is not None
         assert isinstance(dims[1], int)
         lead, rows = [dims[1], 1], 0
-    shape = em.constant([*lead, *heads, width], "shape")
-    split = em.op("Reshape", cache, shape)
+    split = em.op("Reshape", cache, [*lead, *heads, width])
     others = [axis for axis in range(last) if axis != rows]
     perm = [*others, *((last, rows) if turned else (rows, last))]
     return em.op("Transpose", split, perm=perm)

@@ -60,8 +60,7 @@ def lower_q_linear_mat_mul_10(view: Rewritten, em: Emitter) -> ir.Value:
     result = _requantized(em, view, total, *scales)
     if all(len(dims_of(value) or (1, 1)) == 1 for value in (a, b)):
         # Scales in vectors made one of the product of vectors, which is a scalar.
-        scalar = em.constant([], "scalar")
-        result = em.op("Reshape", result, scalar)
+        result = em.op("Reshape", result, [])
     return result
 
 

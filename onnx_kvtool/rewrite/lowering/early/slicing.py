@@ -333,8 +333,7 @@ def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:
             lowest_opset=11,
         )
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()
-    places = em.constant([int(place) for place in order], "channels")
-    sorted_ = em.op("Gather", data, places, axis=1)
+    sorted_ = em.op("Gather", data, [int(place) for place in order], axis=1)
     return again(em, view.node, inputs=[sorted_])
 
 

@@ -296,8 +296,7 @@ def row_or_outside(
     if wraps:
         is_last = np.zeros(shape, np.bool_)
         is_last[..., -1] = True
-        before = em.constant([-1], "before")
-        legal = em.op("Less", before, start, hint="is_legal")
+        legal = em.op("Less", [-1], start, hint="is_legal")
         is_row = em.op("And", is_last, legal, hint="is_row")
     else:
         # One comparison tells the coordinates apart and judges the start. One that is larger than

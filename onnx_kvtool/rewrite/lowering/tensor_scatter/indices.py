@@ -79,8 +79,9 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
         em, update.length, update.update, update.axis, place=update.axis, rank=update.rank
     )
     if update.write_indices is not None:
-        column = em.constant([-1] + [1] * (update.rank - 1), "shape")
-        starts = em.op("Reshape", update.write_indices, column, hint="starts")
+        starts = em.op(
+            "Reshape", update.write_indices, [-1] + [1] * (update.rank - 1), hint="starts"
+        )
         start = _start(em, update, starts, checked)
         rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
         if update.mode == "circular" and update.length != 1:
