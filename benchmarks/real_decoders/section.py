@@ -22,10 +22,10 @@ those of 12.6 GiB a sparse file. Held against the targets is the verified `lower
 {commands.TIME_TARGET} times the floor and {commands.MEMORY_TARGET} MB."""
 
 _TOKENS = f"""\
-In onnxruntime, on one thread, past and present of each cache bound to one buffer of 4096 rows. The
-sessions take turns step by step, and a number is the median of the ratios of their processor time
-to that of the native model; the native column has its time. So that all fit into memory at once,
-the models have a quarter of their layers and of their vocabulary: each step takes about a quarter
+In onnxruntime, on one thread, past and present of each cache bound to one buffer of 4096 rows. Each
+session takes turns with the native one step by step, and a number is the median of the ratios of
+their processor times; the native column has its time. So that two fit into memory, the models have
+a quarter of their layers and of their vocabulary: each step takes about a quarter
 of the time of the whole, and the shares of its parts are those of the whole. OpenVINO
 {tokens.OPENVINO} runs the lowered model in an environment of its own, on one thread and in float32,
 each present fed to the next step without a copy; its ratio is to the native model in onnxruntime.
