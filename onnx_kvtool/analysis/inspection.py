@@ -137,11 +137,6 @@ def describe(
     """Return a model in numbers, its inputs, its outputs, and the count of each operator.
 
     No value of a tensor is read, and no data file is looked at.
-
-    Args:
-        model: The model.
-        path: What to call it.
-        dims: Values of symbolic dimensions.
     """
     ops: Counter[str] = Counter()
     tensors: list[ir.TensorProtocol] = []

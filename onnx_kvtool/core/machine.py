@@ -63,10 +63,6 @@ _NEED_VERIFICATION = ("verify_steps", "verify_budget", "thorough", "strict")
 def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
     """Refuse arguments about a verification that is switched off.
 
-    Args:
-        verify: False where it is switched off.
-        asked: What was asked for, by name.
-
     Raises:
         UsageError: For the first of these that means nothing without verification.
     """

@@ -287,12 +287,7 @@ class KeptCaches:
         return any(hold.is_counted for hold in self._holds)
 
     def empty(self, shapes: Mapping[str, tuple[int, ...]], room: int) -> None:
-        """Make all anew, of zeros, and without rows where they grow.
-
-        Args:
-            shapes: Of each past, by its name.
-            room: Rows where the model fixes none.
-        """
+        """Make all anew, of zeros, and without rows where they grow."""
         self._rooms, self._buffers, self._spare = {}, {}, {}
         for hold in self._holds:
             shape, pair = list(shapes[hold.pair.past]), hold.pair

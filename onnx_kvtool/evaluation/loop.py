@@ -65,11 +65,6 @@ def bound_sizes(
 ) -> dict[str, int]:
     """Return the sizes of symbolic dimensions that the user has settled.
 
-    Args:
-        known: The inputs.
-        given: Their values, as far as they are given.
-        dims: Sizes given by name.
-
     Raises:
         UsageError: If two of these give a dimension different sizes.
     """
@@ -99,13 +94,6 @@ def drawn_feeds(
     sizes: Mapping[str, int],
 ) -> Iterator[dict[str, Value]]:
     """Yield inputs for a first run, the likeliest reading of the model's dimensions first.
-
-    Args:
-        known: The inputs.
-        given: Values that stay as they are.
-        missing: Names of the inputs to draw.
-        seed: The same seed gives the same values.
-        sizes: Sizes that every reading has.
 
     Raises:
         UsageError: If no reading gives inputs.

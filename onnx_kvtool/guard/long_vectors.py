@@ -53,9 +53,6 @@ def may_run_out(contents: Contents) -> bool:
     value is long where that is declared, or where a node is told a large number by a constant, or
     what was computed of one, or where Concats make it of others, as sixty that double a vector.
     Sizes that many small ones make in another way are not found.
-
-    Args:
-        contents: Those of the model.
     """
     if contents.operators.isdisjoint(HANDED_ON):
         return False
@@ -171,9 +168,6 @@ def makes_long_vector(contents: Contents) -> bool:
     """Return whether a node is told by a constant to make more than 2**20 elements along an axis.
 
     Told so by a size that is computed, it is not found.
-
-    Args:
-        contents: Those of the model.
     """
     makers = _makers()
     found = [node for node in contents.of(*makers) if node.domain in DEFAULT_DOMAINS]

@@ -82,12 +82,7 @@ class Contents:
         return [n for n, kind in zip(self.nodes, self._types, strict=True) if kind in wanted]
 
     def constants(self, test: Test, types: Set[int] = INTEGERS | FLOATS) -> set[str]:
-        """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test.
-
-        Args:
-            test: The test.
-            types: The element types that a constant has to have.
-        """
+        """Return the names of constants up to 1 KiB, of any graph, whose numbers pass a test."""
         found = set()
         for node in self.of("Constant"):
             if any(_attribute_has(attribute, test, types) for attribute in node.attribute):

@@ -213,10 +213,6 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
     """Replace symbolic dimensions by fixed sizes in all shapes, within the block.
 
     After the block, values that still have the shape they got here have the one they had before.
-
-    Args:
-        model: The model.
-        dims: Sizes by name, each at least 1.
     """
     changed: list[tuple[ir.Value, ir.Shape, ir.Shape]] = []
     if dims:

@@ -34,10 +34,6 @@ def temporary_file(directory: str, mode: int) -> Iterator[tuple[str, int]]:
     It is in use as long as the block lasts: `remove_stale` leaves it alone. A block that fails
     leaves nothing behind.
 
-    Args:
-        directory: Where to create it.
-        mode: Its permissions, before the umask.
-
     Yields:
         Its path, and a descriptor to write to, which the block closes.
 
@@ -72,9 +68,6 @@ def remove_stale(directory: str) -> None:
 
     A process holds a lock on its temporary file, which ends with it. Where there are no such locks
     (Windows, some network file systems), nothing is removed.
-
-    Args:
-        directory: Where to look; directories below are left out.
     """
     if sys.platform == "win32":
         return

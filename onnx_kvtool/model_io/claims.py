@@ -24,10 +24,6 @@ def require_text(texts: Iterable[str | bytes], path: str) -> None:
     Protobuf hands out the bytes of a string field that is not UTF-8 instead of a `str`, and takes
     them no more when they are to be written.
 
-    Args:
-        texts: Names as protobuf hands them out.
-        path: Path of their graph.
-
     Raises:
         MalformedModel: For the first that is not UTF-8.
     """

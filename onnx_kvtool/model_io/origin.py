@@ -63,13 +63,7 @@ def note_made(model: ir.Model, how: str) -> None:
 
 
 def settle(model: ir.Model, code: str, places: Iterable[Location]) -> None:
-    """Remove the defects of one code at some places: the model no longer has them.
-
-    Args:
-        model: The model.
-        code: Code of the defects.
-        places: Where they were.
-    """
+    """Remove the defects of one code at some places: the model no longer has them."""
     known = origin(model)
     gone = {(code, place) for place in places}
     left = tuple(d for d in known.defects if (d.code, d.location) not in gone)

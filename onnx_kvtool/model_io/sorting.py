@@ -32,10 +32,6 @@ def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> lis
     order in which they can run. Nodes that may stand in either order keep theirs. A graph with a
     cycle stays as it is, and so does its defect.
 
-    Args:
-        model: The model.
-        became: What is said of the nodes then.
-
     Returns:
         What was done, for people: a sentence, or none.
     """

@@ -74,10 +74,6 @@ def _too_large(name: str) -> UnreadableModel:
 def parse(data: bytes, name: str) -> onnx.ModelProto:
     """Return the model message that `data` holds.
 
-    Args:
-        data: Content of a model file.
-        name: What to call the file in messages, backticks included.
-
     Raises:
         UnreadableModel: If `data` is another kind of file, is truncated or nested too deeply, or
             parses but holds no graph, or neither an opset import nor an IR version.

@@ -330,11 +330,6 @@ CHANGES: Mapping[str, tuple[Change, ...]] = Table(
 def changed_meaning(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     """Return the change of meaning between two versions that matters to this node.
 
-    Args:
-        node: The node; its operator has both versions.
-        old: The version it was written for.
-        new: The version it shall have.
-
     Returns:
         One sentence without a full stop; None when the same text means the same in both.
     """

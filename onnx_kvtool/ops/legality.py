@@ -205,11 +205,6 @@ _UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
 def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     """Return the change of meaning that matters to a node which comes to a later version.
 
-    Args:
-        node: The node; its operator has both versions.
-        old: The version it was written for.
-        new: The later version it shall have.
-
     Returns:
         One sentence without a full stop; None when the same text means the same in both.
     """

@@ -294,10 +294,6 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     Without `->` the output has the ellipsis and then, in alphabetical order, each index that
     stands once (Einsum-12).
 
-    Args:
-        equation: As in the attribute.
-        ranks: Rank of each operand.
-
     Raises:
         MalformedNode: If the equation does not fit the operands or names an unknown index.
     """
@@ -319,10 +315,6 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
 
 def terms(equation: str, operands: int) -> tuple[list[str], str | None]:
     """Return the terms of the operands, and that of the output; None where it has none.
-
-    Args:
-        equation: As in the attribute.
-        operands: How many there are; of whatever rank.
 
     Raises:
         MalformedNode: If no operands of any rank fit the equation.

@@ -14,13 +14,7 @@ _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
 
 
 def output_types(node: ir.Node, opset: int, type_of: _Types) -> list[ir.TypeProtocol | None]:
-    """Return the type of each output of a node of a domain of ONNX; None for unknown ones.
-
-    Args:
-        node: The node.
-        opset: Version of the domain.
-        type_of: The type of each input.
-    """
+    """Return the type of each output of a node of a domain of ONNX; None for unknown ones."""
     if traits(node).element_type is not None:
         return [_given(node, type_of)]
     found: list[ir.TypeProtocol | None] = []

@@ -172,11 +172,6 @@ def given_integers(node: ir.Node, name: str) -> tuple[int, ...] | None:
 def counted_axis(axis: int, rank: int, name: str = "axis") -> int:
     """Return an axis counted from the front; the last one may be written -1.
 
-    Args:
-        axis: The axis as it is written.
-        rank: Rank of the tensor whose axis it is.
-        name: What to call it in the message.
-
     Raises:
         MalformedNode: If there is no such axis, as is every one for rank 0.
     """

@@ -247,10 +247,6 @@ def drawing(caches: Sequence[Cache], neighbourhoods: Sequence[Neighbourhood]) ->
 
     Layers that are alike, caches and all around them, stand in it once: with a name for all of
     them, and their number at the node that updates the cache.
-
-    Args:
-        caches: The caches.
-        neighbourhoods: The graph around each of them, in their order.
     """
     named = [
         (cache.past or cache.present or "", (cache.dtype, cache.shape, _form(graph)))

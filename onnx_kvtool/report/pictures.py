@@ -137,12 +137,7 @@ class Piece:
     is_window: bool
 
     def allocated(self, capacity: int, tokens: int) -> float:
-        """Return the bytes of one sequence of `tokens` tokens.
-
-        Args:
-            capacity: Rows, where the cache does not say how many.
-            tokens: Tokens of the sequence.
-        """
+        """Return the bytes of one sequence of `tokens` tokens."""
         if self.grows:
             return self.size * tokens
         return self.size * (capacity if self.rows is None else self.rows)

@@ -54,12 +54,7 @@ def remarks(report: VerifyReport) -> Iterator[Block]:
 
 
 def covered(found: Covered, noun: str) -> Iterator[Line]:
-    """Yield the line about what a comparison covered; none where there is nothing to count.
-
-    Args:
-        found: What it covered.
-        noun: What its places are called, in the singular.
-    """
+    """Yield the line about what a comparison covered; none where there is nothing to count."""
     parts = []
     if found.places:
         parts.append(f"{found.noticed} of {counted(found.places, noun)}")

@@ -62,12 +62,7 @@ def rendered(report: JsonReport, output_format: str) -> str:
 
 
 def streams(report: JsonReport, **how: bool) -> Iterator[Iterable[Block]]:
-    """Yield what the command of a report prints on standard output, then on standard error.
-
-    Args:
-        report: The report.
-        how: Arguments of the function that makes the text.
-    """
+    """Yield what the command of a report prints on standard output, then on standard error."""
     for name in _STREAMS[type(report).__name__]:
         yield _function(name)(report, **how)
 

@@ -39,12 +39,6 @@ def replacements(
     nodes. With each go those that lead to nothing else; the last group is of those that lead to
     several of them.
 
-    Args:
-        sides: The models.
-        removed: Nodes that went, each before those that read it.
-        added: Nodes that came.
-        rewired: What is read at one place in both models.
-
     Returns:
         The groups; the other nodes that went; those that came.
     """
@@ -186,12 +180,7 @@ def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: 
 
 
 def matched_values(old: ir.Model, new: ir.Model) -> dict[str, str]:
-    """Return the new name of each value of the main graph whose nodes are matched.
-
-    Args:
-        old: The one model; its nodes are sorted.
-        new: The other, likewise.
-    """
+    """Return the new name of each value of the main graph whose nodes are matched."""
     report, digests = DiffReport("", ""), Digests("none")
     sides = Side(old, digests), Side(new, digests)
     graphs = GraphComparison(*sides, report, None)

@@ -99,15 +99,7 @@ class GraphComparison:
         ends: Ends,
         owners: tuple[ir.Node, ir.Node] | None = None,
     ) -> None:
-        """Compare two graphs.
-
-        Args:
-            path: Path of the new one.
-            old: The one graph.
-            new: The other.
-            ends: Which inputs and outputs are the same.
-            owners: The nodes whose bodies they are.
-        """
+        """Compare two graphs."""
         self.values.update({b: a for a, b in ends.inputs})
         scopes = Scope.of(old), Scope.of(new)
         self._hash(scopes, ends, owners)

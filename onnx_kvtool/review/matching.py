@@ -292,14 +292,7 @@ _Pairs = dict[ir.Value, ir.Value]
 def pair_initializers(
     old: Side, new: Side, graphs: tuple[ir.Graph, ir.Graph], nodes: NodePairs
 ) -> _Pairs:
-    """Return the new initializer of each old one of a graph, as far as there is one.
-
-    Args:
-        old: The model of the one graph.
-        new: The model of the other.
-        graphs: The graphs; their nodes are paired.
-        nodes: The pairs.
-    """
+    """Return the new initializer of each old one of a graph, as far as there is one."""
     olds, news = (
         {v.name or "": v for v in graph.initializers.values() if not v.is_graph_input()}
         for graph in graphs

@@ -102,10 +102,6 @@ def model_lines(model: ir.Model, digests: Digests) -> Iterator[str]:
     Opset imports, functions, metadata, initializers and declarations of inner values are sorted,
     attributes of a node as well; inputs, outputs and nodes keep their order.
 
-    Args:
-        model: The model.
-        digests: Says what tensors hold.
-
     Raises:
         UnreadableModel: If a tensor cannot be read.
         KvtoolError: If the model holds something that has no written form.

@@ -284,11 +284,7 @@ def declared(side: Side, value: ir.Value) -> Declared:
 
 
 def dim_renames(pairs: Iterable[tuple[Declared, Declared]]) -> dict[str, str]:
-    """Return the new names of dimensions that are the same everywhere but for the name.
-
-    Args:
-        pairs: What is declared of one value in both models.
-    """
+    """Return the new names of dimensions that are the same everywhere but for the name."""
     found: dict[str, str | None] = {}
     names_old: set[str] = set()
     names_new: set[str] = set()

@@ -144,9 +144,6 @@ def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
     onnx's full check and runtimes refuse such a model. Constants get the type and shape that they
     have. Inputs and outputs of graphs stay as they are declared.
 
-    Args:
-        model: The model; weights are not read.
-
     Returns:
         What `weightless` returns for the model, if it was asked; else None.
     """

@@ -178,10 +178,6 @@ def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     Inputs, outputs and values of the main graph and of bodies have the numbers then, and what they
     declare in terms of the names (`2*batch`) follows. Nodes are not touched, and functions have
     dimensions of their own.
-
-    Args:
-        model: The model.
-        dims: Sizes by the name of a dimension.
     """
     for value in _values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
         old = value.shape

@@ -130,14 +130,7 @@ class SizeEqualities:
         return size
 
     def equate(self, a: Expr, b: Expr, location: Location, why: str) -> bool:
-        """Take two sizes for one; return False where that cannot be.
-
-        Args:
-            a: A size.
-            b: Another one.
-            location: The value and the node at which they meet.
-            why: What demands it, for the report.
-        """
+        """Take two sizes for one; return False where that cannot be."""
         if self.same(a, b):
             return True
         if not self._unite(self.resolved(a), self.resolved(b)):
@@ -206,11 +199,6 @@ _Case = dict[Atom, Expr]
 
 def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -> Expr | None:
     """Return the size to which two are broadcast in every run that does not fail.
-
-    Args:
-        a: A size.
-        b: Another one.
-        equalities: Which sizes are equal.
 
     Returns:
         One of the two; None when it depends, or when they are numbers that never meet.

@@ -131,10 +131,6 @@ class IndexMaps:
 
         A Cast of numbers that may not fit is opaque, and an expression refers to its result. The
         one that is returned refers to what was cast instead.
-
-        Args:
-            expr: An expression over values of this graph.
-            facts: What is known of its coordinates.
         """
         for _ in range(_LONGEST_CASTS):
             casts = {a: s for a in expr.atoms() if (s := self._cast_to_int32(a)) is not None}

@@ -181,13 +181,6 @@ def rounding_note(
     Products with weights of a few bits are compared in float32. `accuracy_level` of such a node,
     or a default of onnxruntime for those that it fuses, lets it round the other operand to 8 bits.
 
-    Args:
-        a: Model A.
-        b: Model B.
-        inputs: Those of one run.
-        runtime: What ran both.
-        found: Largest difference in the comparison.
-
     Returns:
         The remark; None where nothing was changed that matters.
     """

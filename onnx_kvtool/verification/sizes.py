@@ -69,10 +69,6 @@ def is_bounded(model: ir.Model, memory: int) -> bool:
     That is known of a model of few nodes, without bodies and functions, whose values all have
     shapes by inference. What the model itself declares of values between inputs and outputs does
     not count, because it may be wrong. The model does not count its weights.
-
-    Args:
-        model: The model; no weight is read.
-        memory: Bytes.
     """
     nodes = list(model.graph)
     if len(nodes) > _MOST_NODES or model.functions:

@@ -114,12 +114,7 @@ class Sight:
         return Seen(operand, tuple(reversed(index)))
 
     def above(self, seen: Seen, facts: Facts) -> Seen | None:
-        """Return what is moved by the node that makes a value; None for any other node.
-
-        Args:
-            seen: The value.
-            facts: What is known of the coordinates of the frame.
-        """
+        """Return what is moved by the node that makes a value; None for any other node."""
         node = seen.value.producer()
         source = node.inputs[0] if node is not None and node.inputs else None
         if node is None or source is None or node.domain != "":

@@ -156,11 +156,6 @@ def _made_by(value: ir.Value | None) -> ir.Node | None:
 def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
     """Return what the attention around a Softmax becomes.
 
-    Args:
-        softmax: A candidate.
-        sight: What is known of the model.
-        choice: What the user wants.
-
     Raises:
         Unproven: If it is not proven to be what Attention computes.
     """

@@ -75,13 +75,7 @@ class MaskFunction:
 
 
 def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFunction | None:
-    """Return which keys a mask shows; None where that is not known from inputs and positions.
-
-    Args:
-        mask: The only mask of some scores.
-        frame: The frame of the scores.
-        sight: What is known of the model.
-    """
+    """Return which keys a mask shows; None where that is not known from inputs and positions."""
     element = element_of(mask, frame, sight, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
     hidden = _hidden(mask, frame, sight)

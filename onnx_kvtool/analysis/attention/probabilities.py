@@ -74,12 +74,6 @@ def weighted_by(probabilities: ir.Value) -> ir.Node | None:
 def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight) -> Weighted:
     """Return what the probabilities of a frame are multiplied with.
 
-    Args:
-        softmax: The Softmax.
-        end: The product that it leads to.
-        frame: The frame of its input.
-        sight: What is known of the model.
-
     Raises:
         Unproven: If the probabilities are read elsewhere, or it is no such product.
     """

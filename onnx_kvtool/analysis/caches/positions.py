@@ -57,14 +57,7 @@ class _Start:
 def element_positions(
     maps: IndexMaps, data: ir.Value, indices: ir.Value, axis: int
 ) -> Positions | None:
-    """Return where a ScatterElements writes.
-
-    Args:
-        maps: What the values of the graph hold.
-        data: The tensor that is updated.
-        indices: One position per element.
-        axis: The axis along which they count, from the front.
-    """
+    """Return where a ScatterElements writes."""
     sizes, described = maps.shape(data), maps.of(indices)
     if sizes is None or described.element is None or described.shape is None:
         return None
@@ -75,13 +68,7 @@ def element_positions(
 
 
 def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Positions | None:
-    """Return where a ScatterND writes; None unless all components but one are coordinates.
-
-    Args:
-        maps: What the values of the graph hold.
-        data: The tensor that is updated.
-        indices: One tuple per slice of the update.
-    """
+    """Return where a ScatterND writes; None unless all components but one are coordinates."""
     sizes, shape = maps.shape(data), maps.shape(indices)
     depth = shape[-1].number if shape else None
     if sizes is None or shape is None or depth is None or not 1 <= depth <= len(sizes):

@@ -48,13 +48,7 @@ class Baseline:
         return frozenset(one.fingerprint for one in self._of(path))
 
     def stale(self, path: str, found: Collection[str], codes: Collection[str]) -> tuple[Known, ...]:
-        """Return the known findings of a file that rules looked for and did not find.
-
-        Args:
-            path: The file.
-            found: The fingerprints of what was found.
-            codes: The codes of the rules that looked.
-        """
+        """Return the known findings of a file that rules looked for and did not find."""
         return tuple(
             one for one in self._of(path) if one.code in codes and one.fingerprint not in found
         )
@@ -63,11 +57,7 @@ class Baseline:
         return self.files.get(_relative(path, self.base), ())
 
     def gone(self, paths: Iterable[str]) -> list[str]:
-        """Return the files of the baseline that are no longer there, as it names them.
-
-        Args:
-            paths: Directories; what lay elsewhere is left out.
-        """
+        """Return the files of the baseline that are no longer there, as it names them."""
         inside = [os.path.join(os.path.abspath(path), "") for path in paths]
         return [
             name
@@ -115,12 +105,7 @@ class Baseline:
         return replace(self, files=files, contents=contents)
 
     def without(self, stale: Mapping[str, Collection[Known]], gone: Collection[str]) -> Baseline:
-        """Return the baseline without some findings of files, and without some files.
-
-        Args:
-            stale: The findings, by the path of the file.
-            gone: The files, as the baseline names them.
-        """
+        """Return the baseline without some findings of files, and without some files."""
         dropped = {_relative(path, self.base): set(each) for path, each in stale.items()}
         left = {
             name: [one for one in each if one not in dropped.get(name, ())]

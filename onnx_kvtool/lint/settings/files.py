@@ -76,10 +76,6 @@ def _names(directory: str) -> list[str]:
 def _entries(data: bytes, size: int) -> tuple[list[str], int]:
     """Return the names of the entries of an index, and where they end; `/` ends a submodule's.
 
-    Args:
-        data: Content of the index, as gitformat-index lays it down.
-        size: Bytes of a hash.
-
     Raises:
         ValueError: If the bytes are no index with such hashes.
         LookupError: Likewise.

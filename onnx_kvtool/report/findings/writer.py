@@ -75,11 +75,7 @@ def folded(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Finding]
 
 
 def others_in_words(others: Sequence[Finding]) -> str:
-    """Return what to say of findings that are like the one before: `29 more, layer.{1..29}`.
-
-    Args:
-        others: At least one.
-    """
+    """Return what to say of findings that are like the one before: `29 more, layer.{1..29}`."""
     names = list(dict.fromkeys(qualified_name(finding.location) for finding in others))
     if not names[-1]:
         return f"{len(others)} more"

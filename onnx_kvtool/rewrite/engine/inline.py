@@ -188,11 +188,6 @@ def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[i
     Each output takes the name of the one it replaces, so that graph outputs keep theirs, and the
     new nodes take the node's metadata.
 
-    Args:
-        node: The node; it is removed from its graph.
-        em: Holds the new nodes; it is committed.
-        replacement: What takes the place of the outputs.
-
     Returns:
         The new nodes, as they now stand in the graph.
     """

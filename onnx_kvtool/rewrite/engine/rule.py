@@ -232,10 +232,6 @@ def remove_dead(
     Nodes that were dead before and served nobody stay, as does everything that is read elsewhere.
     A constant that only removed nodes read goes too, unless the caller may supply it.
 
-    Args:
-        nodes: Where to start.
-        stays: Which nodes stay even so.
-
     Returns:
         How many nodes were removed.
     """

@@ -42,12 +42,7 @@ class Arrangement:
 
 
 def compose(outer: Sequence[int | None], inner: Sequence[int | None]) -> Axes:
-    """Return the axes of a value over the base of its base.
-
-    Args:
-        outer: Axes of the value over its base.
-        inner: Axes of that base over its own.
-    """
+    """Return the axes of a value over the base of its base."""
     return tuple(None if axis is None else inner[axis] for axis in outer)
 
 
@@ -94,13 +89,7 @@ def seen_through(
 
 
 def _sizes_above(axes: Axes, sizes: Sizes, above: Sequence[Expr]) -> Sizes:
-    """Return what is known of the sizes of a base: what it says itself, and what its value says.
-
-    Args:
-        axes: Axes of the value over the base.
-        sizes: What is known of the sizes of the value.
-        above: Sizes of the base.
-    """
+    """Return what is known of the sizes of a base: what it says itself, and what its value says."""
     known = [[size] for size in above]
     for place, axis in enumerate(axes):
         if axis is not None:

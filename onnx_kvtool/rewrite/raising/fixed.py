@@ -114,14 +114,7 @@ def replace_update(
 def _presents(
     em: Emitter, plan: Plan, present: ir.Value, read: ir.Value
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Pair the values that the present stands for with it, or with a copy under another name.
-
-    Args:
-        em: Where to build.
-        plan: What was proven.
-        present: The cache that goes to the caller.
-        read: What everybody else reads.
-    """
+    """Pair the values that the present stands for with it, or with a copy under another name."""
     pairs: list[tuple[ir.Value, ir.Value]] = []
     # The one that leaves the graph first: its name is the one to keep.
     for old in sorted(plan.presents, key=lambda value: not value.is_graph_output()):

@@ -294,13 +294,6 @@ def prove_one_hot(
     The operands are broadcast; the result has the shape of the cache if every other one has the
     size 1 or that of the cache along each axis.
 
-    Args:
-        proof: The attempt.
-        mask: Where the row goes.
-        cache: The tensor that is kept elsewhere, of known rank.
-        update: The row.
-        output: The result.
-
     Raises:
         Unproven: If a fact is missing.
     """

@@ -55,11 +55,6 @@ def inline_tagged(
 ) -> list[str]:
     """Replace the calls of some functions by their bodies, in place.
 
-    Args:
-        model: The model.
-        keys: The functions.
-        held: What they hold, for the remarks.
-
     Returns:
         Remarks for people: which functions are gone.
 

@@ -78,12 +78,6 @@ def bounds_along(
 ) -> tuple[Expr, Expr | None] | None:
     """Return where a Slice starts and ends that cuts along one axis in steps of 1.
 
-    Args:
-        view: The Slice.
-        axis: The axis, counted from the front.
-        rank: Rank of what is cut.
-        numbers: Says what the elements of an operand are.
-
     Returns:
         The end is None where it is not known. None for a Slice along another axis, or several, or
         where nobody knows along which and in what steps.
@@ -154,9 +148,6 @@ class Window:
     def behind(self, position: Expr) -> Expr:
         """Return a number that is, modulo W, the row that stands first in order after a step.
 
-        Args:
-            position: The first position of the step, P.
-
         Returns:
             P + S, the rows so far: the oldest of the last W is the next to be overwritten. Where
             the source fills the cache from its first row on, the oldest is row 0 up to then.
@@ -171,11 +162,6 @@ def roll_of(proof: Proof, value: ir.Value, axis: int) -> Roll | None:
 
     Read are a Concat of the two halves of one tensor (`torch.roll`), and a Gather or GatherND of
     the rows `(j + shift) mod W`.
-
-    Args:
-        proof: The attempt.
-        value: The value.
-        axis: Its axis of the rows.
 
     Returns:
         None for any other value.
@@ -382,11 +368,6 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
 
     Rows that move up before they are updated are those of a window; its roll is noted.
 
-    Args:
-        proof: The attempt.
-        data: The tensor that is written to, of known rank.
-        axis: Its sequence axis.
-
     Raises:
         Unproven: If `data` is a constant of the model, if its rows were moved before, or if the
             sequence comes first wherever it is looked at.
@@ -454,12 +435,6 @@ def _moves_rows(proof: Proof, node: ir.Node, axis: int, rank: int) -> bool:
     """Return whether a node may put the rows of a tensor at other places of an axis.
 
     What it gives is then no cache, but the rows of one at other places, as in a window that slides.
-
-    Args:
-        proof: The attempt.
-        node: The node.
-        axis: The axis of its output.
-        rank: Rank of its output.
     """
     if Trait.SHIFTS not in traits(node):
         return False

@@ -56,12 +56,6 @@ def legal_index(proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr]) -> 
 
     Such a run has no index outside [-size, size - 1], where scatters fail, and none that counts
     from the end: TensorScatter refuses a negative start.
-
-    Args:
-        proof: The attempt.
-        index: The index, over the coordinates of its tensor.
-        size: Size of the axis that it addresses.
-        grid: Size of each axis of the index.
     """
     facts = Facts(tuple(grid)).given(size - 1)
     found = as_index(index, size, facts)
@@ -273,11 +267,6 @@ def check_counts_from_zero(proof: Proof, start: Expr, sizes: Sequence[Expr]) -> 
 
     What a caller feeds as positions counts from 0 on; nothing says so of what is computed from
     them, `pos - 8` say. TensorScatter fails where the source runs.
-
-    Args:
-        proof: The attempt.
-        start: The first position.
-        sizes: Size of each axis whose coordinates are in it.
 
     Raises:
         Unproven: If it may be below 0, and nobody granted that it is not.

@@ -105,12 +105,6 @@ class Proof:
     def assume(self, kind: ValueKind, value: ir.Value, code: str, missing: str) -> None:
         """Use an assumption.
 
-        Args:
-            kind: The assumption.
-            value: What it is about.
-            code: Reason of the refusal when it is not granted.
-            missing: The fact that is missing, in words.
-
         Raises:
             Unproven: If it is not granted.
         """

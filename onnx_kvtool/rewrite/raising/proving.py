@@ -435,12 +435,7 @@ class Proving:
 
 
 def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
-    """Return whether what is written into is given to the graph, by its caller or a step before.
-
-    Args:
-        value: What is written into.
-        pasts: What other updates write into, by what they give.
-    """
+    """Return whether what is written into is given to the graph, by its caller or a step before."""
     seen: set[ir.Value] = set()
     while (node := value.producer()) is not None and value not in seen:
         if node.domain != "" or node.op_type == "Constant" or any(subgraphs(node)):

@@ -296,11 +296,7 @@ class RaiseOutcome(RaiseReport):
         return RaiseOutcome(origin(model).name, None, opset, opset, model.ir_version)
 
     def report(self, path: str) -> RaiseReport:
-        """Return what there is to say of the model at a path; nothing was raised if it is blocked.
-
-        Args:
-            path: What to call the model.
-        """
+        """Return the report on the model at a path; nothing was raised if it is blocked."""
         said = {one.name: getattr(self, one.name) for one in fields(RaiseReport)}
         if self.blocked:
             said |= {name: [] for name in _DONE}
@@ -380,10 +376,6 @@ def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, i
 
     A source fails where an operator wants two sizes to be equal that have different names, and so
     does a comparison that draws different ones; under an assumption nothing can be said there.
-
-    Args:
-        pairs: Dimensions that are equal in every run.
-        chosen: Sizes that the user gave.
 
     Returns:
         Sizes by name; empty where the pairs contradict each other, since then nothing runs.

@@ -128,14 +128,7 @@ def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
 
 
 def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:
-    """Return an expression that is the same for all sequences as a value, (1,), int64.
-
-    Args:
-        em: Where to build.
-        expr: The expression; no coordinate occurs in it.
-        sizes: What is known of sizes.
-        carrier: Any value of the graph.
-    """
+    """Return an expression that is the same for all sequences as a value, (1,), int64."""
     return _Building(em, Batch(carrier, integer(1), True), sizes, {}).value(expr)
 
 

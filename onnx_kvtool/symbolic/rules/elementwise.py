@@ -148,12 +148,7 @@ _Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 
 
 def like(index: int, outputs: int = 1) -> ShapeRule:
-    """Return the rule of an operator whose first outputs have the shape of one input.
-
-    Args:
-        index: Position of the input.
-        outputs: How many outputs have that shape.
-    """
+    """Return the rule of an operator whose first outputs have the shape of one input."""
 
     def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
         return (site.shape(index),) * outputs

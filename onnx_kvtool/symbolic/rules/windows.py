@@ -60,9 +60,6 @@ def conv(weight: int = 1) -> ShapeRule:
 
     FusedConv is of its kin: what it adds has the shape of the result. So is DeformConv: where the
     window looks depends on the offsets, how often does not.
-
-    Args:
-        weight: Position of the filters.
     """
 
     def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:

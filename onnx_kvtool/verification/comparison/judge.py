@@ -143,12 +143,7 @@ class Account:
         return self.not_finite | self.constant
 
     def learn_from(self, led: Arrays, varying: Container[str]) -> None:
-        """Note what outputs of the leader showed in a run.
-
-        Args:
-            led: The outputs.
-            varying: Names of outputs that depend on what inputs hold.
-        """
+        """Note what outputs of the leader showed in a run."""
         for name, value in led.items():
             if name not in varying:
                 continue
@@ -243,14 +238,7 @@ class Judge:
         self._differ(Difference(reason, inputs, is_failure=True))
 
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
-        """Compare all outputs of one run.
-
-        Args:
-            inputs: What both models were fed.
-            led: What the leader gave.
-            found: What the other model gave.
-            where: The run, in words.
-        """
+        """Compare all outputs of one run."""
         self.account.steps += 1
         self.account.dead += self._dead(inputs)
         run = None if self._twins is None else self._twins.run(inputs)

@@ -507,14 +507,6 @@ class Twins:
         of A that is not finite though that of its twin is has overflowed, and says nothing of B;
         but B has to be finite where A is.
 
-        Args:
-            name: Name of the output.
-            inputs: What the models were fed.
-            a: What A gave.
-            b: What B gave.
-            exact: Which elements have to agree in every bit.
-            run: What the twins gave.
-
         Returns:
             None if A and its twin give different shapes, so that nothing can be measured, and for
             models of different types: the twins are compared, and the tolerance of the coarser

@@ -118,11 +118,7 @@ _STARTS: dict[Start, str] = {
 
 
 def cases_of(count: int) -> tuple[Case, ...]:
-    """Return `count` cases: those of `CASES`, then variations of them in other sizes.
-
-    Args:
-        count: How many, at least 1.
-    """
+    """Return `count` cases: those of `CASES`, then variations of them in other sizes."""
     return tuple(_case(number) for number in range(count))
 
 

@@ -387,14 +387,7 @@ def _bits(dtype: ir.DataType) -> int:
 
 
 def fitting(plan: InputPlan, case: Case, dims: Mapping[str, int], memory: int) -> Case:
-    """Return `case` with as many of its sequences, then rows, as fit; the smallest if none does.
-
-    Args:
-        plan: The model's inputs.
-        case: The sizes that are wanted.
-        dims: Sizes that the user has bound.
-        memory: Bytes that a run may take.
-    """
+    """Return `case` with as many of its sequences, then rows, as fit; the smallest if none does."""
     found = case
     for found in _smaller(case):
         try:
@@ -426,12 +419,6 @@ def reaching(
 
     Of the numbers that stand in the model the largest counts for which a run takes a small part of
     the budget. Rows go beyond it first, and then up to it, as nothing runs behind a table.
-
-    Args:
-        plan: The model's inputs.
-        case: The case that may reach further.
-        dims: Sizes that the user has bound.
-        budget: Memory and time that all runs may take.
     """
     if not case.reaches:
         return

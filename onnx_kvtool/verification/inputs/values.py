@@ -47,14 +47,6 @@ def varied(
     """Return values for an input that no role limits, in the range that a case asks for.
 
     An input that decides sizes or positions gets moderate values in every case.
-
-    Args:
-        rng: The random numbers.
-        dtype: Element type.
-        shape: Shape.
-        values: What is asked for.
-        points: Where the model changes its way.
-        name: Name of the input.
     """
     if values == "below" and dtype.is_signed() and name in dict(points.corners.signed):
         ids = rng.integers(-4, 4, shape)

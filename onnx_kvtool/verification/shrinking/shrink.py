@@ -73,12 +73,6 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     and what any operator reads that is not known to be free of sizes stay. The weights are drawn
     anew, the same in both models, which therefore must have the same ones (`check_weights`).
 
-    Args:
-        a: Model A.
-        b: Model B.
-        seed: Seed of the weights.
-        most: Bytes that the weights of one copy may take.
-
     Raises:
         CannotShrink: If the copies would still be too large.
         KvtoolError: If a weight that keeps its values cannot be read.

@@ -153,13 +153,6 @@ def drawn(
     """Draw values for a weight by its name: of such a size that products keep that of an operand.
 
     What one layer adds to the others is then as large as they are, and a fault in it shows.
-
-    Args:
-        tensor: The real weight, for its type.
-        shape: The shape of the copy.
-        name: Its name.
-        seed: Seed of all weights.
-        quantised: What is quantised in the models.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if tensor.dtype.is_integer():

@@ -97,13 +97,7 @@ def as_attribute(value: ir.Value) -> float | None:
 
 
 def from_front(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
-    """Return indices counted from the front: `index`, and `index + length` where that is negative.
-
-    Args:
-        em: Where to build.
-        index: Any shape, int64.
-        length: Broadcasts to it, int64.
-    """
+    """Return `index` counted from the front: `index + length` where it is negative."""
     behind = em.op("Less", index, em.constant([0], "zero"), hint="is_negative")
     once = em.op("Cast", behind, to=_INT64.value, hint="is_negative")
     return em.op("Add", index, em.op("Mul", once, length), hint="index")
@@ -148,14 +142,7 @@ def clamped(em: Emitter, value: ir.Value, low: ir.Value, high: ir.Value) -> ir.V
 def joined_sizes(
     em: Emitter, value: ir.Value, dims: tuple[Dim, ...], groups: Sequence[Sequence[int]]
 ) -> ir.Value:
-    """Return products of sizes of a value as a vector: (number of groups,), int64.
-
-    Args:
-        em: Where to build.
-        value: The value.
-        dims: Its dimensions.
-        groups: The axes of each product; none give 1.
-    """
+    """Return products of sizes of a value as a vector: (number of groups,), int64."""
     known = [[dims[axis] for axis in group] for group in groups]
     if all(isinstance(dim, int) for group in known for dim in group):
         return em.constant([math.prod(group) for group in known], "sizes")  # type: ignore[arg-type]
@@ -166,14 +153,7 @@ def joined_sizes(
 
 
 def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> ir.Value:
-    """Return the product of some sizes of a value: (1,), int64.
-
-    Args:
-        em: Where to build.
-        value: The value.
-        dims: Its dimensions.
-        axes: Which of them; none give 1.
-    """
+    """Return the product of some sizes of a value: (1,), int64."""
     known, left = 1, []
     for axis in axes:
         dim = dims[axis]

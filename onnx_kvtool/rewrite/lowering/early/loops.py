@@ -34,10 +34,6 @@ _CARRIED = "kvtool/carried"
 def settle_branches(model: ir.Model, trace: _Trace) -> list[Location]:
     """Replace each If whose condition is constant by the branch that it takes, in place.
 
-    Args:
-        model: A model of opset 11.
-        trace: Where each node stands.
-
     Returns:
         Where they stood.
     """

@@ -197,15 +197,7 @@ def _parts(em: Emitter, value: ir.Value, cut: bool) -> list[tuple[int, ir.Value]
 def _requantized(
     em: Emitter, view: NodeView, total: ir.Value, one: ir.Value, other: ir.Value
 ) -> ir.Value:
-    """Return sums of products in the scale of the result.
-
-    Args:
-        em: Where to build.
-        view: The node.
-        total: The sums, int32.
-        one: Scale of one operand, broadcast to the sums.
-        other: That of the other one.
-    """
+    """Return sums of products in the scale of the result."""
     scale, zero_point = view.operands("y_scale", "y_zero_point")
     for value in (scale, zero_point):
         if any(dim != 1 for dim in known_rank(value, view.node.op_type, 10)):

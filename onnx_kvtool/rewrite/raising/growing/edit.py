@@ -185,13 +185,7 @@ class Edit:
     def begin(
         self, growths: Sequence[Growth], carrier: ir.Value, more: Callable[[Emitter], None]
     ) -> None:
-        """Put in front of everything what all caches share: where the step begins, and ends.
-
-        Args:
-            growths: The caches that keep all rows.
-            carrier: Any input of the model.
-            more: Builds what else stands there.
-        """
+        """Put in front of everything what all caches share: where the step begins, and ends."""
         graph = self.model.graph
         if self.position.added is not None:
             graph.inputs.append(self.position.added)
