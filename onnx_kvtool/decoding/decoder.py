@@ -315,9 +315,6 @@ class Decoder:
 
         To time steps of a long context without a long prompt.
 
-        Args:
-            length: Tokens of each sequence, at least as many as there were.
-
         Raises:
             UsageError: If there was no prompt, or there is no room.
         """

@@ -74,13 +74,7 @@ class Profile(Record):
 
 
 def profiled(work: Callable[[], BoundSession], parts: dict[str, Part], name: str) -> Profile:
-    """Return the profile of a session: of all its runs but the first.
-
-    Args:
-        work: Opens the session and runs it.
-        parts: The part of each node of the model, by its name.
-        name: What the model is called.
-    """
+    """Return the profile of a session: of all its runs but the first."""
     with tempfile.TemporaryDirectory() as directory:
         BoundSession.profile_to = str(Path(directory, "kvtool"))
         try:

@@ -27,10 +27,6 @@ def infer_with_distinct_names(
     The branches of an If, and bodies beside each other, may name their values alike. Inference of
     onnx 1.23.2 keeps what it knows of the elements of integer values by name alone: it complains
     that the second one "already exists", or takes the elements of the first one for its own.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, all names as they were.
     """
     if contents.operators.isdisjoint(HOLDERS):
         return infer(contents)

@@ -26,12 +26,7 @@ _TERM = re.compile(rb"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 def infer_past_endless_equations(
     contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
-    """
+    """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed."""
     hidden = [
         node
         for node in contents.of("Einsum")

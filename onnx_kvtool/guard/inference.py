@@ -35,7 +35,8 @@ _PAST = (
     infer_past_endless_equations,
     infer_with_distinct_names,
 )
-"""The ways past the faults, the innermost one first."""
+"""The ways past the faults, the innermost one first. Each takes the contents of a model and what
+infers one. It leaves the contents as they were, and returns the model with inferred types."""
 
 
 def infer_with_data(

@@ -31,10 +31,6 @@ def infer_past_last_windows(
     """Return `infer(contents)`, where no window of a pool begins behind the axis.
 
     A pool whose attributes are parameters of a function stays as it is.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     message = contents.message
     if contents.operators.isdisjoint(_POOLS) or not any(map(_is_meant, _pools(message))):

@@ -46,10 +46,6 @@ def infer_past_matrix_values(
     out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two
     elements. Unsqueeze is the one operator that makes a matrix out of elements that are known, so
     each that may do so hands its result on through an Identity, which knows none.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     made = set(_matrices(contents))
     if not made:

@@ -60,10 +60,6 @@ def infer_past_negative_sizes(
     (onnx/onnx#8481). It computes such a size itself from what some nodes are told: a pad of -5, a
     window that is larger than its input. A Slice behind such a node is looked at only when all
     sizes before it are known to be none of these; in a body or a function it is not looked at.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     slices = _slices(contents)
     told, windows = _suspects(contents) if slices else ([], [])

@@ -33,10 +33,6 @@ def infer_past_scores(
     onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
     whatever reads the scores is then inferred wrongly. Joined along the keys with something of
     which the rank alone is known, they keep their other dimensions.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     if not any(map(_is_meant, contents.of("Attention"))):
         return infer(contents)

@@ -44,10 +44,6 @@ def infer_past_rounded_sizes(
     """Return `infer(contents)`, with nothing known of nodes whose sizes runtimes do not agree on.
 
     Nodes in bodies and functions are not looked at.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     if contents.operators.isdisjoint(_SCALED):
         return infer(contents)

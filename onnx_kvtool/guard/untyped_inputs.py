@@ -28,10 +28,6 @@ def infer_past_untyped_inputs(
 
     The inputs of such a node are looked at after a first inference without it. In a body or a
     function it stays unknown.
-
-    Args:
-        contents: Those of the model, which is as it was afterwards.
-        infer: Returns a model with inferred types, its nodes as they were.
     """
     hidden = [node for node in contents.of(*_CRASHING) if node.domain == ""]
     while hidden:

@@ -376,10 +376,6 @@ def apply_fixes(
     It ends when nothing that is allowed is left, when a round leaves the same findings as the one
     before, or after `ROUNDS` rounds.
 
-    Args:
-        look: Looks at the model and returns what is found now.
-        allowed: Which fixes may be applied.
-
     Returns:
         The fixes whose findings are gone, in the order of application, and what is
         found at the end.

@@ -265,11 +265,6 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
     """Compare a node of the default domain, written for opset `source`, with opset `target`.
 
     Element types that are unknown are a problem only where the two versions differ in types.
-
-    Args:
-        node: The node; it is not changed.
-        source: The opset it was written for.
-        target: The opset it shall stand at; may be higher or lower.
     """
     old, new = op_facts(node.op_type, source), op_facts(node.op_type, target)
     if old is None:

@@ -162,9 +162,6 @@ def cache_groups(caches: Sequence[Cache]) -> list[Group]:
 def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
     """Gather what differs in one number of its name alone.
 
-    Args:
-        named: The name of each, and what has to be equal.
-
     Returns:
         The common name, `key.{0..31}`, and the positions of the members of each group, in the order
         of their first ones.

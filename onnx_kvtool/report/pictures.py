@@ -22,12 +22,7 @@ _MARGIN = 8.0
 
 
 def graph_svg(graph: Neighbourhood, title: str) -> str:
-    """Return an SVG element that draws `graph`; the page's style sheet colours it.
-
-    Args:
-        graph: What to draw.
-        title: What it shows, for readers of the page who cannot see it.
-    """
+    """Return an SVG element that draws `graph`; the page's style sheet colours it."""
     spots = {spot.key: spot for spot in graph.spots}
     layout = layered(
         {key: _size(spot) for key, spot in spots.items()},

@@ -74,12 +74,7 @@ def covered(found: Covered, noun: str) -> Iterator[Line]:
 
 
 def not_covered(found: Covered, redraw: str) -> Iterator[Line]:
-    """Yield the last line where a comparison did not cover something.
-
-    Args:
-        found: What it covered.
-        redraw: What draws other inputs, in the words of the command.
-    """
+    """Yield the last line where a comparison did not cover something."""
     remedies: Mapping[Remedy, str] = {
         "places": "`--thorough` tests them all",
         "values": f"{redraw} draws other inputs",

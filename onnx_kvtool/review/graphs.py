@@ -184,15 +184,7 @@ class GraphComparison:
     def _one_sided(
         self, path: str, name: str, value: ir.Value, side: Side, others: set[Content | None]
     ) -> None:
-        """Report an initializer that only one model has.
-
-        Args:
-            path: Path of its graph.
-            name: Its name.
-            value: The initializer.
-            side: The model.
-            others: What the Constants hold that only the other model has.
-        """
+        """Report an initializer that only one model has."""
         is_added = side is self.new
         kind, held = side.content(value) or ("", "")
         facts: list[str | None] = [f"{kind} {shown_content(held)}", None]

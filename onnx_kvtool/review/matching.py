@@ -43,12 +43,7 @@ class Distance:
 
 
 def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> Distance | None:
-    """Return how much two tensors differ; None where elements are no numbers, or too few or many.
-
-    Args:
-        old: A tensor whose data has been judged.
-        new: Another one of the same shape; its element type may be another.
-    """
+    """Return how far two tensors differ; None if elements are no numbers, too few or too many."""
     types = {old.dtype, new.dtype}
     if types & {ir.DataType.STRING, ir.DataType.UNDEFINED} or not (is_whole(old) and is_whole(new)):
         return None

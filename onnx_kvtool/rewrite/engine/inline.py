@@ -241,10 +241,6 @@ def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:
     The node that computes the first output takes the name, the documentation and the device
     configurations; each output takes documentation and metadata of the one it replaces. A value
     whose element type is unknown declares no type: a file has no form for one without.
-
-    Args:
-        node: The node that was replaced; it no longer stands in a graph.
-        emitted: What replaced it; outputs have the names of those they replace.
     """
     for value in _values(emitted):
         if value.dtype == ir.DataType.UNDEFINED:
@@ -407,12 +403,7 @@ def _body(node: ir.Node, function: ir.Function, em: Emitter) -> tuple[ir.Value, 
 
 
 def without_initializers(graph: ir.Graph, opset: int) -> None:
-    """Turn each initializer into a Constant at the start of the graph, in place.
-
-    Args:
-        graph: Graph of a function that rewrites added initializers to.
-        opset: Version of the default domain that the new nodes are tagged with.
-    """
+    """Turn each initializer into a Constant at the start of the graph, in place."""
     constants = []
     for name, value in tuple(graph.initializers.items()):
         tensor = value.const_value

@@ -131,9 +131,6 @@ def keep_mask_shapes(model: ir.Model) -> None:
 
     A mask that is known to be the same for all heads needs no room for each of them. Nothing is
     written on a model that contradicts itself, and no size that rests on another one not being 0.
-
-    Args:
-        model: The result, all of whose nodes are of one opset.
     """
     masks = [
         mask
