@@ -137,7 +137,7 @@ def refuse_stdout(output_format: str) -> None:
             "the model and the JSON report cannot both go to standard output",
             help="write the model to a file with `-o OUT`",
         )
-    if sys.stdout.isatty():
+    if _stdout_is_terminal():
         raise UsageError(
             "a model is binary and is not written to a terminal",
             help="redirect standard output, or name a file with `-o OUT`",
@@ -164,6 +164,10 @@ def report_place(output: str | None, source: str | None, name: str) -> str | Non
 def stem_of(model: str) -> str:
     """Return what reports about a model are called in a directory, before their suffix."""
     return os.path.splitext(os.path.basename(model))[0]
+
+
+def _stdout_is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def as_unwritable(error: Exception) -> UnwritableOutput | None:
