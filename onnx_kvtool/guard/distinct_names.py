@@ -28,8 +28,6 @@ def infer_with_distinct_names(
     onnx 1.23.2 keeps what it knows of the elements of integer values by name alone: it complains
     that the second one "already exists", or takes the elements of the first one for its own.
     """
-    if contents.operators.isdisjoint(HOLDERS):
-        return infer(contents)
     originals = _make_distinct(contents.message)
     if not originals:
         return infer(contents)

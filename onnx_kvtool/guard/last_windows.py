@@ -20,7 +20,7 @@ FAULT = Fault(
     " gives as many windows",
 )
 
-_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 _FIRST_RIGHT = 22
 _CHANGED = frozenset({"auto_pad", "ceil_mode", "pads"})
 
@@ -33,7 +33,7 @@ def infer_past_last_windows(
     A pool whose attributes are parameters of a function stays as it is.
     """
     message = contents.message
-    if contents.operators.isdisjoint(_POOLS) or not any(map(_is_meant, _pools(message))):
+    if not any(map(_is_meant, _pools(message))):
         return infer(contents)
     copy = onnx.ModelProto()
     copy.CopyFrom(message)
@@ -53,7 +53,7 @@ def _pools(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         imports = [i.version for i in holder.opset_import if i.domain in DEFAULT_DOMAINS]
         if imports and imports[0] < _FIRST_RIGHT:
             nodes = every_node(root, HOLDERS)
-            yield from (n for n in nodes if n.op_type in _POOLS and n.domain in DEFAULT_DOMAINS)
+            yield from (n for n in nodes if n.op_type in POOLS and n.domain in DEFAULT_DOMAINS)
 
 
 def _is_meant(node: onnx.NodeProto) -> bool:

@@ -22,7 +22,7 @@ FAULT = Fault(
     instead="hides a node where the two differ from inference",
 )
 
-_SCALED = frozenset({"Resize", "Upsample"})
+SCALED = frozenset({"Resize", "Upsample"})
 
 
 def scaled(size: int, scale: float) -> int | None:
@@ -45,11 +45,9 @@ def infer_past_rounded_sizes(
 
     Nodes in bodies and functions are not looked at.
     """
-    if contents.operators.isdisjoint(_SCALED):
-        return infer(contents)
     graph = contents.message.graph
     scales = _scales(graph)
-    nodes = [n for n in graph.node if n.op_type in _SCALED and n.domain in DEFAULT_DOMAINS]
+    nodes = [n for n in graph.node if n.op_type in SCALED and n.domain in DEFAULT_DOMAINS]
     # What the file declares comes first, since a strict inference would fail on it.
     hidden = _doubtful(nodes, scales, graph)
     result = infer_hiding(contents, infer, hidden) if hidden else infer(contents)

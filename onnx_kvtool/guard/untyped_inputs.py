@@ -17,7 +17,7 @@ FAULT = Fault(
     instead="hides such a node from inference until its inputs have types",
 )
 
-_CRASHING = frozenset({"RegexFullMatch"})
+CRASHING = frozenset({"RegexFullMatch"})
 """Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""
 
 
@@ -29,7 +29,7 @@ def infer_past_untyped_inputs(
     The inputs of such a node are looked at after a first inference without it. In a body or a
     function it stays unknown.
     """
-    hidden = [node for node in contents.of(*_CRASHING) if node.domain == ""]
+    hidden = [node for node in contents.of(*CRASHING) if node.domain == ""]
     while hidden:
         result = infer_hiding(contents, infer, hidden)
         typed = set(_typed(result.graph))
