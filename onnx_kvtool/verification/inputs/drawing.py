@@ -78,7 +78,7 @@ class _Drawer:
         sizes: Mapping[str, int],
     ) -> None:
         if not layout.past and case.padding != "usual" and plan.window is not None:
-            case = replace(case, padding="none")  # GroupQueryAttention takes no such prompt
+            case = replace(case, padding="none")  # a window takes no such prompt
         self._sizes = sizes
         self._plan = plan
         self._case = case

@@ -147,7 +147,7 @@ class CachePair:
         axis: The sequence axis counted from the front; None when it is not known.
         mode: Mode of the TensorScatter that writes it; None for other caches.
         operator: What updates it; None when it is known by its name only.
-        window: Keys that a query sees, where GroupQueryAttention drops those before; else None.
+        window: Keys that a query sees, where its operator drops those before; else None.
     """
 
     past: str

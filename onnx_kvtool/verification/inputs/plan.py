@@ -110,13 +110,13 @@ class InputPlan:
     def is_counted(self) -> bool:
         """Whether caches are filled as far as the ones of a mask count, sequence by sequence.
 
-        So does GroupQueryAttention, which takes no padding but behind the tokens of a sequence.
+        So does an operator that counts tokens: it takes padding only behind those of a sequence.
         """
         return any(pair.operator == "group_query_attention" for pair in self.pairs)
 
     @property
     def window(self) -> int | None:
-        """Keys of the smallest window before which GroupQueryAttention drops rows; None without."""
+        """Keys of the smallest window that drops the rows before it; None without."""
         return min((pair.window for pair in self.pairs if pair.window is not None), default=None)
 
     def pair_of(self, past: str) -> CachePair | None:
