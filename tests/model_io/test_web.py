@@ -180,8 +180,8 @@ def bomb(piece: bytes) -> Callable[[], Iterator[bytes]]:
     """A gzip stream of 16 GiB."""
 
     def pieces() -> Iterator[bytes]:
-        packed = gzip.compress(piece * ((1 << 26) // len(piece)), 9)
-        for _ in range(256):
+        packed = gzip.compress(piece * ((1 << 22) // len(piece)), 9)  # soon done, when all is busy
+        for _ in range(4096):
             yield packed
 
     return pieces
