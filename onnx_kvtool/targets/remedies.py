@@ -282,7 +282,8 @@ def _again(
     written: Mapping[str, AttributeValue] | None = None,
 ) -> Replacement:
     """Emit a node again that reads other values in the place of some, or has other attributes."""
-    read = [inputs.get(index, value) for index, value in enumerate(node.inputs)]
+    given = dict(enumerate(node.inputs)) | dict(inputs)
+    read = [given.get(index) for index in range(max(given, default=-1) + 1)]
     attributes = {name: given.value for name, given in node.attributes.items()} | dict(
         written or {}
     )
@@ -321,6 +322,20 @@ def _with_value(node: ir.Node, em: Emitter, opset: int) -> ir.Value:
     """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
     zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
     return em.op("ConstantOfShape", node.inputs[0], attributes=zero)
+
+
+def _with_bias(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a LayerNormalization with a bias of -0.0, which no sum with it differs from."""
+    scale, dims = node.inputs[1], dims_of(node.inputs[1])
+    if scale is None or scale.dtype is None:
+        return None
+    zero = np.array(-0.0, scale.dtype.numpy())
+    if dims is not None and all(isinstance(dim, int) for dim in dims):
+        bias = em.constant(np.full([int(dim or 0) for dim in dims], zero), "bias")
+    else:
+        value = ir.Tensor(zero.reshape(1))
+        bias = em.op("ConstantOfShape", em.op("Shape", scale), value=value)
+    return _again(node, em, {2: bias})
 
 
 def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
@@ -380,6 +395,7 @@ Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]
 
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "backward": ("starts", begun_within),
+    "absent-bias": ("with_bias", _with_bias),
     "after-operator": ("set_apart", _set_apart),
     "constant-indices": ("set_apart", set_indices_apart),
     "in-place": ("copy", written_to_copy),

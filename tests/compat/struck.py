@@ -132,6 +132,21 @@ def mean_variance() -> onnx.ModelProto:
     return model
 
 
+def normalized() -> onnx.ModelProto:
+    """Return LayerNormalization without bias before three MatMuls, as attention has them."""
+    scale = onnx.numpy_helper.from_array(np.linspace(1, 2, D, dtype=np.float32), "scale")
+    weights = [
+        onnx.numpy_helper.from_array(np.full((D, D), number, np.float32), name)
+        for name, number in (("wq", 0.5), ("wk", 0.25), ("wv", 2))
+    ]
+    nodes = [
+        helper.make_node("LayerNormalization", ["X", "scale"], ["rows"], name="op"),
+        *(helper.make_node("MatMul", ["rows", "w" + name], [name]) for name in "qkv"),
+        helper.make_node("Sum", ["q", "k", "v"], ["Y"]),
+    ]
+    return _model(nodes, {"X": [B, KEYS, D]}, ["Y"], 18, [scale, *weights])
+
+
 def half(op_type: str, **attributes: object) -> onnx.ModelProto:
     """Return an operator in float16 at opset 18, between Casts from and to float."""
     scale = onnx.numpy_helper.from_array(np.linspace(1, 2, D, dtype=np.float16), "scale")
@@ -280,6 +295,7 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "mean-variance-types": lambda: half("MeanVarianceNormalization", axes=[1]),
     "mean-variance-unsaid-axes": mean_variance,
     "layer-normalization-body": lambda: half("LayerNormalization"),
+    "layer-normalization-bias": normalized,
     "attention-nonpad-ignored": lambda: attention(1, 24, nonpad=[4, 2]),
     "attention-causal-nonpad": lambda: attention(2, 24, nonpad=[4, 3], is_causal=1),
     "attention-empty-rows": lambda: attention(2, mask=[[False] * KEYS, MASK]),

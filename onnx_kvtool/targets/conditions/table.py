@@ -136,6 +136,10 @@ def _no_elements(asked: Asked) -> bool:
     return tensor is None or tensor.size == 0
 
 
+def _absent_bias(asked: Asked) -> bool:
+    return asked.view.input("B") is None
+
+
 def _may_be_infinite(asked: Asked) -> bool:
     """Whether the input may hold infinities, and its element type is not spared."""
     data = asked.node.inputs[0]
@@ -222,6 +226,7 @@ _CONDITIONS: tuple[Condition, ...] = (
     _after_operator,
     _computed,
     _no_elements,
+    _absent_bias,
     _may_be_infinite,
     _further_outputs,
     _reduction,
