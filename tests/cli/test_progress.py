@@ -128,7 +128,7 @@ COMMANDS = {
     "lower": ("rewrite.verify", "compare_candidates", b"checking the result"),
     "raise": ("commands.rewriting", "read", b"reading the model"),
     "verify": ("verification.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
-    "eval": ("evaluation.loop", "advance", b"running, step 1 of 2"),
+    "eval": ("verification.inputs.stepping", "advance", b"running, step 1 of 2"),
     "inspect": ("commands.inspect", "find_caches", b"looking for caches"),
     "infer": ("commands.infer", "infer_model", b"inferring shapes"),
     "check": ("commands.check_file", "read", b"checking, model 1 of 1"),

@@ -17,6 +17,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime.onnxruntime import Session
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.verification.inputs.cases import cases_of
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import plan
@@ -152,13 +153,14 @@ chunks of one sequence only."""
 def test_tract_computes_what_onnxruntime_does(name: str, index: int, tmp_path: Path) -> None:
     source, result = tmp_path / "source.onnx", tmp_path / "result.onnx"
     FIXED[name](source)
-    known, case = plan(read(source)), OF_ROWS[index]
+    model = read(source)
+    known, case = plan(model), OF_ROWS[index]
     picture = PICTURE if known.inputs[0].name == "pixel_values" else SIZES
     feeds = draw(known, case, 0, picture)
     dims = {
         dim: size
-        for spec in known.inputs
-        for dim, size in zip(spec.shape, feeds[spec.name].shape, strict=True)
+        for value in model.graph.inputs
+        for dim, size in zip(dims_of(value) or (), feeds[value.name or ""].shape, strict=True)
         if isinstance(dim, str) and dim.isidentifier()
     }
     model, _ = kv.lower(source, target="tract", dims=dims, verify=False)

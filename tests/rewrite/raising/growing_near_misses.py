@@ -239,16 +239,17 @@ NEAR_MISSES = {
         static=True,
     ),
     "keys repeated in the other order": NearMiss(
-        _masked(_CAUSAL).replace(_repeats(), _repeats(keys=1)), fused=0
+        _masked(_CAUSAL).replace(_repeats(), _repeats(keys=1)), fused=0, static=True
     ),
     "values repeated in the other order": NearMiss(
-        _masked(_CAUSAL).replace(_repeats(), _repeats(values=1)), fused=0
+        _masked(_CAUSAL).replace(_repeats(), _repeats(values=1)), fused=0, static=True
     ),
     "heads exchanged behind the cache": NearMiss(
         _masked(_CAUSAL)
         .replace(_repeats(), f"other = Gather <axis = 1> (present_k, order) {_repeats()}")
         .replace("(present_k, c2)", "(other, c2)"),
         fused=0,
+        static=True,
     ),
     "a scale on the queries and on the scores": NearMiss(
         _masked(_CAUSAL)
@@ -266,12 +267,14 @@ NEAR_MISSES = {
         f"{_ALL} {_COUNTS} {_ATTEND} {_CAUSAL} bias = Where (seen, none, low)"
         f" all = Add (scores, bias) x = Tanh (all) {_END}",
         fused=0,
+        static=True,
     ),
     "a sink": NearMiss(
         f"{_ALL} {_COUNTS} {_ATTEND} {_CAUSAL} {_SHOWN} sink = ReduceMax <keepdims = 1> (x, c3)"
         f" more = Concat <axis = 3> (x, sink) all = Softmax <axis = -1> (more)"
         f" w = Slice (all, c0, last, c3) y = MatMul (w, present_v_r)",
         fused=0,
+        static=True,
     ),
     "keys of the past and new keys scored apart": NearMiss(
         f"{_ALL} few = Slice (new_q, c0, c2, c1) old = Transpose <perm = [0, 1, 3, 2]> (past_k)"
@@ -337,6 +340,7 @@ NEAR_MISSES = {
     "a mean over the rows in use": NearMiss(
         f"{_masked(_CAUSAL)} z = ReduceSum <keepdims = 0> (present_k, c2)",
         outputs="float[B,2,8] z",
+        static=True,
     ),
     "keys with the values of the other cache": NearMiss(
         _masked(_CAUSAL)
@@ -369,6 +373,7 @@ NEAR_MISSES = {
             padded=True,
         ),
         outputs="int64[B,1] z",
+        static=True,
     ),
     "the whole mask, handed out": NearMiss(
         _masked(
