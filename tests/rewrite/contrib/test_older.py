@@ -72,6 +72,8 @@ def test_range(opset: int, dtype: Any, bounds: Any, one: bool) -> None:
 )
 def test_grid_sample(opset: int, mode: Any, padding: Any, aligned: Any, size: Any) -> None:
     padding = "zeros" if (mode, padding) == ("bicubic", "border") else padding
+    # Between the centres of one pixel is no way to reflect in: every runtime divides by zero.
+    size = (2, 3) if aligned and padding == "reflection" and 1 in size else size
     inputs = {"X": normal(2, 3, *size), "Grid": normal(2, 4, 6, 2, seed=4) * np.float32(0.9)}
     given_ = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
     attributes = {name: value for name, value in given_.items() if value is not None}
