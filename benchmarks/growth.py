@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import time
@@ -17,6 +18,7 @@ from onnx import helper, numpy_helper
 from benchmarks.decoders import decoder, scatter_bank
 from benchmarks.growing_decoders import Size, growing_decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
+from onnx_kvtool.core.machine import collect_rarely
 
 __all__ = ["GROWTH", "SHAPES", "WORK"]
 
@@ -274,6 +276,7 @@ def _sizes(case: str, quick: bool) -> tuple[int, ...]:
 
 
 def _lines(quick: bool) -> Iterator[Line]:
+    collect_rarely()  # as the process of a command does
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.onnx"
         for case in _CASES:
@@ -293,6 +296,7 @@ def _seconds(work: Callable[[Path], None], path: Path) -> float:
     """Return the processor time of a command; of the better of two runs where one is short."""
     found: list[float] = []
     while len(found) < 2 and not (found and found[0] > _SHORT):
+        gc.collect()  # what the run before left
         begin = time.process_time()
         work(path)
         found.append(time.process_time() - begin)

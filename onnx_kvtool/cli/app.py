@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Literal
 
 import click
@@ -21,6 +20,7 @@ from onnx_kvtool.cli.print_ import print_
 from onnx_kvtool.cli.rewriting import lower, raise_
 from onnx_kvtool.cli.types import Word
 from onnx_kvtool.cli.verify import verify
+from onnx_kvtool.core.machine import collect_rarely
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard.early_sympy import put_off
 
@@ -101,10 +101,7 @@ def app(context: click.Context, debug: bool, color: Literal["auto", "always", "n
 
 def main() -> None:
     """Run `kvtool` on the arguments of the process and exit."""
-    # The imports and the model of one command are 400,000 objects that live until it ends: with
-    # Python's threshold of 700 new objects, the collector goes through all of them again and again
-    # and frees none, which takes a tenth of the time. A check of many files still drops them.
-    gc.set_threshold(500_000, 2, 2)
+    collect_rarely()
     put_off()
     with ending_in_order():
         app(prog_name="kvtool")
