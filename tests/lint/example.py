@@ -11,6 +11,17 @@ if TYPE_CHECKING:
 __all__ = ["example_message"]
 
 _APPENDED = re.compile(r"^\s*# appended: ([0-9a-f]+)$", re.MULTILINE)
+_LIKEWISE = re.compile(r"^(.*)\n# ([a-z]+)(\d+) to \2(\d+): likewise\b.*$", re.MULTILINE)
+
+
+def _repeated(found: re.Match[str]) -> str:
+    """Return a line and its repetitions, with one more in each number behind the name."""
+    line, name, first, last = found.groups()
+    number = re.compile(rf"\b{name}(\d+)\b")
+    return "\n".join(
+        number.sub(lambda at, by=by: f"{name}{int(at[1]) + by}", line)
+        for by in range(int(last) - int(first) + 2)
+    )
 
 
 def example_message(text: str) -> onnx.ModelProto:
@@ -21,6 +32,7 @@ def example_message(text: str) -> onnx.ModelProto:
             has no words for, such as a node without an operator, stands in protobuf's own text
             format, which begins with a field (`ir_version: 10`); there a comment
             `# appended: <hex>` gives bytes that follow the message, as a newer writer leaves them.
+            A comment `# f2 to f9: likewise` repeats the line before it, about `f1`, for these.
 
     Raises:
         ValueError: If `text` is neither.
@@ -29,6 +41,7 @@ def example_message(text: str) -> onnx.ModelProto:
     import onnx.parser
     from google.protobuf import text_format  # type: ignore[import-untyped]
 
+    text = _LIKEWISE.sub(_repeated, text)
     if not re.match(r"\s*(#.*\s*)*(ir_version|opset_import|graph)\b", text):
         try:
             return onnx.parser.parse_model(text)
