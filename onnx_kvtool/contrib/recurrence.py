@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import is_read, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, where
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, dtype_of, formal, positions, reduce, size, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -89,13 +89,10 @@ class Recurred:
     Attributes:
         state: The last state: (B, KV, D, E).
         output: (T, B, KV, G, E), or of one token (B, KV, G, E).
-        written: What was added to the state for the key, (T, B, KV, 1, E) or (B, KV, 1, E); None
-            where it was not asked for.
     """
 
     state: ir.Value
     output: ir.Value
-    written: ir.Value | None
 
 
 def recur(
@@ -105,7 +102,6 @@ def recur(
     heads: Heads,
     *,
     is_one: bool,
-    tells: bool = False,
     sequence: ir.Value | None = None,
 ) -> Recurred:
     """Update a state by one token, or by each in turn, and read it.
@@ -116,21 +112,15 @@ def recur(
         rows: What the tokens bring.
         heads: The sizes.
         is_one: Whether there is one token, without an axis of its own.
-        tells: Whether what was written is asked for.
         sequence: The sequence of each token, (T, 1), int64, where tokens of several lie behind each
             other: B is 1 in `rows` then.
     """
     if is_one:
         return _step(em, state, rows)
-    fresh, parts = em.scope.names.fresh, rows.given()
-
-    def inner(name: str, dtype: ir.DataType, *dims: int | None) -> ir.Value:
-        return ir.Value(name=fresh(name), type=ir.TensorType(dtype), shape=ir.Shape(dims))
-
-    sizes = (heads.states, heads.key_size, heads.value_size)
-    carried = inner("state", _FLOAT, None, *sizes)
-    tokens = [inner("token", _FLOAT, None, None, None, None) for _ in parts]
-    place = None if sequence is None else inner("sequence", ir.DataType.INT64, 1)
+    parts, sizes = rows.given(), (None, heads.states, heads.key_size, heads.value_size)
+    carried = formal(em, "state", _FLOAT, sizes)
+    tokens = [formal(em, "token", _FLOAT, [None] * 4) for _ in parts]
+    place = None if sequence is None else formal(em, "sequence", ir.DataType.INT64, [1])
 
     def body() -> list[ir.Value]:
         op, at = em.op, rows.with_given(tokens)
@@ -140,21 +130,12 @@ def recur(
         if place is not None:
             index = em.op("Reshape", place, [1, 1])
             after = op("ScatterND", carried, index, after)
-        if not tells or step.written is None:
-            return [after, step.output]
-        # tract 0.23.9 gives the rank of a row of the result to whoever reads it in the body.
-        return [after, step.output, op("Identity", step.written)]
+        return [after, step.output]
 
     taken = [*parts, *([] if sequence is None else [sequence])]
-    attributes: dict[str, AttributeValue] = {
-        "body": em.nested(
-            body, [carried, *tokens, *([] if place is None else [place])], hint="token"
-        ),
-        "num_scan_inputs": len(taken),
-    }
-    count = 3 if tells else 2
-    last, output, *written = em.multi("Scan", state, *taken, attributes=attributes, count=count)
-    return Recurred(last, output, written[0] if written else None)
+    inner = em.nested(body, [carried, *tokens, *([] if place is None else [place])], hint="token")
+    scanned = em.multi("Scan", state, *taken, body=inner, num_scan_inputs=len(taken), count=2)
+    return Recurred(*scanned)
 
 
 def _step(em: Emitter, state: ir.Value, rows: Rows) -> Recurred:
@@ -165,7 +146,7 @@ def _step(em: Emitter, state: ir.Value, rows: Rows) -> Recurred:
         known = op("MatMul", rows.key, state, hint="retrieved")
         written = op("Mul", rows.rate, op("Sub", written, known), hint="written")
     state = op("Add", state, op("Mul", rows.column, written, hint="outer"), hint="state")
-    return Recurred(state, op("MatMul", rows.query, state, hint="read"), written)
+    return Recurred(state, op("MatMul", rows.query, state, hint="read"))
 
 
 def repeated(em: Emitter, rows: ir.Value, heads: int, times: int) -> ir.Value:

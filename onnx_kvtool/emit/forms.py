@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -242,6 +242,40 @@ def positions(
         return em.op("Reshape", count, target, hint="positions")
 
     return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
+
+
+def formal(
+    em: Emitter,
+    name: str,
+    dtype: ir.DataType,
+    dims: Iterable[int | ir.SymbolicDim | None] | None = None,
+) -> ir.Value:
+    """Return an input for a body."""
+    fresh = em.scope.names.fresh(f"{em.prefix}/{name}")
+    shape = None if dims is None else ir.Shape(dims)
+    return ir.Value(name=fresh, type=ir.TensorType(dtype), shape=shape)
+
+
+def looped(
+    em: Emitter,
+    rounds: ir.Value | int,
+    start: Sequence[ir.Value],
+    state: Sequence[ir.Value],
+    step: Callable[[ir.Value, ir.Value], Sequence[ir.Value]],
+) -> tuple[ir.Value, ...]:
+    """Return what a Loop gives.
+
+    Args:
+        em: Where to build.
+        rounds: How many at most.
+        start: The state before the first one.
+        state: Inputs of the body for it.
+        step: Builds a round of its number and of its condition, which it gives first if that stays.
+    """
+    turn = formal(em, "turn", ir.DataType.INT64, ())
+    goes = formal(em, "goes_on", ir.DataType.BOOL, ())
+    body = em.nested(lambda: step(turn, goes), [turn, goes, *state], hint="rounds")
+    return em.multi("Loop", rounds, True, *start, body=body, count=len(body.outputs) - 1)
 
 
 def scanned(

@@ -9,6 +9,7 @@ from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import (
     cast,
     covers,
+    formal,
     one_number,
     one_shape,
     reduce,
@@ -430,12 +431,10 @@ def _scan(
     )  # (rank - 1,)
     one = ir.tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape, value=one)
-    unknown = ir.Shape([None] * (rank - 1))
+    unknown = [None] * (rank - 1)
     dims = dims_of(data)
-    sizes = unknown if dims is None else ir.Shape([d for a, d in enumerate(dims) if a != axis])
-    fresh = em.scope.names.fresh
-    product = ir.Value(name=fresh("product"), type=ir.TensorType(dtype), shape=unknown)
-    part = ir.Value(name=fresh("slice"), type=ir.TensorType(dtype), shape=unknown)
+    sizes = ir.Shape(unknown if dims is None else [d for a, d in enumerate(dims) if a != axis])
+    product, part = (formal(em, name, dtype, unknown) for name in ("product", "slice"))
 
     def step() -> list[ir.Value]:
         following = em.op("Mul", product, part)

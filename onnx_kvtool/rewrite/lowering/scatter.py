@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of, positions, reduce, size, where
+from onnx_kvtool.emit.forms import dtype_of, formal, looped, positions, reduce, size, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -64,16 +64,9 @@ def scattered_in_rounds(
     numbers = em.op("Concat", number, [-1], axis=0, hint="numbers")
     last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
     rounds = em.op("Add", last, 1, hint="rounds")
-    fresh = em.scope.names.fresh
-    turn = ir.Value(name=fresh("round"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
-    goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
-    state = ir.Value(
-        name=fresh("scattered"),
-        type=ir.TensorType(dtype),
-        shape=None if data.shape is None else ir.Shape(data.shape),
-    )
+    state = formal(em, "scattered", dtype, data.shape)
 
-    def one_round() -> list[ir.Value]:
+    def one_round(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
         due = em.op("Equal", number, turn, hint="due")
         ids = em.op("Gather", order, _flat(em, em.op("NonZero", due)), hint="updates")
         rows = em.op("Gather", places, ids, hint="places")
@@ -81,10 +74,9 @@ def scattered_in_rounds(
         present = em.op("GatherND", state, rows, hint="present")
         combined = reduced(em, reduction, present, given)
         after = em.op("ScatterND", state, rows, combined, hint="scattered")
-        return [em.op("Identity", goes), after]
+        return [goes, after]
 
-    body = em.nested(one_round, [turn, goes, state], hint="rounds")
-    result = em.op("Loop", rounds, True, data, body=body)
+    (result,) = looped(em, rounds, [data], [state], one_round)
     result.shape = None if data.shape is None else ir.Shape(data.shape)
     return result
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, scanned, squeeze, unsqueeze
+from onnx_kvtool.emit.forms import cast, formal, reduce, scanned, squeeze, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -115,7 +115,7 @@ def _summed(
     nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
     zero = ir.Tensor(nothing.astype(dtype.numpy()))
     start = em.op("ConstantOfShape", others, value=zero)
-    state, part = _body_input(em, "sum", dtype), _body_input(em, "slice", dtype)
+    state, part = formal(em, "sum", dtype), formal(em, "slice", dtype)
 
     shape = [dim for d, dim in enumerate(dims) if d != axis]
 
@@ -127,11 +127,6 @@ def _summed(
 
     body = em.nested(build, [state, part], hint="adding")
     return scanned(em, start, data, body, axis, reverse=reverse)
-
-
-def _body_input(em: Emitter, name: str, dtype: ir.DataType) -> ir.Value:
-    fresh = em.scope.names.fresh(f"{em.prefix}/{name}")
-    return ir.Value(name=fresh, type=ir.TensorType(dtype))
 
 
 # Unique-11, for opset 10.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, covers, one_shape, where
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import cast, covers, formal, looped, one_shape, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.arithmetic import bounded
@@ -236,22 +236,15 @@ def _reduced(
         tables: Factors of each power, the largest first: (count,), float64.
         count: How many powers.
     """
-    fresh = em.scope.names.fresh
-    turn = ir.Value(name=fresh("turn"), type=ir.TensorType(_INT64), shape=ir.Shape([]))
-    goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
-    state = ir.Value(name=fresh("left"), type=ir.TensorType(_DOUBLE))
+    state = formal(em, "left", _DOUBLE)
 
-    def take_away() -> list[ir.Value]:
+    def take_away(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
         multiple = divisor
         for table in tables:
             power = em.op("Gather", table, turn, axis=0)
             multiple = em.op("Mul", multiple, power, hint="multiple")
         is_less = em.op("Less", state, multiple)
         rest = em.op("Sub", state, multiple)
-        return [em.op("Identity", goes), where(em, is_less, state, rest, "left")]
+        return [goes, where(em, is_less, state, rest, "left")]
 
-    attributes: dict[str, AttributeValue] = {
-        "body": em.nested(take_away, [turn, goes, state], hint="powers")
-    }
-    start = count, True
-    return em.op("Loop", *start, dividend, attributes=attributes, hint="left")
+    return looped(em, count, [dividend], [state], take_away)[0]

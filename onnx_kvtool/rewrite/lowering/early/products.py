@@ -8,7 +8,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, one_number, reduce, squeeze, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    formal,
+    looped,
+    one_number,
+    reduce,
+    squeeze,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
@@ -339,22 +348,10 @@ class _Elimination:
         whole = em.op("Concat", self._count, self._order, axis=0, hint="shape")
         start = em.op("ConstantOfShape", single, value=one)
         unused = em.op("ConstantOfShape", whole, value=zero)
-        turn, goes = self._input("turn", _INT64, 0), self._input("goes_on", _BOOL, 0)
-        state = [self._input(name, dtype, rank) for name, rank in _STATE]
-
-        def build() -> list[ir.Value]:
-            return [em.op("Identity", goes), *self._step(turn, *state)]
-
-        attributes: dict[str, AttributeValue] = {
-            "body": em.nested(build, [turn, goes, *state], hint="elimination")
-        }
+        state = [formal(em, name, dtype, [None] * rank) for name, rank in _STATE]
         rounds = em.op("Reshape", self._order, [], hint="rounds")
-        given = rounds, True, matrices, unused, start
-        return em.multi("Loop", *given, attributes=attributes, count=3)[2]
-
-    def _input(self, name: str, dtype: ir.DataType, rank: int) -> ir.Value:
-        fresh = self._em.scope.names.fresh(f"{self._em.prefix}/{name}")
-        return ir.Value(name=fresh, type=ir.TensorType(dtype), shape=ir.Shape([None] * rank))
+        given = matrices, unused, start
+        return looped(em, rounds, given, state, lambda t, go: [go, *self._step(t, *state)])[2]
 
     def _step(
         self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, formal, looped, reduce, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -139,15 +139,9 @@ class _Search:
 
     def run(self, rounds: ir.Value, alive: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
-        em, fresh = self._em, self._em.scope.names.fresh
-        turn = ir.Value(name=fresh("round"), type=ir.TensorType(_INT64), shape=ir.Shape([]))
-        goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
-        state = ir.Value(name=fresh("alive"), type=ir.TensorType(_BOOL), shape=ir.Shape([None] * 3))
-        attributes: dict[str, AttributeValue] = {
-            "body": em.nested(lambda: self._round(state), [turn, goes, state], hint="rounds")
-        }
-        _, chosen, is_some = em.multi("Loop", rounds, True, alive, attributes=attributes, count=3)
-        return chosen, is_some
+        state = formal(self._em, "alive", _BOOL, [None] * 3)
+        _, *found = looped(self._em, rounds, [alive], [state], lambda *_: self._round(state))
+        return found[0], found[1]
 
     def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
@@ -182,9 +176,9 @@ class _Search:
 
 def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
     """Return batch, class and box of each round that found one: (n, 3), int64."""
-    attributes: dict[str, AttributeValue] = {"perm": [1, 2, 0, 3]}
-    chosen = em.op("Transpose", chosen, attributes=attributes)
-    marks = em.op("Transpose", cast(em, is_some, _INT64), attributes=attributes, hint="marks")
+    chosen, marks = (
+        em.op("Transpose", x, perm=[1, 2, 0, 3]) for x in (chosen, cast(em, is_some, _INT64))
+    )
     places = em.op("NonZero", marks, hint="places")  # (4, n)
     rows = em.op("NonZero", em.op("Reshape", marks, [-1]), hint="rows")  # (1, n)
     boxes = em.op("Gather", em.op("Reshape", chosen, [-1]), rows, hint="boxes")
