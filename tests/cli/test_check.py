@@ -173,6 +173,15 @@ def test_fix_and_diff(kvtool) -> None:
     assert kvtool("check", "unused.onnx", *ROUND, "--diff").stdout == ""
 
 
+def test_a_fix_that_mends_several_findings_is_told_once(kvtool) -> None:
+    text = "g (float[3] x) => (float[3] y) { y = Neg (b)  b = Neg (a)  a = Neg (x) }"
+    save(f'<ir_version: 10, opset_import: ["": 18]> {text}', Path("turned.onnx"))
+    result = kvtool("check", "turned.onnx", "--isolated", "--select", "MD422", "--fix")
+    assert [line for line in result.stderr.splitlines() if "MD422" in line] == [
+        "fixed: turned.onnx: MD422 sort the nodes (2 findings)"
+    ]
+
+
 def test_a_pointer_among_models_is_a_finding(kvtool) -> None:
     Path("pointer.onnx").write_text(POINTER, encoding="utf-8")
     result = kvtool("check", *ROUND, "--format", "concise")

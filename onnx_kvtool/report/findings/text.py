@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.diagnostic import Severity
@@ -107,9 +108,10 @@ def remarks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
 
 def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
     """Yield what there is to say of one file; see `remarks`."""
-    for applied in file.fixed:
-        label = "fixed" if file.written else "would fix"
-        yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
+    label = "fixed" if file.written else "would fix"
+    for text, count in Counter(f"{fix.code} {fix.title}" for fix in file.fixed).items():
+        more = f" ({count:,} findings)" if count > 1 else ""
+        yield Line(label, f"{_name(file.path)}: {text}{more}", "green")
     for note in file.notes:
         yield Line("note", f"{_name(file.path)}: {note}")
     for stale in file.stale if verbose else ():
