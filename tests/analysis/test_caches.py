@@ -107,8 +107,25 @@ CASES = [
             present = TensorScatter <axis = 0, mode = "round"> (past, new, start)
         }
         """,
-        [{"kind": "tensor_scatter", "axis": None, "mode": None, "capacity": None}],
+        [
+            {
+                "kind": "tensor_scatter",
+                "axis": None,
+                "mode": None,
+                "capacity": None,
+                "in_place": no("the `TensorScatter` is not valid"),
+            }
+        ],
         id="a TensorScatter that its schema forbids is still a cache",
+    ),
+    pytest.param(
+        """
+        main (float[2,3,7,5] past, float[2,3,1,5] new) => (float[2,3,7,5] present) {
+            present = TensorScatter <axis = 4> (past, new)
+        }
+        """,
+        [{"axis": None, "mode": "linear", "in_place": no("the `TensorScatter` is not valid")}],
+        id="an axis that the cache does not have",
     ),
     pytest.param(
         """
@@ -764,6 +781,12 @@ def test_a_reader_in_another_function_is_seen() -> None:
     """
     (cache,) = find_caches(graph(text, functions=WRITE + read_it))
     assert cache.in_place.reason == "the past `past_k` is also read by `Neg` node `reader`"
+
+
+def test_an_axis_that_only_the_call_shows_to_be_wrong() -> None:
+    wrong = WRITE.replace("TensorScatter (", "TensorScatter <axis = -4> (")
+    caches = find_caches(graph(LAYERS, functions=wrong))
+    assert [c.in_place.reason for c in caches] == ["the `TensorScatter` is not valid"] * 2
 
 
 def test_functions_that_unfold_without_end_are_refused(monkeypatch) -> None:

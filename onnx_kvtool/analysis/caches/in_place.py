@@ -61,6 +61,10 @@ def _reasons(
         yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
     if source.link is not None:
         yield f"the past {_link(source.link)} before the update"
+    elif update.kind == "tensor_scatter" and (
+        update.mode is None or (update.axis is None and source.end.shape is not None)
+    ):
+        yield "the `TensorScatter` is not valid"
     if update.present is None:
         yield "the operator does not hand out the present"
     elif target is None:
