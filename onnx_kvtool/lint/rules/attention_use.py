@@ -15,7 +15,7 @@ from onnx_kvtool.core.walk import subgraphs, values
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import scatter_behind
-from onnx_kvtool.lint.facts.operands import has_operator
+from onnx_kvtool.lint.facts.operands import has_operator, limits_named
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
@@ -118,6 +118,9 @@ def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
     found = _first_attention(context)
     if found is not None:
         site, fusion, count = found
+        wrong = (limits_named(target, "attention-empty-rows") for target in context.targets)
+        if fusion.mask != "none" and any(wrong):
+            return
         queries, keys, values = (operand.value.name for operand in fusion.operands)
         more = f" ({counted(count - 1, 'more candidate')})" if count > 1 else ""
         yield rule.found(

@@ -14,7 +14,7 @@ from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, roll
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.layers import Branches, copies, is_scatter_of, levels, readers
-from onnx_kvtool.lint.facts.operands import node_words, shape_words
+from onnx_kvtool.lint.facts.operands import has_operator, node_words, shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.traits import dtype_name
@@ -200,7 +200,8 @@ def _end_differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterato
 @check("KV207")
 def raisable_pattern(rule: Rule, context: Context) -> Iterator[Finding]:
     """Read the cache table, which knows where scatters write."""
-    if not context.sites_of("ScatterND", "ScatterElements"):
+    can_take = all(has_operator(target, "TensorScatter-24") for target in context.targets)
+    if not can_take or not context.sites_of("ScatterND", "ScatterElements"):
         return
     for cache in context.caches:
         if cache.kind not in ("scatter_nd", "scatter_elements") or cache.mode is None:

@@ -242,6 +242,13 @@ ROWS = """
             at=["cache"],
             says="writes rows that count up from `start` along axis 1 of `past` (linear mode)",
         ),
+        Case(
+            "a runtime with TensorScatter",
+            ROWS % ("sum", "rows"),
+            at=["cache"],
+            targets=["onnxruntime@1.25"],
+        ),
+        Case("a runtime without", ROWS % ("sum", "rows"), targets=["onnxruntime@1.24"]),
         Case("round and round", ROWS % ("turned", "rows"), at=["cache"], says="(circular mode)"),
         Case("free positions", ROWS % ("sum", "alone")),
         Case(

@@ -30,6 +30,12 @@ ATTENTION = """
     }
 """
 
+MASKED = (
+    ATTENTION.replace("(float[B, 6, L, 7] q,", "(float[L, S] m, float[B, 6, L, 7] q,")
+    .replace("(s)\n", "(hidden)\n")
+    .replace("s = MatMul (q, t)", "s = MatMul (q, t) hidden = Add (s, m)")
+)
+
 BRANCH = """
     <ir_version: 8, opset_import: ["": 18]>
     m (bool c, float[B, 6, L, 7] q, float[B, 6, S, 7] k, float[B, 6, S, 7] v)
@@ -74,6 +80,9 @@ CALLED = """
         Case("sizes of a function are those of its calls", CALLED),
         Case("a runtime with Attention", ATTENTION, at=["softmax"], targets=["onnxruntime"]),
         Case("a runtime without", ATTENTION, targets=["onnxruntime@1.17.3"]),
+        Case("no mask to be wrong about", ATTENTION, at=["softmax"], targets=["onnxruntime@1.27"]),
+        Case("a mask", MASKED, at=["softmax"], targets=["onnxruntime@1.28"]),
+        Case("a runtime that is wrong about masks", MASKED, targets=["onnxruntime@1.27"]),
         Case(
             "a contradiction elsewhere",
             ATTENTION.replace("y = MatMul", "z = Reshape (q, k) y = MatMul"),
