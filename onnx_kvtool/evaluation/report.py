@@ -66,7 +66,7 @@ class Summary(Record):
             numbers.
         max: The greatest one, likewise.
         nan: Number of elements that are NaN.
-        values: The elements as nested lists if there are at most `SMALL`; None if there are more.
+        values: The elements as nested lists if there are at most 64; None if there are more.
         items: The elements of a sequence; None for everything else.
     """
 
