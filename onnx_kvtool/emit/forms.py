@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
@@ -242,6 +242,46 @@ def positions(
         return em.op("Reshape", count, target, hint="positions")
 
     return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
+
+
+def again(
+    em: Emitter,
+    node: ir.Node,
+    inputs: Sequence[ir.Value | None] | None = None,
+    *,
+    without: Collection[str] = (),
+    attributes: Mapping[str, AttributeValue] | None = None,
+    op_type: str | None = None,
+    outputs: int | None = None,
+) -> Replacement:
+    """Return a node in another form: attributes are kept as they are, references among them.
+
+    Args:
+        em: Where to build.
+        node: The node; it is not changed.
+        inputs: Inputs of the new form, those of the node when None; absent ones at the end are
+            left out.
+        without: Attributes that the new form lacks.
+        attributes: Attributes that the new form has besides, or with another value.
+        op_type: The new operator; that of the node when None.
+        outputs: How many outputs the new form has; as many as the node when None. Those that the
+            new form lacks must have no reader.
+    """
+    given = list(node.inputs if inputs is None else inputs)
+    while given and given[-1] is None:
+        given.pop()
+    added = ir.convenience.convert_attributes(attributes or {})
+    dropped = {*without, *(attribute.name for attribute in added)}
+    kept = [a for a in node.attributes.values() if a.name not in dropped]
+    count = len(node.outputs) if outputs is None else outputs
+    new = ir.Node(
+        "", op_type or node.op_type, given, [*kept, *added], num_outputs=count, version=em.opset
+    )
+    for old, output in zip(node.outputs, new.outputs, strict=False):
+        output.name, output.type = old.name, old.type
+    em.adopt(new, new.op_type)
+    results: list[ir.Value | None] = [o if o.name else None for o in new.outputs]
+    return Replacement((*results, *[None] * (len(node.outputs) - count)))
 
 
 def formal(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, squeeze, where
+from onnx_kvtool.emit.forms import again, cast, reduce, squeeze, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -284,12 +285,7 @@ def _again(
     """Emit a node again that reads other values in the place of some, or has other attributes."""
     given = dict(enumerate(node.inputs)) | dict(inputs)
     read = [given.get(index) for index in range(max(given, default=-1) + 1)]
-    attributes = {name: given.value for name, given in node.attributes.items()} | dict(
-        written or {}
-    )
-    dtypes = [dtype_of(value) for value in node.outputs]
-    again = em.multi(node.op_type, *read, attributes=attributes, dtypes=dtypes)
-    return Replacement(tuple(again), folds=False)
+    return replace(again(em, node, read, attributes=written), folds=False)
 
 
 # Other forms of one node, for limits of releases that have a remedy of their own.
@@ -300,13 +296,7 @@ def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
 
     A runtime that looks for a pattern of nodes then does not find it, and no result changes.
     """
-    data = node.inputs[0]
-    undefined = ir.DataType.UNDEFINED
-    apart = em.op("Identity", data)
-    attributes = {name: given.value for name, given in node.attributes.items()}
-    dtypes = [value.dtype or undefined for value in node.outputs]
-    again = em.multi(node.op_type, apart, *node.inputs[1:], attributes=attributes, dtypes=dtypes)
-    return Replacement(tuple(again))
+    return again(em, node, [em.op("Identity", node.inputs[0]), *node.inputs[1:]])
 
 
 def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
@@ -366,7 +356,7 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     return em.op("Reshape", data, shape)
 
 
-def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
+def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit GatherND or ScatterND with indices that count from the front.
 
     None where it is unknown how many sizes there are to count in.
@@ -386,9 +376,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     below = em.op("Less", indices, 0)
     turned = em.op("Add", indices, sizes)
     counted = where(em, below, turned, indices, hint="from_the_front")
-    attributes = {name: given.value for name, given in node.attributes.items()}
-    others = (data, counted, *node.inputs[2:])
-    return em.op(node.op_type, *others, attributes=attributes)
+    return again(em, node, [data, counted, *node.inputs[2:]])
 
 
 Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]

@@ -7,12 +7,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import again
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
-from onnx_kvtool.rewrite.upgrading.rules import again, fixed, number_like
+from onnx_kvtool.rewrite.upgrading.rules import fixed, number_like
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Normalisations: BatchNormalization, GroupNormalization, and Softmax with its relatives.
@@ -35,9 +36,7 @@ def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Repla
             help="export the model for inference",
         )
     if "spatial" not in view.facts.attributes or view.integer("spatial") != 0:
-        return again(
-            em, rewritten.node, list(rewritten.node.inputs), without=("spatial",), outputs=1
-        )
+        return again(em, rewritten.node, without=("spatial",), outputs=1)
     data, scale, bias = view.operands("X", "scale", "B")
     mean, variance = view.operands("mean", "var")
     epsilon = view.attribute("epsilon")
@@ -94,7 +93,6 @@ def upgrade_softmax_13(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     along = again(em, view.node, [flat], attributes={"axis": -1}).outputs[0]
     if along is None:
         raise MalformedNode("output", f"`{view.node.op_type}` has no output")
-    along.shape = None
     shape = em.op("Shape", data)
     return reshape_literally(em, along, shape, empty=not never_empty(data))
 
@@ -155,7 +153,7 @@ def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> ir.Value | Replac
 def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:
     roi, scales, sizes = (view.input(name) for name in ("roi", "scales", "sizes"))
     if em.opset < 13:
-        return again(em, node, list(node.inputs))
+        return again(em, node)
     changed: dict[str, AttributeValue] = {}
     if view.string("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
         rounding = view.string("nearest_mode")
@@ -206,10 +204,10 @@ def upgrade_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     mode = view.string("mode")
     if mode not in _NEW_NAMES:
         raise MalformedNode("attribute-value", f"`mode={mode}` is no mode of GridSample-16")
-    return again(em, view.node, list(view.node.inputs), attributes={"mode": _NEW_NAMES[mode]})
+    return again(em, view.node, attributes={"mode": _NEW_NAMES[mode]})
 
 
 def upgrade_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:
     """Name what version 10 does: no shift by half a pixel, which version 16 has by default."""
     mode = {"coordinate_transformation_mode": "output_half_pixel"}
-    return again(em, view.node, list(view.node.inputs), attributes=mode)
+    return again(em, view.node, attributes=mode)

@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import again, cast, dtype_of, formal
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 # What the rules have in common: the same node in a later form, and constants beside it.
-
-
-def again(
-    em: Emitter,
-    node: ir.Node,
-    inputs: Sequence[ir.Value | None],
-    *,
-    without: Collection[str] = (),
-    attributes: Mapping[str, AttributeValue] | None = None,
-    op_type: str | None = None,
-    outputs: int | None = None,
-) -> Replacement:
-    """Return a node in its later form: attributes are kept as they are, references among them.
-
-    Args:
-        em: Where to build.
-        node: The node; it is not changed.
-        inputs: Inputs of the new form; absent ones at the end are left out.
-        without: Attributes that the new form lacks.
-        attributes: Attributes that the new form has besides, or with another value.
-        op_type: The new operator; that of the node when None.
-        outputs: How many outputs the new form has; as many as the node when None. Those that the
-            new form lacks must have no reader.
-    """
-    given = list(inputs)
-    while given and given[-1] is None:
-        given.pop()
-    added = ir.convenience.convert_attributes(attributes or {})
-    dropped = {*without, *(attribute.name for attribute in added)}
-    kept = [a for a in node.attributes.values() if a.name not in dropped]
-    count = len(node.outputs) if outputs is None else outputs
-    new = ir.Node(
-        "", op_type or node.op_type, given, [*kept, *added], num_outputs=count, version=em.opset
-    )
-    for old, output in zip(node.outputs, new.outputs, strict=False):
-        output.name, output.type, output.shape = old.name, old.type, old.shape
-    em.adopt(new, new.op_type)
-    results: list[ir.Value | None] = [o if o.name else None for o in new.outputs]
-    return Replacement((*results, *[None] * (len(node.outputs) - count)))
 
 
 def fixed(numbers: Sequence[int] | int, em: Emitter, hint: str) -> ir.Value:
@@ -268,7 +229,7 @@ def upgrade_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
 
 def upgrade_scatter_11(view: Rewritten, em: Emitter) -> Replacement:
     """Call it ScatterElements; inputs and attributes are the same."""
-    return again(em, view.node, list(view.node.inputs), op_type="ScatterElements")
+    return again(em, view.node, op_type="ScatterElements")
 
 
 # Scan-8, for opsets from 9 on.
@@ -290,7 +251,9 @@ def upgrade_scan_9(view: Rewritten, em: Emitter) -> Replacement:
     scanned, directions = view.integer("num_scan_inputs"), view.attribute("directions")
     body = view.node.attributes["body"].as_graph()
     batched = [value for value in view.node.inputs[1:] if value is not None]
-    samples = [_sample(em, value) for value in batched]
+    samples = [
+        formal(em, "sample", dtype_of(value), value.shape and value.shape[1:]) for value in batched
+    ]
     attributes: dict[str, AttributeValue] = {"body": body, "num_scan_inputs": scanned}
     if isinstance(directions, tuple):
         attributes["scan_input_directions"] = [int(one) for one in directions]
@@ -312,10 +275,3 @@ def upgrade_scan_9(view: Rewritten, em: Emitter) -> Replacement:
         if not output.name:
             results[index] = None
     return Replacement(tuple(results))
-
-
-def _sample(em: Emitter, batched: ir.Value) -> ir.Value:
-    """Return an input of the body: a value without its first axis."""
-    shape = None if batched.shape is None else ir.Shape(list(batched.shape)[1:])
-    name = em.scope.names.fresh(f"{em.prefix}/sample")
-    return ir.Value(name=name, type=batched.type, shape=shape)

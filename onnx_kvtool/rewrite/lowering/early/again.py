@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.emit import forms
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of, size
+from onnx_kvtool.emit.forms import size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -22,32 +23,14 @@ _INT64, _BOOL = _D.INT64, _D.BOOL
 def again(
     em: Emitter,
     node: ir.Node,
-    *,
     inputs: Sequence[ir.Value | None] | None = None,
     attributes: Mapping[str, AttributeValue] | None = None,
 ) -> Replacement:
-    """Emit the operator of a node at the target, without the attributes that it lacks there.
-
-    Args:
-        em: Where to build.
-        node: The node.
-        inputs: What it shall read; None for what it reads.
-        attributes: Attributes with another value.
-    """
+    """Emit the operator of a node at the target, without the attributes that it lacks there."""
     facts = op_facts(node.op_type, em.opset)
     assert facts is not None
-    kept = {n: a.value for n, a in node.attributes.items() if n in facts.attributes}
-    dtypes = [dtype_of(output) for output in node.outputs]
-    given = node.inputs if inputs is None else inputs
-    outputs = em.multi(
-        node.op_type, *given, attributes={**kept, **(attributes or {})}, dtypes=dtypes
-    )
-    results: list[ir.Value | None] = []
-    for old, new in zip(node.outputs, outputs, strict=True):
-        if not old.name:
-            new.name = ""
-        results.append(new if old.name else None)
-    return Replacement(tuple(results))
+    lacking = node.attributes.keys() - facts.attributes.keys()
+    return forms.again(em, node, inputs, without=lacking, attributes=attributes)
 
 
 def known_rank(value: ir.Value, op_type: str, lowest: int) -> tuple[Dim, ...]:

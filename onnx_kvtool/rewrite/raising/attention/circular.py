@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import nodes, supersede
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
-from onnx_kvtool.emit.forms import dtype_of, with_hidden_keys
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.emit.forms import again, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -358,12 +358,13 @@ class _Reading:
             result = self._as_it_lies(reader, em)
         else:
             tells = em.op("Squeeze", self._tells(read, em))
-            bodies: dict[str, AttributeValue] = {
-                "then_branch": em.nested(lambda: [self._as_it_lies(reader, em)], hint="as_it_lies"),
-                "else_branch": em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
-            }
-            dtype_of(node.outputs[0])
-            result = em.op("If", tells, attributes=bodies, hint="window")
+            result = em.op(
+                "If",
+                tells,
+                then_branch=em.nested(lambda: [self._as_it_lies(reader, em)], hint="as_it_lies"),
+                else_branch=em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
+                hint="window",
+            )
         _take_place(node, result, em)
         what = "one token" if self._is_full() else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
@@ -405,10 +406,9 @@ def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
 
 def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.Value:
     """Return the result of an Attention like another one, with other inputs."""
-    output = node.outputs[0]
-    attributes: dict[str, AttributeValue] = {a.name: a.value for a in node.attributes.values()}
-    result = em.op("Attention", *inputs, attributes=attributes)
-    result.shape = output.shape
+    (result,) = again(em, node, inputs, outputs=1).outputs[:1]
+    assert result is not None
+    result.shape = node.outputs[0].shape
     made = result.producer()
     assert made is not None
     made.metadata_props.update(node.metadata_props)
