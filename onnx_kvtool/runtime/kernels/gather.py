@@ -9,6 +9,7 @@ from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.indices import (
     check_index_dtype,
     count_indices,
+    element_axis,
     element_places,
     slice_places,
 )
@@ -63,22 +64,7 @@ def gather_elements(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
         KernelError: If ranks or dimensions do not fit; if `indices` is of another dtype; if `axis`
             or an index is out of range.
     """
-    check_index_dtype(indices)
-    shapes = f"shapes {indices.shape} and {data.shape}"
-    if data.ndim == 0:
-        raise KernelError("`data` has rank 0, expected at least 1")
-    if indices.ndim != data.ndim:
-        raise KernelError(
-            f"`indices` has rank {indices.ndim}, expected {data.ndim} as `data`: {shapes}"
-        )
-    axis = count_axis(axis, data.ndim)
-    for dim, (got, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
-        if dim != axis and got > limit and indices.size:
-            raise KernelError(
-                f"`indices` has size {got} in dimension {dim}, expected at most {limit} as `data`: "
-                f"{shapes}, axis {axis}"
-            )
-    places = element_places(indices, data.shape, axis)
+    places = element_places(indices, data.shape, element_axis(data, indices, axis))
     return (data.reshape(-1)[places].reshape(indices.shape),)
 
 

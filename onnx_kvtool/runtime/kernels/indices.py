@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array
 
 # Indices along an axis: checked as a whole, counted from the front, never wrapped in silence.
@@ -86,6 +87,30 @@ def subscript(name: str, position: tuple[int, ...]) -> str:
 #
 # The product of the dimensions of an array fits in int64 (numpy makes none otherwise, dimensions
 # of 0 left out of the product), so that no place can overflow.
+
+
+def element_axis(data: Array, indices: Array, axis: int) -> int:
+    """Return the axis of elements that indices name, counted from the front.
+
+    Raises:
+        KernelError: If the dtype, the rank or a dimension of `indices` does not fit.
+    """
+    check_index_dtype(indices)
+    shapes = f"shapes {indices.shape} and {data.shape}"
+    if data.ndim == 0:
+        raise KernelError("`data` has rank 0, expected at least 1")
+    if indices.ndim != data.ndim:
+        raise KernelError(
+            f"`indices` has rank {indices.ndim}, expected {data.ndim} as `data`: {shapes}"
+        )
+    axis = count_axis(axis, data.ndim)
+    for dim, (got, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
+        if dim != axis and got > limit and indices.size:
+            raise KernelError(
+                f"`indices` has size {got} in dimension {dim}, expected at most {limit} as `data`: "
+                f"{shapes}, axis {axis}"
+            )
+    return axis
 
 
 def element_places(indices: Array, shape: tuple[int, ...], axis: int) -> Indices:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.indices import (
     Indices,
     check_index_dtype,
+    element_axis,
     element_places,
     position,
     slice_places,
@@ -283,18 +283,34 @@ def _write_elements(
     axis = _check_element_shapes(data, indices, updates, axis)
     check_reduction(reduction, allowed, data.dtype)
     places = element_places(indices, data.shape, axis)
+    return _written(data, indices, updates, places, data.ndim, reduction, context, in_place)
+
+
+def _written(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    places: Indices,
+    depth: int,
+    reduction: str,
+    context: Context | None,
+    in_place: bool,
+) -> tuple[Array]:
+    """Return `data` with updates at places, each of which names the first `depth` axes."""
+    shape, width = data.shape[:depth], math.prod(data.shape[depth:])
+    named, count = updates.shape[: updates.ndim - data.ndim + depth], math.prod(shape)
     if reduction == "none" and context is not None and updates.size:
         found = find_duplicates(
             places,
-            data.size,
-            lambda n: subscript("indices", position(n, indices.shape)),
-            lambda n: subscript("data", position(n, data.shape)),
+            count,
+            lambda n: subscript("indices", position(n, named)),
+            lambda n: subscript("data", position(n, shape)),
         )
         if found:
             context.warn(found)
     output = destination(data, in_place, updates, indices)
     flat = output if output.flags.c_contiguous else np.ascontiguousarray(output)
-    write(flat.reshape(-1, 1), places, updates.reshape(-1, 1), reduction)
+    write(flat.reshape(count, width), places, updates.reshape(len(places), width), reduction)
     if flat is not output:
         output[...] = flat
     return (output,)
@@ -302,27 +318,13 @@ def _write_elements(
 
 def _check_element_shapes(data: Array, indices: Array, updates: Array, axis: int) -> int:
     """Return the axis counted from the front, if the operands fit each other."""
-    check_index_dtype(indices)
     if updates.dtype != data.dtype:
         raise KernelError(f"`updates` is of dtype {updates.dtype}, expected {data.dtype} as `data`")
-    if data.ndim == 0:
-        raise KernelError("`data` has rank 0, expected at least 1")
-    if indices.ndim != data.ndim:
-        raise KernelError(
-            f"`indices` has rank {indices.ndim}, expected {data.ndim} as `data`: "
-            f"shapes {indices.shape} and {data.shape}"
-        )
+    axis = element_axis(data, indices, axis)
     if updates.shape != indices.shape:
         raise KernelError(
             f"`updates` has shape {updates.shape}, expected {indices.shape} as `indices`"
         )
-    axis = count_axis(axis, data.ndim)
-    for dim, (got, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
-        if dim != axis and got > limit and indices.size:
-            raise KernelError(
-                f"`indices` has size {got} in dimension {dim}, expected at most {limit} as `data`: "
-                f"shapes {indices.shape} and {data.shape}, axis {axis}"
-            )
     return axis
 
 
@@ -409,22 +411,7 @@ def _write_rows(
     depth = _check_row_shapes(data, indices, updates)
     check_reduction(reduction, allowed, data.dtype)
     places = slice_places(indices, data.shape)
-    count, width = math.prod(data.shape[:depth]), math.prod(data.shape[depth:])
-    if reduction == "none" and context is not None and updates.size:
-        found = find_duplicates(
-            places,
-            count,
-            lambda n: subscript("indices", position(n, indices.shape[:-1])),
-            lambda n: subscript("data", position(n, data.shape[:depth])),
-        )
-        if found:
-            context.warn(found)
-    output = destination(data, in_place, updates, indices)
-    flat = output if output.flags.c_contiguous else np.ascontiguousarray(output)
-    write(flat.reshape(count, width), places, updates.reshape(len(places), width), reduction)
-    if flat is not output:
-        output[...] = flat
-    return (output,)
+    return _written(data, indices, updates, places, depth, reduction, context, in_place)
 
 
 def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
