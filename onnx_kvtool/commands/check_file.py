@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import os
 import time
@@ -18,12 +19,12 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError, MalformedModel, UnreadableModel
 from onnx_kvtool.core.machine import as_shortage
 from onnx_kvtool.core.reporting import missing
-from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.core.walk import graphs, tensors
+from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
-from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
@@ -32,6 +33,8 @@ from onnx_kvtool.model_io.model import read, write
 from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.printing import model_lines
 from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target
 
@@ -171,7 +174,8 @@ class _Check:
 
     def _fixed(self, report: FileReport) -> FileReport:
         """Apply fixes, prove that safe ones change nothing, and write or show the result."""
-        before = snapshot(self.model)
+        digests = Digests("embedded")
+        before = readable(self.model, digests)
         applied, found, flaw = self._apply()
         if flaw is not None and self.settings.strict:
             failure = Failure(flaw, None, _NO)
@@ -180,10 +184,8 @@ class _Check:
             return replace(report, notes=(*self.notes, flaw))
         if not applied:
             return replace(report, notes=tuple(self.notes))
-        text, reason = changes(before, snapshot(self.model), self.path)
+        text = difference(before, readable(self.model, digests), self.path)
         show = self.settings.fix == "show"
-        if show and reason is not None:
-            self.notes.append(f"the difference is one of protobuf's text form: {reason}")
         if not show:
             write(self.model, self.path)
         return replace(
@@ -240,6 +242,29 @@ class _Check:
         except KvtoolError as error:
             self.notes.append(f"the fixed model was not compared: {error.message}")
             return None
+
+
+def readable(model: ir.Model, digests: Digests) -> list[str]:
+    """Return a model as text, and as comments what that does not tell but rules do.
+
+    Exporters put whole stack traces into metadata, which stays out.
+    """
+    told = [f"{d.location}: {d.message}" for d in origin(model).defects]
+    told += [f"{path} has no name" for path, graph in graphs(model) if not graph.name]
+    told += [
+        f"{tensor.name}: {key} = {value}"
+        for _, tensor in tensors(model)
+        if isinstance(tensor, ir.ExternalTensor)
+        for key, value in external_extras(tensor)
+    ]
+    return [*model_lines(model, digests, "kvtool."), *(f"# {escape(one)}" for one in told)]
+
+
+def difference(before: list[str], after: list[str], path: str) -> str:
+    """Return the unified diff of two texts of the file `path`; "" when they are equal."""
+    name = escape(path)
+    lines = difflib.unified_diff(before, after, name, name, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _beside(model: ir.Model) -> tuple[tuple[str, bool], ...]:

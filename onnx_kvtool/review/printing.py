@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -38,11 +39,17 @@ class CanonicalWriter(MessageWriter):
 
     Args:
         digests: Says what tensors hold.
+        prefix: What the keys of metadata begin with that is written.
     """
 
-    def __init__(self, digests: Digests) -> None:
+    def __init__(self, digests: Digests, prefix: str = "") -> None:
         super().__init__()  # without `value_info` that only repeats an initializer
-        self._digests = digests
+        self._digests, self._prefix = digests, prefix
+
+    def metadata(self, out: Any, entries: Mapping[str, str]) -> None:
+        """Write metadata, sorted by key."""
+        own = {key: text for key, text in entries.items() if key.startswith(self._prefix)}
+        super().metadata(out, own)
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
         """Write type, shape, content and metadata of one tensor."""
@@ -67,7 +74,7 @@ class CanonicalWriter(MessageWriter):
             written.external_data.add(key=REMARK, value="sparse")
 
 
-def canonical(model: ir.Model, digests: Digests) -> onnx.ModelProto:
+def canonical(model: ir.Model, digests: Digests, prefix: str = "") -> onnx.ModelProto:
     """Return the message of a model, with opset imports, functions and metadata sorted.
 
     Nodes, values and attributes stand in the order of the file.
@@ -77,7 +84,7 @@ def canonical(model: ir.Model, digests: Digests) -> onnx.ModelProto:
             where onnx has text.
     """
     try:
-        message = CanonicalWriter(digests).model(model)
+        message = CanonicalWriter(digests, prefix).model(model)
     except (ir.serde.SerdeError, TypeError, ValueError) as error:
         raise UnreadableModel(f"it cannot be written as text: {reason(error)}") from error
     message.training_info.extend(origin(model).training)
@@ -96,8 +103,8 @@ _A = onnx.AttributeProto
 _STEP = "   "
 
 
-def model_lines(model: ir.Model, digests: Digests) -> Iterator[str]:
-    """Yield the lines of a model.
+def model_lines(model: ir.Model, digests: Digests, prefix: str = "") -> Iterator[str]:
+    """Yield the lines of a model, and of the metadata whose keys begin with `prefix`.
 
     Opset imports, functions, metadata, initializers and declarations of inner values are sorted,
     attributes of a node as well; inputs, outputs and nodes keep their order.
@@ -107,7 +114,7 @@ def model_lines(model: ir.Model, digests: Digests) -> Iterator[str]:
         KvtoolError: If the model holds something that has no written form.
     """
     with collector_paused():
-        message = canonical(model, digests)
+        message = canonical(model, digests, prefix)
     yield "<"
     yield from _separated(_header(message), _STEP)
     yield ">"

@@ -233,7 +233,7 @@ class TestFixes:
         path = save(UNUSED, directory / "unused.onnx")
         before = path.read_bytes()
         report = run(request("unused.onnx", diff=True))
-        assert '-   metadata_props: ["kvtool.ignore": "KV003"]' in report.files[0].diff
+        assert '-      "kvtool.ignore": "KV003"\n' in report.files[0].diff
         assert report.files[0].diff.startswith("--- unused.onnx\n+++ unused.onnx\n")
         assert report.exit_code == 1 and [f.code for f in report] == ["MD410"]
         assert path.read_bytes() == before
