@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import asked
@@ -226,9 +228,9 @@ def _lower(
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    report.verification = proven(
-        model, source or path_in(request.model), verifier, report.notes, progress, widened=wide
-    )
+    compare = None if verifier is None else partial(verifier.compare, widened=wide)
+    before = source or path_in(request.model)
+    report.verification = proven(model, before, compare, report.notes, progress)
     return report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import onnx_ir as ir
 
@@ -186,18 +187,20 @@ def _raise(
                     "those of any model"
                 )
         return report
-    report.verification = proven(
-        model,
-        source or path_in(request.model),
-        verifier,
-        report.notes,
-        progress,
-        dims=dims_to_run(outcome.equal_dims, request.sizes),
-        positions=outcome.positions,
-        rotated=outcome.rotated,
-        unpadded=outcome.unpadded,
-        is_in_range=outcome.is_in_range,
+    compare = (
+        None
+        if verifier is None
+        else partial(
+            verifier.compare,
+            dims=dims_to_run(outcome.equal_dims, request.sizes),
+            positions=outcome.positions,
+            rotated=outcome.rotated,
+            unpadded=outcome.unpadded,
+            is_in_range=outcome.is_in_range,
+        )
     )
+    before = source or path_in(request.model)
+    report.verification = proven(model, before, compare, report.notes, progress)
     return report
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -11,7 +11,6 @@ import onnx
 import onnx.checker
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.output import (
@@ -284,48 +283,27 @@ def prepared(
 def proven(
     model: ir.Model,
     source: ir.Model | str,
-    verifier: Verifier | None,
+    compare: Callable[[ir.Model], Verification] | None,
     notes: list[str],
     progress: Progress,
-    *,
-    dims: Mapping[str, int] | None = None,
-    positions: Collection[str] = (),
-    rotated: Collection[RotatedCache] = (),
-    unpadded: Collection[str] = (),
-    is_in_range: bool = False,
-    widened: ir.DataType | None = None,
 ) -> Verification:
     """Hold a result against onnx's checker, and against its source by running both.
 
     Args:
         model: The result.
         source: The model as it was, or the path to read it from again.
-        verifier: What compares; None where that is switched off.
+        compare: What compares; None where that is switched off.
         notes: Gets a remark if the checker accepts neither.
         progress: Told of what is begun.
-        dims: Sizes that the source is known to run with, if none was asked for.
-        positions: Inputs that are taken to be positions which count up by one.
-        rotated: Caches whose rows the source keeps in order, and the result rotated.
-        unpadded: Inputs that are taken to be 1 throughout.
-        is_in_range: Whether no start is taken to lie below 0.
-        widened: Element type that the result has where the source has bfloat16.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.
     """
     progress("checking the result")
     _check_result(model, source, notes)
-    if verifier is None:
+    if compare is None:
         return Verification("skipped", detail="switched off with `--no-verify`")
-    return verifier.compare(
-        model,
-        dims=dims,
-        positions=positions,
-        rotated=rotated,
-        unpadded=unpadded,
-        is_in_range=is_in_range,
-        widened=widened,
-    )
+    return compare(model)
 
 
 def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
