@@ -128,7 +128,8 @@ def sizes_for(
         "past": bound.get("past", tokens_before(plan, case, dims, length)),
         "capacity": bound.get("capacity", case.capacity),
     }
-    values["total"] = values["past"] + length
+    has_past = plan.has_caches or plan.with_role("past_length")
+    values["total"] = (values["past"] if has_past else 0) + length
     values["total"] = bound.get("total", values[reading.total])
     values["lone"] = bound.get("lone", values[reading.lone])
     others = iter(_SIZES)
@@ -205,6 +206,7 @@ _NAMES: tuple[tuple[Kind, str], ...] = (
     ("total", r"total|full|kv"),
     ("past", r"past|cache|prefix"),
     ("batch", r"batch|^b$|^bs$|^n$"),
+    ("total", r"^(?!enc).*mask.*(seq|len|tokens)"),
     ("length", r"seq|len|tokens|^l$|^t$"),
 )
 

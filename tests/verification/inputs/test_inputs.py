@@ -176,6 +176,40 @@ def test_sizes_that_cannot_be_drawn_are_refused(
         draw(plan(model(text)), PROMPT, 0, dims)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("mask_length", "total"),
+        ("attention_mask_sequence_length", "total"),
+        ("total_len", "total"),
+        ("encoder_mask_length", "length"),
+        ("mask_batch", "batch"),
+        ("max_mask_length", "capacity"),
+        ("s89", "total"),
+        ("new_tokens", "length"),
+    ],
+)
+def test_a_name_says_what_the_columns_of_a_mask_count(name: str, kind: str) -> None:
+    text = f"""g (int64[B, seq] input_ids, int64[B, {name}] attention_mask, float[B, past, 5] past,
+        float[B, seq, 5] new) => (float[B, both, 5] present) {{
+            present = Concat <axis = 1> (past, new)
+        }}"""
+    found = plan(model(text))
+    assert kinds_of(found)[name] == kind
+    if kind == "total":
+        assert sizes_for(found, TOKEN, {})[name] == TOKEN.past + TOKEN.length
+
+
+def test_the_columns_of_a_mask_count_new_rows_where_there_are_no_caches() -> None:
+    found = plan(
+        model(
+            "g (int64[B, seq] input_ids, int64[B, mask_length] attention_mask)"
+            " => (int64[B, seq] y) { y = Neg (input_ids) }"
+        )
+    )
+    assert sizes_for(found, TOKEN, {})["mask_length"] == TOKEN.length
+
+
 def test_other_readings_differ_from_the_first() -> None:
     text = "g (float[A, 4, C] cache, float[A2, 4, C2] upd, int64[P] pos) => (float[A, 4, C] y)"
     found = plan(model(text + "{ y = Identity (cache) }"))

@@ -126,7 +126,7 @@ def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
     assert not differences(source, ir.to_proto(model), ROWS, 3, tolerance=2e-5)
     # Columns that are called a length of tokens are drawn as such, so that the grant is false.
     with pytest.raises(kv.Refused, match="not equal to the source"):
-        kv.raise_(bloom("mask_length"), capacity=ROWS, assume=[granted])
+        kv.raise_(bloom("new_tokens"), capacity=ROWS, assume=[granted])
 
 
 def test_dimensions_that_make_two_sizes_equal_are_advised() -> None:
