@@ -224,6 +224,7 @@ def test_each_architecture_and_exporter_has_an_answer_in_each_column() -> None:
                 assert "apart" in cell or cell["refused"], (exporter, name, column)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [None, -1, 2], ids=["the same", "last layer", "first layer"])
 def test_a_result_that_differs_from_the_exported_model_is_wrong(
     place: int | None, root: Path, tmp_path: Path

@@ -108,6 +108,7 @@ def test_real_pandas_has_a_column_for_each_fact(results: dict[str, Any]) -> None
     assert len(frame) == 4 and {"past", "capacity", "in_place.possible"} <= {*frame.columns}
 
 
+@pytest.mark.long
 def test_what_is_no_table_and_what_needs_pandas_is_said(
     results: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_pieces_tell_what_the_whole_tells(
     _in_pieces(model, infer, monkeypatch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(24))
 def test_pieces_of_random_graphs_tell_what_the_whole_tells(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +134,7 @@ def test_pieces_of_random_graphs_tell_what_the_whole_tells(
     _in_pieces(model, infer, monkeypatch)
 
 
+@pytest.mark.long
 def test_only_a_model_of_many_calls_is_given_in_pieces() -> None:
     def functions_given(count: int) -> list[int]:
         seen = []

@@ -113,6 +113,7 @@ def test_where_nothing_is_raised_it_is_said_why(model: str, note: str) -> None:
     assert made.notes == [note]
 
 
+@pytest.mark.long
 def test_a_refusal_is_reason_enough() -> None:
     _, made = kv.raise_(FIXTURES / "growing/cohere__dynamo_op23.onnx", verify=False)
     assert len(made.refused) == 4 and made.notes == []

@@ -90,6 +90,7 @@ SPLIT = "r = Reshape (x, s) {} f = Reshape (u, t) y = MatMul (f, w)"
 HEADS = {"s": np.array([0, 8, 16]), "t": np.array([0, 128])}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("between", "constants", "expected"),
     [

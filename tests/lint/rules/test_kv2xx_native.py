@@ -160,6 +160,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[ir.Node]:
     return nodes
 
 
+@pytest.mark.long
 def test_what_the_check_inferred_is_not_inferred_again(passed: list[ir.Node]) -> None:
     model = kv.load(FIXTURES / "models/concat/gpt2_dynamic__ts_op17.onnx")
     assert found(model, "KV208") == 1

@@ -224,6 +224,7 @@ def test_a_cache_of_codes(
     demand_same(given_, inputs, attributes, at)
 
 
+@pytest.mark.long
 @grid(
     5,
     steps=[step.values for step in STEPS],

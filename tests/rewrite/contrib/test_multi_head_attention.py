@@ -110,6 +110,7 @@ def test_attention(case: int, at: int, dtype: Any, named: bool) -> None:
     )
 
 
+@pytest.mark.long
 def test_one_query_of_other_keys_sees_them_all() -> None:
     inputs = CROSS | {"query": normal(B, 1, H * D)}
     for dims in (None, symbolic(inputs)):

@@ -238,6 +238,7 @@ def test_empty_batches_and_queries(
     assert actual["Y"].shape == (batch, length, heads * 3)
 
 
+@pytest.mark.long
 def test_all_layers_share_the_mask() -> None:
     """Two more layers add two products, a softmax and what belongs to them, but no mask."""
     case = Case(**{**_BASE, "rank": 4})

@@ -179,6 +179,7 @@ def test_grid_sample_is_refused(
     assert (found.code, found.lowest_opset) == (code, lowest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [16, 20])
 def test_grid_sample_goes_where_that_is_asked_for(opset: int) -> None:
     inputs = {"X": _IMAGE, "grid": _GRID}

@@ -41,6 +41,7 @@ _FORMS: list[Any] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "opset", "target"), thinned(_FORMS, 3))
 def test_more_layers_add_no_node_that_belongs_to_none(
     rank: int, opset: int, target: str | None

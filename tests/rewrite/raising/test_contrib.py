@@ -151,6 +151,7 @@ def planted(call: Call, count: ir.Value) -> ir.Value:
     return call.em.op("Min", count, rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_cache_that_drops_rows_is_proven(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source, capacity = with_window(layers), 16 if layers == 1 else None
@@ -172,6 +173,7 @@ def test_a_cache_that_drops_rows_is_proven(layers: int, monkeypatch: pytest.Monk
         kv.lower(source, opset=18, contrib="standard")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [24, 13])
 def test_a_host_of_a_window_gets_the_same_tokens(opset: int) -> None:
     """A prompt and twelve steps, with a buffer of seven rows for a window of five."""
@@ -196,6 +198,7 @@ def test_a_host_of_a_window_gets_the_same_tokens(opset: int) -> None:
         ids, total = rng.integers(0, 97, (1, 1)), total + 1
 
 
+@pytest.mark.long
 def test_a_decoder_keeps_a_window_in_rows_of_its_own() -> None:
     source = with_window(1)
     raised, _ = kv.raise_(source, capacity=24, verify=False)
@@ -207,6 +210,7 @@ def test_a_decoder_keeps_a_window_in_rows_of_its_own() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [1, 2])
 def test_scores_are_handed_out(mode: int) -> None:
     source = read(GENAI)

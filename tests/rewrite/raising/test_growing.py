@@ -164,6 +164,7 @@ def test_rows_in_use_have_a_name_that_inputs_know(name: str, length: str) -> Non
         assert length in {value.name for value in result.graph.inputs}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("capacity", "message"),
     [

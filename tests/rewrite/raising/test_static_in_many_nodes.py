@@ -126,6 +126,7 @@ def _source(body: str) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(
     ("body", "fused"),
@@ -156,6 +157,7 @@ def test_what_may_look_at_rows_not_in_use_is_refused(body: str) -> None:
     assert {one.code for one in error.value.report.reasons} <= {"dynamic-size"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_row_too_many_or_too_few_is_found(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
     hide = Widened.hidden

@@ -310,6 +310,7 @@ def test_stepping_stops_at_the_end_of_the_table_of_positions() -> None:
     assert steps(source, PROMPT) == 9 - 3
 
 
+@pytest.mark.long
 def test_without_a_cache_there_is_no_next_step() -> None:
     source = native("mobius_block_bias_int64_2d")
     found = plan(source)

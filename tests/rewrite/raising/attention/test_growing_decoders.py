@@ -129,6 +129,7 @@ def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
         kv.raise_(bloom("new_tokens"), capacity=ROWS, assume=[granted])
 
 
+@pytest.mark.long
 def test_dimensions_that_make_two_sizes_equal_are_advised() -> None:
     source = GROWING / "mistral_rolling__dynamo_op18.onnx"
     granted = ["rotated-rows"]

@@ -136,6 +136,7 @@ g (float[B, 3, S, 7] q, float[B, 3, S, 7] k, float[B, 3, S, 7] v,
 }}"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "capacity", "fused"),
     [

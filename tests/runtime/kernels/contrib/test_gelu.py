@@ -52,6 +52,7 @@ def test_against_onnxruntime(
     np.testing.assert_allclose(found["y"], expected["y"], rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @each(
     ("dtype", "tolerance"),
     [(np.float64, 1e-9), (np.float32, 1e-6), (np.float16, 5e-4), (ml_dtypes.bfloat16, 4e-3)],
