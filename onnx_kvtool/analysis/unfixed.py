@@ -13,7 +13,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 
 def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[Diagnostic]:
-    """Yield the dimensions of inputs that are no numbers, each name once.
+    """Yield the dimensions of inputs that are no numbers, the names that `--dim` fixes as one.
 
     Args:
         model: The model.
@@ -40,20 +40,23 @@ def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[D
             elif isinstance(dim, str):
                 for name in names_in(dim):
                     by_name.setdefault(name, []).append((value, axis, dim))
+    missing: dict[str, str] = {}
     for name, places in by_name.items():
         value, axis, dim = places[0]
-        text = f"dimension {axis} of input `{value.name}` is `{dim}`, expected a number"
-        if len(places) > 1:
-            text += f", and so it is in {counted(len(places) - 1, 'other dimension')}"
+        text = f"dimension {axis} of input `{value.name}` is `{dim}`"
+        if name not in growing:
+            alike = len(places) - 1
+            missing[name] = text + (f" (and {counted(alike, 'other dimension')})" if alike else "")
+            continue
         place = Location(path, value=value.name)
-        if name in growing:
-            text = (
-                f"dimension {axis} of input `{value.name}` is `{dim}`, which grows with each step"
-            )
-            help = "export the model with an input of a fixed length there, or without that input"
-            yield _static("growing-dimension", place, text, help)
-        else:
-            yield _static("symbolic-dimension", place, text, f"fix it with `--dim {name}=N`")
+        help = "export the model with an input of a fixed length there, or without that input"
+        yield _static("growing-dimension", place, f"{text}, which grows with each step", help)
+    if missing:
+        first, *_ = by_name[next(iter(missing))]
+        wanted = "numbers" if len(missing) > 1 else "a number"
+        text = f"{', '.join(missing.values())}: expected {wanted}"
+        help = f"give `{' '.join(f'--dim {name}=N' for name in missing)}`"
+        yield _static("symbolic-dimension", Location(path, value=first[0].name), text, help)
 
 
 def _static(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:

@@ -997,7 +997,7 @@ def test_a_runtime_that_broadcasts_unknown_sizes_wrongly_is_given_fixed_ones_onl
     first = refused.value.report.refused[0]
     assert first.code == "symbolic-dimension"
     assert "iree 3.13.0 computes operators that broadcast" in first.message
-    assert first.help == "fix it with `--dim n=N`"
+    assert first.help == "give `--dim n=N --dim m=N`"
     sizes = {"n": 2, "m": 1, "s": 5}
     fixed, _ = kv.lower(model, target="iree", dims=sizes, verify=False)
     assert fixed.graph.outputs[0].shape == [2, 5]

@@ -233,10 +233,11 @@ CASES = {
         Case("a name in two places", graph(
             "[n] y = Add (x, z)", 'float["B", 3] x, float["B", 1] z', 'float["B", 3] y'),
             at=["x"], targets=IREE, says="computes operators that broadcast an unknown dimension "
-            "of one wrongly: dimension 0 of input `x` is `B`, expected a number, and so it is in "
-            "1 other dimension"),
+            "of one wrongly: dimension 0 of input `x` is `B` (and 1 other dimension): "
+            "expected a number"),
         Case("two names", graph("[n] y = Neg (x)", 'float["B", "S"] x', "float[] y"),
-             at=["x", "x"], targets=IREE, says="`B`"),
+             at=["x"], targets=IREE, says="dimension 0 of input `x` is `B`, dimension 1 of input "
+             "`x` is `S`: expected numbers"),
         Case("elements that are counted", graph("[n] y = NonZero (x)", "float[2, 3] x",
              'int64[2, "n"] y'), at=["n"], targets=IREE,
              says="the size of what `NonZero` gives depends on elements"),
@@ -315,4 +316,4 @@ def test_lower_refuses_what_check_reports() -> None:
     (refusal,) = refused.value.report.refused
     assert refusal.message.partition(": ")[2] == finding.message.partition(": ")[2]
     assert finding.location.value == refusal.location.value == "x"
-    assert finding.help is not None and finding.help.startswith("fix it with `--dim batch=N`")
+    assert finding.help is not None and finding.help.startswith("give `--dim batch=N`")
