@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2] / "fixtures"
 GROWING = ROOT / "growing" / "llama__optimum.onnx"
 NATIVE = ROOT / "models" / "native" / "llama_static.onnx"
 RAISE = ("raise", GROWING, "--capacity", "19", "--static")
+LOWER = ("lower", NATIVE, "--opset", "18", "--static")
 
 BART = ROOT / "growing" / "bart__dynamo_op18.onnx"
 
@@ -29,7 +30,7 @@ MODELS = {
     "raised from growing caches": (*RAISE, "--phases", "prefill=5,decode=1"),
     "raised, in the other order": (*RAISE, "--phases", "decode=1,prefill=5"),
     "raised, two sequences": (*RAISE, "--phases", "prefill=5,decode=1", "--dim", "batch_size=2"),
-    "lowered": ("lower", NATIVE, "--opset", "18", "--static", "--phases", "prefill=5,decode=1"),
+    "lowered": (*LOWER, "--phases", "prefill=5,decode=1"),
 }
 
 
@@ -142,14 +143,14 @@ def test_what_follows_the_length_of_a_mask_is_not_fixed_behind_it(kvtool, tmp_pa
     assert "new rows go where the size `past_sequence_length` says" in result.stderr
 
 
-OTHERS = ("llama__optimum.data", "llama__optimum.prefill.onnx", "llama__optimum.decode.onnx")
+OTHERS = ("llama_static.data", "llama_static.prefill.onnx", "llama_static.decode.onnx")
 
 
 @part(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_file_is_not_replaced(kvtool, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"mine")
-    made = kvtool(*RAISE, "--no-verify", "--phases", "prefill=5,decode=1", "-o", tmp_path)
+    made = kvtool(*LOWER, "--no-verify", "--phases", "prefill=5,decode=1", "-o", tmp_path)
     assert made.exit_code == 2
     assert f"{name}` exists and contains something else" in made.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"mine"}
@@ -157,11 +158,11 @@ def test_another_file_is_not_replaced(kvtool, tmp_path: Path, name: str) -> None
 
 def test_the_same_again_is_written_again(kvtool, tmp_path: Path) -> None:
     for _ in range(2):
-        made = kvtool(*RAISE, "--no-verify", "--phases", "prefill=5,decode=1", "-o", tmp_path)
+        made = kvtool(*LOWER, "--no-verify", "--phases", "prefill=5,decode=1", "-o", tmp_path)
         assert made.exit_code == 0, made.stderr
 
 
 def test_a_dry_run_writes_nothing(kvtool, tmp_path: Path) -> None:
-    result = kvtool(*RAISE, "--phases", "prefill=5", "-o", tmp_path / "pair", "--dry-run")
+    result = kvtool(*LOWER, "--phases", "prefill=5", "-o", tmp_path / "pair", "--dry-run")
     assert result.exit_code == 0, result.stderr
     assert not list(tmp_path.iterdir())

@@ -168,6 +168,10 @@ def test_without_memory_it_says_what_would_do() -> None:
 
 PAIR = ("--capacity", "19", "--static", "--phases", "prefill=7,decode=1")
 
+NATIVE = ROOT.parent / "models" / "native" / "llama_static.onnx"
+LOWERED = ("--opset", "18", "--static", "--phases", "prefill=7,decode=1")
+"""Takes a quarter of the time, and both commands ask the same function."""
+
 PLANTED = {
     "different": (Verification("different", detail="planted"), (), 1, "planted"),
     "skipped": (Verification("skipped", detail="planted"), (), 0, "nothing was proven: planted"),
@@ -182,7 +186,7 @@ def test_what_is_not_equal_together_is_not_written(
     kvtool, tmp_path: Path, monkeypatch, verdict, how, code: int, message: str
 ) -> None:
     monkeypatch.setattr(handing, "handed_on", lambda *_, **__: verdict)
-    result = kvtool("raise", LLAMA, *PAIR, *how, "-o", tmp_path / "pair")
+    result = kvtool("lower", NATIVE, *LOWERED, *how, "-o", tmp_path / "pair")
     assert result.exit_code == code, result.stderr
     assert message in result.stderr
     assert (tmp_path / "pair").exists() == (code == 0)
