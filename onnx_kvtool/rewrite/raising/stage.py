@@ -202,7 +202,7 @@ class Grown:
         caches: The cache of which a value is the rows in use.
     """
 
-    shapes: Mapping[ir.Value, tuple[Size, ...]]
+    shapes: dict[ir.Value, tuple[Size, ...]]
     types: Mapping[ir.Value, ir.DataType]
     dims: Mapping[str, int]
     caches: Mapping[ir.Value, ir.Value] = field(default_factory=dict)

@@ -25,7 +25,7 @@ _DECODER = """<ir_version: 8, opset_import: ["": 18]>
 g (float[2, 3, S, 7] q, float[2, 3, S, 7] k, float[2, 3, S, 7] v,
    float[2, 3, P, 7] past_key, float[2, 3, P, 7] past_value)
   => (float[2, 3, S, 7] y, float[2, 3, T, 7] present_key, float[2, 3, T, 7] present_value)
-<float[7, 1] narrow = {NARROW}, float[7, 10] wide = {WIDE}> {
+<float[7, 1] narrow = {NARROW}, float[7, 10] wide = {WIDE}DECLARED> {
     zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
     two = Constant <value_ints = [2]> () last = Constant <value_ints = [-1]> ()
     half = Constant <value_float = 0.5> ()
@@ -41,6 +41,10 @@ _FOLDED = "y = Mul (q, folded)"
 
 _STATIC = {
     "sinks": "sink = MatMul (q, narrow) full = Concat <axis = -1> (raw, sink)"
+    " most = ReduceMax (full, last) less = Sub (full, most) shares = Softmax (less)"
+    " kept = Slice (shares, zero, last, last) y = MatMul (kept, present_value)",
+    "sinks of declared sizes": "DECLARED float[2, 3, S, 1] most, float[2, 3, S, 1] sink"
+    " BODY sink = MatMul (q, narrow) full = Concat <axis = -1> (raw, sink)"
     " most = ReduceMax (full, last) less = Sub (full, most) shares = Softmax (less)"
     " kept = Slice (shares, zero, last, last) y = MatMul (kept, present_value)",
     "shares that are read twice": _PLAIN
@@ -120,7 +124,9 @@ _DYNAMIC = {
 
 def _source(body: str) -> onnx.ModelProto:
     numbers = [str((3 * n % 11 - 5) / 4) for n in range(70)]
-    text = _DECODER.replace("BODY", body).replace("{WIDE}", f"{{{', '.join(numbers)}}}")
+    declared, _, nodes = body.rpartition(" BODY ")
+    text = _DECODER.replace("DECLARED", declared.replace("DECLARED", ",")).replace("BODY", nodes)
+    text = text.replace("{WIDE}", f"{{{', '.join(numbers)}}}")
     model = onnx.parser.parse_model(text.replace("{NARROW}", f"{{{', '.join(numbers[:7])}}}"))
     onnx.checker.check_model(model)
     return model

@@ -113,6 +113,8 @@ def widen(
                 wide.shape = sizes[results.index(output)]
             else:
                 _replace(output, wide)
+                if output in shapes:
+                    shapes[wide] = shapes[output]
         found.old.append(node)
     return found
 
@@ -192,12 +194,15 @@ def grown_values(
         return simplified(sizes.equal.resolved(size), bounds)
 
     def number(size: Expr) -> Size:
-        if sizes.equal.same(size, total) or sizes.equal.same(within(size), total):
+        bounded = within(size)
+        if sizes.equal.same(size, total) or sizes.equal.same(bounded, total):
             return GROWN
-        more = (within(size) - sizes.equal.resolved(total)).number
+        more = (bounded - sizes.equal.resolved(total)).number
         if more is not None and more > 0:
             return LONGER - more
-        found = bind_dim(text(size), dims) if size.number is None else size.number
+        found = bind_dim(text(bounded), dims) if bounded.number is None else bounded.number
+        if not isinstance(found, int) and size.number is None:
+            found = bind_dim(text(size), dims)
         if not isinstance(found, int):
             return LONGER if sizes.equal.resolved(size) in longer else None
         return found
