@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -56,7 +56,7 @@ def _reasons(
         return
     past = source.end.name or ""
     if not source.end.is_graph_input() or source.frame is not program.main:
-        yield f"the past `{past}` is {_origin(source.end)}, not a graph input"
+        yield f"the past `{past}` is {origin(source.end, _named)}, not a graph input"
     if (owner := program.owner(update.node)) is not None:
         yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
     if source.link is not None:
@@ -80,10 +80,11 @@ def _reasons(
     yield from _readers(program, frame, update, source)
 
 
-def _origin(value: ir.Value) -> str:
+def origin(value: ir.Value, named: Callable[[ir.Node], str]) -> str:
+    """Return what a value is that is no graph input, with a node in the words of `named`."""
     node = value.producer()
     if node is not None:
-        return "a constant" if node.op_type == "Constant" else f"computed by {_named(node)}"
+        return "a constant" if node.op_type == "Constant" else f"computed by {named(node)}"
     return "an initializer" if value.is_initializer() else "an input of a body"
 
 

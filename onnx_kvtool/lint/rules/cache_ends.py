@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.fusing import sinks_noted
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
-from onnx_kvtool.analysis.caches.in_place import reads_before
+from onnx_kvtool.analysis.caches.in_place import origin, reads_before
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
@@ -94,27 +94,25 @@ def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
         if cache.kind != "tensor_scatter" or past is None:
             continue
         *_, (nearest, _, _) = levels(cache, context)
-        strict = [t for t in context.targets if t.release.runtime == "tensorrt"]
+        strict = _demands(context)
         if id(past) not in inputs:
-            place, what = past, _origin(past)
+            place = past
         elif strict and id(nearest) not in inputs:
-            place, what = nearest, _origin(nearest)
+            place = nearest
         else:
             continue
         yield rule.found(
             cache.location,
-            f"`past_cache` `{place.name}` is {what}, not an input of the model"
-            + (f", as {strict[0].asked} demands" if strict else ""),
+            f"`past_cache` `{place.name}` is {origin(place, node_words)}, not an input of the model"
+            + "".join(strict[:1]),
             help="make the cache an input of the model and feed the present of the last step",
             severity="error" if strict else None,
         )
 
 
-def _origin(value: ir.Value) -> str:
-    node = value.producer()
-    if node is not None:
-        return "a constant" if node.op_type == "Constant" else f"computed by {node_words(node)}"
-    return "an initializer" if value.is_initializer() else "an input of a body"
+def _demands(context: Context) -> list[str]:
+    strict = (target for target in context.targets if target.release.runtime == "tensorrt")
+    return [f", as {target.asked} demands" for target in strict]
 
 
 @check("KV104")
@@ -125,7 +123,7 @@ def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
         if cache.kind != "tensor_scatter":
             continue
         present = cache.node.outputs[0]
-        strict = [t for t in context.targets if t.release.runtime == "tensorrt"]
+        strict = _demands(context)
         if cache.present not in names:
             what = "is not an output of the model"
         elif strict and not cache.calls and not present.is_graph_output():
@@ -134,8 +132,7 @@ def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
             continue
         yield rule.found(
             cache.location,
-            f"`present_cache` `{present.name}` {what}"
-            + (f", as {strict[0].asked} demands" if strict else ""),
+            f"`present_cache` `{present.name}` {what}" + "".join(strict[:1]),
             help="return it as an output, and feed it back as the past of the next step",
             severity="error" if strict else None,
             fix=_returned(cache, context),
