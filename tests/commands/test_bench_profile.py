@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-import onnx_kvtool as kv
+from onnx_kvtool.commands import bench
 from onnx_kvtool.decoding.profile import _summed, parts_of
 from onnx_kvtool.model_io.model_source import open_model
 
@@ -70,10 +70,16 @@ def test_steps_are_summed_without_the_prompt() -> None:
     ]
 
 
-def test_the_report_has_models_side_by_side(kvtool, root: Path, tmp_path: Path) -> None:
+def test_the_report_has_models_side_by_side(
+    kvtool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kvtool("lower", root / MODEL, "-o", tmp_path / "low.onnx", "--no-verify")
     paths = (root / MODEL, tmp_path / "low.onnx")
-    report = kv.bench(paths, prompt=3, tokens=4, rounds=1, profile=True)
+    reports, run = [], bench.run
+    monkeypatch.setattr(bench, "run", lambda *given: reports.append(run(*given)) or reports[0])
+    work = ("--prompt", "3", "--tokens", "4", "--rounds", "1", "--profile")
+    page = kvtool("bench", *paths, *work, "--format", "html").stdout
+    (report,) = reports
     shown = report.to_json()
     assert [p["model"] for p in shown["profile"]] == list(map(str, paths))
     for profile in shown["profile"]:
@@ -82,7 +88,5 @@ def test_the_report_has_models_side_by_side(kvtool, root: Path, tmp_path: Path) 
         assert sum(part["share"] for part in profile["parts"]) == pytest.approx(1)
     first, second = ({o["op"] for o in p["operators"]} for p in shown["profile"])
     assert "TensorScatter" in first - second and "ScatterND" in second
-    work = ("--prompt", "3", "--tokens", "2", "--rounds", "1", "--profile")
-    page = kvtool("bench", *paths, *work, "--format", "html").stdout
     assert page.startswith("<!DOCTYPE html>") and page.count('title="cache update: ') == 2
     assert "cache update" in str(report) and "profile:" in str(report)

@@ -20,6 +20,7 @@ from onnx_kvtool.commands.handing import handed_on
 from onnx_kvtool.core.machine import Budget, silent
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.report import Verification
+from tests.grids import part
 
 ROOT = Path(__file__).resolve().parents[2] / "fixtures" / "growing"
 LLAMA = ROOT / "llama__optimum.onnx"
@@ -27,14 +28,14 @@ BUDGET = Budget()
 
 
 def halves(path: Path = LLAMA, rows: int = 19, tokens: int = 7) -> list[ir.Model]:
-    return [ir.from_proto(proto) for proto in _halves(path, rows, tokens)]
+    return [ir.from_proto(_half(path, rows, count)) for count in (tokens, 1)]
 
 
 @cache
-def _halves(path: Path, rows: int, tokens: int) -> list[onnx.ModelProto]:
-    dims = ({"batch_size": 1, "sequence_length": count} for count in (tokens, 1))
-    made = (kv.raise_(path, capacity=rows, static=True, dims=d, verify=False)[0] for d in dims)
-    return [ir.to_proto(model) for model in made]
+def _half(path: Path, rows: int, tokens: int) -> onnx.ModelProto:
+    dims = {"batch_size": 1, "sequence_length": tokens}
+    model, _ = kv.raise_(path, capacity=rows, static=True, dims=dims, verify=False)
+    return ir.to_proto(model)
 
 
 def judged(models: list[ir.Model], budget: Budget = BUDGET, path: Path = LLAMA) -> Verification:
@@ -108,6 +109,7 @@ FAULTS: dict[str, tuple[Callable[[ir.Model], None], bool]] = {
 
 
 @pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("number", [0, 1], ids=["prefill", "decode"])
 @pytest.mark.parametrize(("fault", "is_right_alone"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_of_one_model_is_found(fault, is_right_alone: bool, number: int) -> None:
@@ -123,7 +125,7 @@ def test_a_fault_of_one_model_is_found(fault, is_right_alone: bool, number: int)
 
 @pytest.mark.long
 def test_models_of_different_caches_are_no_decoder() -> None:
-    found = judged([halves()[0], halves(rows=20)[1]])
+    found = judged([halves()[0], ir.from_proto(_half(LLAMA, 20, 1))])
     assert found.status == "different"
     assert found.detail is not None and "the models have different caches" in found.detail
 

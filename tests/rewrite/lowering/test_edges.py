@@ -14,7 +14,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
-from tests.grids import each
+from tests.grids import each, part
 
 Feeds = dict[str, np.ndarray]
 
@@ -255,6 +255,7 @@ def _attention(rank: int, heads: int, sizes: dict[str, int], named: bool) -> tup
 
 
 @pytest.mark.long
+@part(2)
 @each("target", [18, 13, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "S", "BL"])
 @pytest.mark.parametrize("heads", [2, 4])
@@ -307,6 +308,7 @@ def test_round_keeps_the_sign_of_a_zero() -> None:
 
 
 @pytest.mark.long
+@part(2)
 @each("target", [23, 13, 11, 10, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "BL"])
 @pytest.mark.parametrize("mode", ["linear", "circular"])

@@ -15,6 +15,7 @@ import pytest
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.rewrite.raising.columns.rules import Widened
 from onnx_kvtool.rewrite.report import Refused
+from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
 from tests.rewrite.raising.growing_steps import Decoder
 
@@ -133,6 +134,7 @@ def _source(body: str) -> onnx.ModelProto:
 
 
 @pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(
     ("body", "fused"),
