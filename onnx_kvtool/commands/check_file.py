@@ -33,14 +33,13 @@ from onnx_kvtool.model_io.model import read, write
 from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
-from onnx_kvtool.review.digests import Digests
-from onnx_kvtool.review.printing import model_lines
 from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:
     import onnx
 
+    from onnx_kvtool.review.digests import Digests
     from onnx_kvtool.rewrite.verify import Verifier
 
 
@@ -174,6 +173,8 @@ class _Check:
 
     def _fixed(self, report: FileReport) -> FileReport:
         """Apply fixes, prove that safe ones change nothing, and write or show the result."""
+        from onnx_kvtool.review.digests import Digests
+
         digests = Digests("embedded")
         before = readable(self.model, digests)
         applied, found, flaw = self._apply()
@@ -249,6 +250,8 @@ def readable(model: ir.Model, digests: Digests) -> list[str]:
 
     Exporters put whole stack traces into metadata, which stays out.
     """
+    from onnx_kvtool.review.printing import model_lines
+
     told = [f"{d.location}: {d.message}" for d in origin(model).defects]
     told += [f"{path} has no name" for path, graph in graphs(model) if not graph.name]
     told += [

@@ -130,12 +130,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Let the cycle collector run after 500,000 new objects, as fits a process of one command.
-
-    Its imports and its model are 400,000 objects that live until it ends: with Python's threshold
-    of 700, the collector goes through all of them again and again and frees none, which takes a
-    tenth of the time. A check of many files still drops them.
-    """
+    """Let Python's cycle collector run after 500,000 new objects."""
+    # The imports and the model of one command are 400,000 objects that live until it ends: with
+    # Python's threshold of 700, the collector goes through all of them again and again and frees
+    # none, which takes a tenth of the time. A check of many files still drops them.
     gc.set_threshold(500_000, 2, 2)
 
 
