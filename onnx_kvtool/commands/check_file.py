@@ -246,10 +246,7 @@ class _Check:
 
 
 def readable(model: ir.Model, digests: Digests) -> list[str]:
-    """Return a model as text, and as comments what that does not tell but rules do.
-
-    Exporters put whole stack traces into metadata, which stays out.
-    """
+    """Return a model as text, and as comments what that does not tell but rules do."""
     from onnx_kvtool.review.printing import model_lines
 
     told = [f"{d.location}: {d.message}" for d in origin(model).defects]
@@ -260,6 +257,7 @@ def readable(model: ir.Model, digests: Digests) -> list[str]:
         if isinstance(tensor, ir.ExternalTensor)
         for key, value in external_extras(tensor)
     ]
+    # Of metadata our own alone: exporters put whole stack traces there.
     return [*model_lines(model, digests, "kvtool."), *(f"# {escape(one)}" for one in told)]
 
 

@@ -30,10 +30,6 @@ from onnx_kvtool.ops.view import NodeView
 # GroupQueryAttention of `com.microsoft`: TensorScatter and Attention-24.
 
 
-_I = ir.DataType.INT64
-_B = ir.DataType.BOOL
-
-
 def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write GroupQueryAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
 

@@ -17,7 +17,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _I = ir.DataType.INT64
-_B = ir.DataType.BOOL
 
 
 @dataclass(frozen=True, slots=True)

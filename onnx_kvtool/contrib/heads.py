@@ -162,7 +162,6 @@ def number(em: Emitter, value: float, dtype: ir.DataType, hint: str) -> ir.Value
 
 
 _I = ir.DataType.INT64
-_B = ir.DataType.BOOL
 _FILTER = -10000.0
 
 

@@ -89,7 +89,6 @@ def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
 # Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads.
 
 
-_BOOL = ir.DataType.BOOL
 _LONG = ir.DataType.INT64
 _FRONT = {"axis": 0}
 

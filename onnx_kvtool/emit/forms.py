@@ -303,14 +303,10 @@ def looped(
     state: Sequence[ir.Value],
     step: Callable[[ir.Value, ir.Value], Sequence[ir.Value]],
 ) -> tuple[ir.Value, ...]:
-    """Return what a Loop gives.
+    """Return what a Loop of at most so many rounds makes of the state at its start.
 
-    Args:
-        em: Where to build.
-        rounds: How many at most.
-        start: The state before the first one.
-        state: Inputs of the body for it.
-        step: Builds a round of its number and of its condition, which it gives first if that stays.
+    `state` are the inputs of its body; `step` builds a round of its number and of its condition,
+    which it gives first if that stays.
     """
     turn = formal(em, "turn", ir.DataType.INT64, ())
     goes = formal(em, "goes_on", ir.DataType.BOOL, ())

@@ -14,8 +14,6 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import Dim
 
-_BOOL = ir.DataType.BOOL
-
 
 @dataclass(frozen=True, slots=True)
 class Numbers:

@@ -94,7 +94,7 @@ def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
         if cache.kind != "tensor_scatter" or past is None:
             continue
         *_, (nearest, _, _) = levels(cache, context)
-        strict = _demands(context)
+        strict = _demand(context)
         if id(past) not in inputs:
             place = past
         elif strict and id(nearest) not in inputs:
@@ -104,15 +104,16 @@ def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
         yield rule.found(
             cache.location,
             f"`past_cache` `{place.name}` is {origin(place, node_words)}, not an input of the model"
-            + "".join(strict[:1]),
+            + strict,
             help="make the cache an input of the model and feed the present of the last step",
             severity="error" if strict else None,
         )
 
 
-def _demands(context: Context) -> list[str]:
+def _demand(context: Context) -> str:
+    # TensorRT alone takes a cache from an input to an output and nowhere else.
     strict = (target for target in context.targets if target.release.runtime == "tensorrt")
-    return [f", as {target.asked} demands" for target in strict]
+    return next((f", as {target.asked} demands" for target in strict), "")
 
 
 @check("KV104")
@@ -123,7 +124,7 @@ def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
         if cache.kind != "tensor_scatter":
             continue
         present = cache.node.outputs[0]
-        strict = _demands(context)
+        strict = _demand(context)
         if cache.present not in names:
             what = "is not an output of the model"
         elif strict and not cache.calls and not present.is_graph_output():
@@ -132,7 +133,7 @@ def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
             continue
         yield rule.found(
             cache.location,
-            f"`present_cache` `{present.name}` {what}" + "".join(strict[:1]),
+            f"`present_cache` `{present.name}` {what}{strict}",
             help="return it as an output, and feed it back as the past of the next step",
             severity="error" if strict else None,
             fix=_returned(cache, context),

@@ -10,8 +10,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-_BOOL = ir.DataType.BOOL
-
 
 def lower_col2im_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Add up what the blocks hold of each row of the image, one axis after the other.

@@ -245,7 +245,6 @@ def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> ir.Value | None:
 # Dropout-12, for opset 11.
 
 
-_BOOL = ir.DataType.BOOL
 _FLOAT = ir.DataType.FLOAT
 
 

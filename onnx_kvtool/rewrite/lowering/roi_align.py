@@ -20,7 +20,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 # RoiAlign-16, for opsets below 16.
 
 
-_BOOL = ir.DataType.BOOL
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 

@@ -20,8 +20,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _ELEMENTWISE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
-_BOOL = ir.DataType.BOOL
-_DOUBLE = ir.DataType.DOUBLE
 
 
 def reduced(em: Emitter, reduction: str, present: ir.Value, updates: ir.Value) -> ir.Value:

@@ -100,8 +100,6 @@ def upgrade_softmax_13(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 # Operators that sample images: Resize, Upsample, GridSample, RoiAlign.
 
 
-_FLOAT = ir.DataType.FLOAT
-
 _HALF_PIXEL_OF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
 """For a rounding of (x + 0.5) / scale the equal one of (x + 0.5) / scale - 0.5."""
 

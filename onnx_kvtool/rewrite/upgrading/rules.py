@@ -201,7 +201,6 @@ def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
 # Operators that select by indices: OneHot and Scatter.
 
 
-_BOOL = ir.DataType.BOOL
 _INT64 = ir.DataType.INT64
 
 

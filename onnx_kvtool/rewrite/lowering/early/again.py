@@ -17,7 +17,7 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 _D = ir.DataType
-_INT64, _BOOL = _D.INT64, _D.BOOL
+_INT64 = _D.INT64
 
 
 def again(

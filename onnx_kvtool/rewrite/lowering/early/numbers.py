@@ -17,7 +17,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _D = ir.DataType
-_BOOL = ir.DataType.BOOL
 
 
 def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:

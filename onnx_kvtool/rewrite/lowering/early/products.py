@@ -225,9 +225,6 @@ def _requantized(
 # IsInf, ThresholdedRelu and the (de)quantising operators of opsets 10 and 11, for older ones.
 
 
-_BOOL = ir.DataType.BOOL
-
-
 def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Compare with the largest numbers of the type."""
     x = view.required("X")
@@ -297,9 +294,6 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
 
 
 # Det-11, for opset 10.
-
-
-_INT64 = ir.DataType.INT64
 
 
 def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:

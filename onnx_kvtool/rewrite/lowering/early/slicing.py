@@ -188,9 +188,6 @@ def _index(
 # ReverseSequence-10, for opset 9.
 
 
-_BOOL = ir.DataType.BOOL
-
-
 def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather the rows by their numbers, the first two dimensions made one.
 

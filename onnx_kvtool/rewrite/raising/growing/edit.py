@@ -24,7 +24,6 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 
 _HEADS = ("q_num_heads", "kv_num_heads")
-_UNDEFINED = ir.DataType.UNDEFINED
 
 
 def check_attention(
