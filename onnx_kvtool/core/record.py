@@ -358,7 +358,7 @@ def _brief(value: Any) -> str:
     """Return what `repr` shows of a field: the number of elements in place of many."""
     if isinstance(value, (list, tuple, set, frozenset, Mapping)):
         return f"<{len(value)}>"
-    return _cut(repr(value), 60)
+    return _cut(repr(value), 50)
 
 
 # JSON schemas (draft 2020-12) of records, from the types of their fields and from docstrings.
