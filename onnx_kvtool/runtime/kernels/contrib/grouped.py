@@ -10,10 +10,17 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from onnx_kvtool.runtime.kernels.attention.scores import (
+    Operands,
+    attention_weights,
+    capped,
+    raw_scores,
+    weighted_values,
+)
 from onnx_kvtool.runtime.kernels.contrib.refusal import ELSEWHERE
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 # The heads of GroupQueryAttention and SparseAttention.
 
@@ -369,22 +376,32 @@ def attended(
         (B, H, L, D), and (B, H, L, total) with 0 for hidden keys or None, of the type of the query.
     """
     batch, heads, length, _ = query.shape
+    kind = widened(query[:0]).dtype
     output = np.zeros(query.shape, query.dtype)
     shown = np.zeros((batch, heads, length, lengths.total), query.dtype) if qk_output else None
     for row in range(batch):
         valid, past, first = (
             int(each[row]) for each in (lengths.valid, lengths.past, lengths.first)
         )
+        only = slice(row, row + 1)
+        seen_keys, seen_values = (widened(x[only, :, :valid]) for x in (keys, values))
+        operands = Operands(widened(query[only]), seen_keys, seen_values, None, False)
+        scores = capped(raw_scores(operands, softmax.scale), softmax.softcap or 0.0, kind)
+        if bias is not None:
+            scores = scores + widened(bias[row % bias.shape[0], :, :, first : first + valid])
         seen = _seen(length, past, valid, softmax)
-        columns = slice(first, first + valid)
-        added = None if bias is None else widened(bias[row % bias.shape[0], :, :, columns])
-        scores = _scores(widened(query[row]), widened(keys[row, :, :valid]), softmax)
-        scores = scores if added is None else scores + added
-        weights = _weights(np.where(seen, scores, -np.inf), softmax.sink)
+        hidden = np.where(seen, scores, kind.type(-np.inf))
+        if softmax.sink is not None:
+            column = softmax.sink.astype(kind)[:, None, None]
+            sinks = np.broadcast_to(column, (1, heads, length, 1))
+            hidden = np.concatenate([hidden, sinks], axis=-1)
+        # A row that sees no key shares nothing out.
+        empty = np.asarray(np.equal(hidden, -np.inf).all(axis=-1, keepdims=True))
+        weights = attention_weights(hidden, empty, kind, kind)[..., :valid]
         if shown is not None:
             asked = weights if qk_output == 2 else np.where(seen, scores, 0)
-            shown[row, :, :, :valid] = narrowed(asked, query.dtype)
-        output[row] = narrowed(_grouped(weights, widened(values[row, :, :valid])), query.dtype)
+            shown[row, :, :, :valid] = narrowed(asked[0], query.dtype)
+        output[row] = narrowed(weighted_values(weights, operands, None)[0], query.dtype)
     return output, shown
 
 
@@ -397,36 +414,3 @@ def _seen(length: int, past: int, valid: int, softmax: Softmax) -> _Bools:
     if softmax.window is not None:
         seen &= keys > rows - softmax.window
     return seen
-
-
-def _scores(query: Reals, keys: Reals, softmax: Softmax) -> Reals:
-    """Return the scores of one row of the batch: (H, L, valid)."""
-    scores = _grouped(query, keys.swapaxes(-1, -2))
-    scores *= query.dtype.type(softmax.scale)
-    if softmax.softcap is None:
-        return scores
-    cap = query.dtype.type(softmax.softcap)
-    return np.asarray(np.tanh(scores / cap) * cap)
-
-
-def _grouped(rows: Reals, shared: Reals) -> Reals:
-    """Return (H, L, n) times (KV, n, m), each of which serves H / KV heads: (H, L, m)."""
-    heads, length, width = rows.shape
-    groups = shared.shape[0]
-    product = rows.reshape(groups, heads // groups * length, width) @ shared
-    return np.asarray(product.reshape(heads, length, shared.shape[-1]))
-
-
-def _weights(scores: Reals, sink: Array | None) -> Reals:
-    """Return the softmax over the keys, 0 where a score is minus infinity: (H, L, valid)."""
-    greatest = scores.max(axis=-1, keepdims=True)
-    extra = None if sink is None else widened(sink)[:, None, None].astype(scores.dtype)
-    if extra is not None:
-        greatest = np.maximum(greatest, extra)
-    # A row that sees no key has no greatest score, and shares nothing out.
-    greatest = np.where(np.equal(greatest, -np.inf), greatest.dtype.type(0), greatest)
-    raised = np.exp(scores - greatest)
-    total = raised.sum(axis=-1, keepdims=True)
-    if extra is not None:
-        total = total + np.exp(extra - greatest)
-    return np.asarray(np.divide(raised, total, out=np.zeros_like(raised), where=total != 0))
