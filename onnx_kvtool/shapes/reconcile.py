@@ -243,7 +243,7 @@ def _settle_shape(
         shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
     if declared is not None:
         shape = _compared(run, value, shape, declared, place, context)
-    knowledge.shapes[value] = shape
+    knowledge.shapes[value] = tuple(map(knowledge.within, shape))
 
 
 def _compared(

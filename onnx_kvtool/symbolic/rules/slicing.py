@@ -37,6 +37,8 @@ _FIRST_UNEQUAL = 18
 _HEAVIEST_SIZE = 24
 """Largest weight of a size that is kept as an expression."""
 
+_NOTHING = Facts()
+
 
 def slice_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
@@ -99,9 +101,10 @@ def _length(
     assert starts is not None and ends is not None
     step = 1 if steps is None or i >= len(steps) else steps[i]
     size = site.shape(0)[axis]
-    found = _cut(site, size, axis, starts[i], ends[i], step)
+    within = site.knowledge.within
+    found = _cut(site, size, axis, within(starts[i]), within(ends[i]), step)
     if found is not None:
-        return site.knowledge.within(found)
+        return found
     for name, one in (("starts", starts[i]), ("ends", ends[i])):
         if any(isinstance(atom, Element) for atom in one.atoms()):
             return site.lost(axis, site.cause_of(site.view.required(name)))
@@ -112,14 +115,14 @@ def _length(
 def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
     """Return how many elements are taken of an axis of `size`; None where no expression says it."""
     if size.number is not None or start.number is None or end.number is None:
-        found = cut_along(size, start, end, step)
+        found = cut_along(size, start, end, step, site.knowledge.bounds)
         return None if found is None else found.length
     # A size is not negative, which its expression need not show.
     atom = Extent(site.value(0), integer(axis))
     found = cut_along(variable(atom), start, end, step)
     if found is None or found.length is None:
         return None
-    length = substitute(found.length, {}, Facts(), {atom: size})
+    length = substitute(found.length, {}, _NOTHING, {atom: size})
     largest = length.atom
     if isinstance(largest, Largest) and integer(0) in largest.of and len(largest.of) == 2:
         (other,) = largest.of - {integer(0)}
@@ -212,13 +215,12 @@ def _expressions(site: ElementSite, name: str) -> tuple[Expr, ...] | None:
     return None if given is None else given.vector()
 
 
-def cut_along(size: Expr, start: Expr, end: Expr, step: int) -> Cut | None:
+def cut_along(size: Expr, start: Expr, end: Expr, step: int, facts: Facts = _NOTHING) -> Cut | None:
     """Return the range that a slice selects on an axis of `size`; None if unknown.
 
     Bounds are clamped as the text of Slice says: for a negative step the start to 0 to size - 1 and
     the end to -1 to size - 1, so that a start before the first element takes the first one.
     """
-    facts = Facts()
     if step == 0:
         return None
     low = 0 if step > 0 else -1
