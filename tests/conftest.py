@@ -192,13 +192,19 @@ def _is_property(item: pytest.Item) -> bool:
     return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Search for no garbage while tests are collected: all of a million objects stay."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep the tests themselves, a million objects, out of every later search for garbage.
+    """Keep the tests themselves out of every later search for garbage.
 
     The threshold is nearer to that of the command line, which sets its own.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000)
 
 
