@@ -43,10 +43,10 @@ def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         inputs[codes.at] = _raised(em, inputs[codes.at])
         if codes.index is not None:
             inputs[codes.index] = _raised(em, inputs[codes.index])
-    attributes = {name: given.value for name, given in node.attributes.items()}
-    given = _D.UINT8 if result == _D.INT8 else result or _D.UNDEFINED
-    output = em.op(node.op_type, *inputs, attributes=attributes, dtype=given)
-    if result == _D.INT8:
+    same = again(em, node, inputs)
+    (output,) = same.outputs
+    if result == _D.INT8 and output is not None:
+        output.type = ir.TensorType(_D.UINT8)
         output = _moved(em, output, -_SHIFT, _D.INT8)
     return Replacement((output,), folds=False)
 

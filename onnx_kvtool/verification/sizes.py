@@ -34,7 +34,6 @@ from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.symbols import least_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.layers import Thinned, thinned
-from onnx_kvtool.verification.shrinking.shrink import CannotShrink, check_weights, shrink
 from onnx_kvtool.verification.shrinking.weights import (
     Skeleton,
     skeleton,
@@ -298,6 +297,8 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
         `different` without a run for models that are the same but for a weight, or whose inputs
         and outputs differ; `unrunnable` when there are no such copies or they do not run.
     """
+    from onnx_kvtool.verification.shrinking.shrink import check_weights
+
     of_b = b.interface
     if settings.widened is not None:
         of_b = narrowed(of_b, a.interface, settings.widened)
@@ -345,6 +346,8 @@ def _compare_copies(
     settings: Settings,
 ) -> VerifyReport:
     """Compare copies of two models, or of what is left of their layers."""
+    from onnx_kvtool.verification.shrinking.shrink import CannotShrink, shrink
+
     one, other = models if fewer is None else (fewer.a, fewer.b)
     try:
         pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))

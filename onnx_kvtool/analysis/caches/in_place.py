@@ -56,7 +56,7 @@ def _reasons(
         return
     past = source.end.name or ""
     if not source.end.is_graph_input() or source.frame is not program.main:
-        yield f"the past `{past}` is {origin(source.end, _named)}, not a graph input"
+        yield f"the past `{past}` is {source_in_words(source.end, _named)}, not a graph input"
     if (owner := program.owner(update.node)) is not None:
         yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
     if source.link is not None:
@@ -80,7 +80,7 @@ def _reasons(
     yield from _readers(program, frame, update, source)
 
 
-def origin(value: ir.Value, named: Callable[[ir.Node], str]) -> str:
+def source_in_words(value: ir.Value, named: Callable[[ir.Node], str]) -> str:
     """Return what a value is that is no graph input, with a node in the words of `named`."""
     node = value.producer()
     if node is not None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.fusing import sinks_noted
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
-from onnx_kvtool.analysis.caches.in_place import origin, reads_before
+from onnx_kvtool.analysis.caches.in_place import reads_before, source_in_words
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
@@ -103,8 +103,8 @@ def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
             continue
         yield rule.found(
             cache.location,
-            f"`past_cache` `{place.name}` is {origin(place, node_words)}, not an input of the model"
-            + strict,
+            f"`past_cache` `{place.name}` is {source_in_words(place, node_words)}, not an input of "
+            f"the model{strict}",
             help="make the cache an input of the model and feed the present of the last step",
             severity="error" if strict else None,
         )

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
@@ -135,9 +133,14 @@ class _Run:
         self.found.done.append(Lowered(place, rule))
 
     def _replacement(self, node: ir.Node, em: Emitter) -> tuple[str, Replacement]:
+        # Most models have none of these operators, and their forms take long to load.
+        from onnx_kvtool.contrib.table import CONTRIB_RULES
+
         key = (node.domain, node.op_type)
         rule, facts = CONTRIB_RULES.get(key), contrib_facts(*key)
         if rule is None or facts is None:
+            from onnx_kvtool.contrib.without import WITHOUT_A_RULE
+
             why = WITHOUT_A_RULE.get(key)
             raise Refusal(
                 "no-standard-form",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import again, cast, dtype_of
 from onnx_kvtool.ops.legality import fit
 from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
 from onnx_kvtool.ops.traits import Trait, having
@@ -245,16 +245,11 @@ def detour_element_type(
                 return None
             dtype = carrier
         dtypes.append(dtype)
-    attributes: dict[str, AttributeValue] = {
-        name: given.value for name, given in node.attributes.items() if name not in fitted.drop
-    }
-    attributes.update({n: default for n, default in fitted.add.items() if default is not None})
-    outputs = em.multi(node.op_type, *inputs, attributes=attributes, dtypes=dtypes)
+    added = {name: default for name, default in fitted.add.items() if default is not None}
     results: list[ir.Value | None] = []
-    for old, new in zip(node.outputs, outputs, strict=True):
-        if not old.name:
-            new.name = ""
-            results.append(None)
-        else:
-            results.append(cast(em, new, dtype_of(old)))
+    same = again(em, node, inputs, without=fitted.drop, attributes=added)
+    for old, new, dtype in zip(node.outputs, same.outputs, dtypes, strict=True):
+        if new is not None:
+            new.type = ir.TensorType(dtype)
+        results.append(new and cast(em, new, dtype_of(old)))
     return Replacement(tuple(results))

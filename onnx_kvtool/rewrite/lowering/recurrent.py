@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import again
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 _STATES = ("initial_h", "initial_c")
@@ -16,30 +15,20 @@ def lower_recurrent_14(view: Rewritten, em: Emitter) -> Replacement:
     X (batch, seq, input) and the states (batch, directions, hidden) change their first two axes;
     Y (seq, directions, batch, hidden) becomes (batch, seq, directions, hidden).
     """
-    turn = view.integer("layout") != 0
-
-    def move(value: ir.Value, perm: list[int]) -> ir.Value:
-        return em.op("Transpose", value, perm=perm)
-
     inputs = list(view.node.inputs)
+    turn = view.integer("layout") != 0
     if turn:
         for index, formal in enumerate(view.facts.inputs[: len(inputs)]):
             given = inputs[index]
             if given is not None and formal.name in ("X", *_STATES):
-                inputs[index] = move(given, [1, 0, 2])
-    attributes: dict[str, AttributeValue] = {
-        name: given.value for name, given in view.node.attributes.items() if name != "layout"
-    }
-    outputs = em.multi(
-        view.node.op_type, *inputs, attributes=attributes, count=len(view.node.outputs)
+                inputs[index] = em.op("Transpose", given, perm=[1, 0, 2])
+    same = again(em, view.node, inputs, without=("layout",))
+    if not turn:
+        return same
+    perms = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
+    return Replacement(
+        tuple(
+            value and em.op("Transpose", value, perm=perm)
+            for value, perm in zip(same.outputs, perms, strict=False)
+        )
     )
-    results: list[ir.Value | None] = []
-    for index, (old, new) in enumerate(zip(view.node.outputs, outputs, strict=True)):
-        if not old.name:
-            new.name = ""
-            results.append(None)
-        elif turn:
-            results.append(move(new, [2, 0, 1, 3] if index == 0 else [1, 0, 2]))
-        else:
-            results.append(new)
-    return Replacement(tuple(results))

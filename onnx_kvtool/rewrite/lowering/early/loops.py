@@ -19,7 +19,6 @@ from onnx_kvtool.rewrite.engine.expand import decide_branches
 from onnx_kvtool.rewrite.engine.inline import remove_unused
 from onnx_kvtool.rewrite.engine.rule import RewriteRule
 from onnx_kvtool.rewrite.lowering.early.sequences import settle_sequences
-from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import annotate
@@ -148,6 +147,8 @@ def in_steps(model: ir.Model, opset: int, contrib: ContribChoice | None, step: S
         contrib: What is done with operators of onnxruntime, before the first step.
         step: Lowers the model by one step.
     """
+    from onnx_kvtool.rewrite.lowering.early.table import STEPS
+
     source = model.opset_imports.get("", 0)
     targets = [target for target in range(AT_ONCE, opset - 1, -1) if target < source] or [opset]
     outcome = Outcome(source, min(opset, source))
