@@ -254,7 +254,7 @@ _BYTES_PER_NODE = 6_000
 _DEEP = (7, 14, 28)
 """Units; protobuf reads messages that are nested 100 deep, which is 33 Ifs within each other."""
 
-_LIMIT, _SHORT = 2.3, 1.0
+_LIMIT, _SHORT = 2.3, 5.0
 _LONGEST = "a long chain of nodes"
 _UNRUNNABLE = "a chain behind an unknown operator"
 
@@ -276,6 +276,7 @@ def _sizes(case: str, quick: bool) -> tuple[int, ...]:
 
 
 def _lines(quick: bool) -> Iterator[Line]:
+    usual = gc.get_threshold()
     collect_rarely()  # as the process of a command does
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.onnx"
@@ -290,6 +291,7 @@ def _lines(quick: bool) -> Iterator[Line]:
                     seconds[command].append(_seconds(WORK[command], path))
             cells = (_cell(seconds.get(command, []), sizes) for command in WORK)
             yield Line(case, (Cell(f"{sizes[-1]:,}"), *cells))
+    gc.set_threshold(*usual)
 
 
 def _seconds(work: Callable[[Path], None], path: Path) -> float:
