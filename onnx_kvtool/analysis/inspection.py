@@ -28,10 +28,10 @@ class ValueFacts(Record):
     """An input or output of a model.
 
     Attributes:
-        name: Its name.
-        dtype: Element type (`float32`), or the whole type of what is no tensor, such as
-            `seq(tensor(float))`; None when unknown.
-        shape: Dimensions; None when the rank is unknown.
+        name: Name.
+        dtype: Element type (`float32`), or the full type if it is no tensor, such as
+            `seq(tensor(float))`; None if unknown.
+        shape: Dimensions; None if the rank is unknown.
     """
 
     name: str
@@ -45,8 +45,8 @@ class NodeFacts(Record):
 
     Attributes:
         location: The node.
-        inputs: Names of what it reads; "" for an input that is left out.
-        outputs: Names of what it makes; "" for an output that is left out.
+        inputs: Names of its inputs; "" for an omitted one.
+        outputs: Names of its outputs; "" for an omitted one.
     """
 
     location: Location
@@ -61,16 +61,16 @@ class ModelFacts(Record):
     """A model in numbers.
 
     Attributes:
-        path: Path as it was given; `-` for standard input, "" for a model made in memory.
+        path: Path as given; `-` for standard input, "" for a model in memory.
         ir_version: IR version.
         opset_imports: Version of each domain; "" is the default one.
-        producer: Who wrote it, with the version; None when the file does not say.
-        nodes: Nodes of the main graph, of all bodies, and of functions, each of these once.
+        producer: The tool that wrote it, with its version; None if the file does not say.
+        nodes: Nodes in the main graph, all bodies and functions; each function counts once.
         functions: Model-local functions.
         initializers: Initializers of all graphs.
         parameters: Elements of the initializers.
-        weight_bytes: Bytes of their values, in this file or another.
-        external_files: Locations of the data files that the model refers to.
+        weight_bytes: Bytes of the initializers, in this file or another.
+        external_files: Paths of the external data files.
     """
 
     path: str
@@ -90,16 +90,16 @@ class InspectReport(Shown):
     """A model's summary and its caches.
 
     Attributes:
-        model: The model in numbers.
-        inputs: Inputs that a caller has to give; those with a default value are left out.
+        model: Counts and sizes of the model.
+        inputs: Inputs that a caller must give; inputs with a default are omitted.
         outputs: Outputs.
-        ops: How many nodes each operator has, `Op` or `domain::Op`, the most frequent first.
+        ops: Number of nodes by operator, `Op` or `domain::Op`, most frequent first.
         caches: The caches, in the order of the nodes that update them.
-        nodes: Every node, when they were asked for.
-        notes: What could not be found out, and why; attention that no operator stands for.
+        nodes: Every node, if requested.
+        notes: What kvtool could not determine, and why; attention that is not one operator.
         neighbourhoods: The graph around each cache, in the order of `caches`; none in a report that
             was read from JSON, whose page draws no graph.
-        whatif: What the caches would cost otherwise; None when nobody asked.
+        whatif: Cost of the caches with other settings; None if not requested.
 
     Examples:
         >>> report = kv.inspect("decoder.onnx")

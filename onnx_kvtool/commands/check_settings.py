@@ -49,7 +49,7 @@ class Settings:
         fix: Whether fixes are applied, shown, or neither.
         allowed: Which fixes are applied or shown.
         baseline: Findings that are not reported; None for no baseline.
-        fail_on: Lowest severity that makes the answer no.
+        fail_on: Lowest severity that makes the check fail.
         exit_zero: Whether findings leave the exit code at 0.
         output_format: Format of the report.
         statistics: Whether to count findings.

@@ -29,9 +29,9 @@ class ParameterEntry(Record):
     """One formal input or output.
 
     Attributes:
-        name: Name as in the schema.
+        name: Name in the schema.
         optional: Whether it may be absent.
-        variadic: Whether it takes any number of values.
+        variadic: Whether it accepts any number of values.
     """
 
     name: str
@@ -44,9 +44,9 @@ class AttributeEntry(Record):
     """One attribute.
 
     Attributes:
-        name: Name as in the schema.
-        required: Whether a node must carry it.
-        default: The schema's default; None when there is none.
+        name: Name in the schema.
+        required: Whether a node must have it.
+        default: Default of the schema; None without one.
     """
 
     name: str
@@ -60,7 +60,7 @@ class VersionEntry(Record):
 
     Attributes:
         since: The opset that introduced it.
-        deprecated: Whether it only says that the operator is gone.
+        deprecated: Whether this version only deprecates the operator.
         inputs: Formal inputs in order.
         outputs: Formal outputs in order.
         attributes: Attributes in the order of their names.
@@ -78,9 +78,9 @@ class KernelEntry(Record):
     """A kernel of the reference runtime.
 
     Attributes:
-        since: First version of the operator that it computes; it computes the later ones up to the
-            next kernel.
-        in_place: Input whose buffer it may write into; None for most.
+        since: First version of the operator that it computes; it also computes later ones, up to
+            the next kernel.
+        in_place: Index of the input whose buffer it may overwrite; None for most.
     """
 
     since: int
@@ -92,10 +92,10 @@ class LoweringEntry(Record):
     """A rule that takes the operator to an older opset.
 
     Attributes:
-        rule: What the report of `kvtool lower` calls it.
-        below: It serves targets below this opset.
-        reads: Oldest form of the operator that it takes.
-        removes: Whether `--only` and `--target` can ask for it where the opset has the operator.
+        rule: Its name in the report of `kvtool lower`.
+        below: It applies to targets below this opset.
+        reads: Oldest version of the operator that it accepts.
+        removes: Whether `--only` and `--target` can request it at opsets that have the operator.
     """
 
     rule: str
@@ -109,8 +109,8 @@ class UpgradeEntry(Record):
     """A rule that takes the operator to a later opset.
 
     Attributes:
-        rule: What the report calls it.
-        across: Opsets whose change of the operator it answers.
+        rule: Its name in the report.
+        across: Opsets with the change of the operator that it handles.
     """
 
     rule: str
@@ -122,9 +122,9 @@ class RaisingEntry(Record):
     """A form of cache update that `kvtool raise` knows.
 
     Attributes:
-        pattern: What the report of `kvtool raise` calls it.
-        reads: Operator that the update is read off.
-        makes: Operator that takes its place.
+        pattern: Its name in the report of `kvtool raise`.
+        reads: Operator of the update in the source.
+        makes: Operator of the update in the result.
     """
 
     pattern: str
@@ -137,9 +137,9 @@ class RuleEntry(Record):
     """A rule of `kvtool check` that looks at nodes of the operator and of few others.
 
     Attributes:
-        code: Its code.
-        name: Its name.
-        severity: Usual severity of what it finds.
+        code: Code.
+        name: Name.
+        severity: Usual severity of its findings.
         summary: What it finds, in one sentence without a full stop.
         url: Address of its page.
     """
@@ -158,8 +158,8 @@ class LimitEntry(Record):
     Attributes:
         name: Identifier of the limit.
         runtime: The runtime.
-        versions: The releases, the oldest first.
-        reason: What they do; a clause that follows their name.
+        versions: The releases, oldest first.
+        reason: What these releases do, as a clause that follows their name.
     """
 
     name: str
@@ -173,16 +173,16 @@ class Operator(Record):
     """All that is known of one operator of the default domain.
 
     Attributes:
-        op: Its name.
-        versions: Its versions, the oldest first; never empty.
-        function_body: Whether the schema of its newest version defines it by other operators.
-        kernels: Kernels of the reference runtime, the oldest first; without one, onnx's reference
-            implementation runs the operator.
-        lowerings: Rules to older opsets.
-        upgrades: Rules to later opsets.
-        raisings: Forms of cache update that are read off it, or turned into it.
+        op: Name.
+        versions: Its versions, oldest first; never empty.
+        function_body: Whether the schema of its newest version has a function body.
+        kernels: Kernels of the reference runtime, oldest first; if empty, onnx.reference runs the
+            operator.
+        lowerings: Rules for older opsets.
+        upgrades: Rules for newer opsets.
+        raisings: Cache updates that `raise` recognises from this operator, or writes as it.
         rules: Rules of `kvtool check`, by code.
-        limits: Limits of runtimes, runtime by runtime.
+        limits: Limits of runtimes, by runtime.
     """
 
     op: str

@@ -31,9 +31,9 @@ class Printed(Record):
 
     Attributes:
         model: Path of the model.
-        weights: Which weights were read for a digest.
+        weights: The weights that were read for a digest.
         lines: The text.
-        notes: What is not in the text, and why.
+        notes: What the text omits, and why.
     """
 
     model: str

@@ -19,15 +19,15 @@ class RulePage(Record):
     """What there is to know of a rule.
 
     Attributes:
-        code: Its permanent code.
-        name: Its name.
-        severity: Usual severity of what it finds.
+        code: Permanent code.
+        name: Name.
+        severity: Usual severity of its findings.
         summary: What it finds, in one sentence without a full stop.
-        fix: Whether its findings can have a fix, and how safe that is; null for no fix.
-        documentation: Its page, in Markdown.
+        fix: How safe its fixes are; null if it has none.
+        documentation: Page in Markdown.
         url: Address of its page.
-        basis: What its findings rest on.
-        runtime: Runtime whose `--target` switches it on; null for one that is always on.
+        basis: Evidence for its findings.
+        runtime: Runtime whose `--target` enables it; null if it is always on.
     """
 
     code: str

@@ -17,10 +17,10 @@ class LimitEntry(Record):
     Attributes:
         name: Identifier of the limit.
         op: Operator of the default domain.
-        reason: What the release does; a clause that follows its name.
-        evidence: Whether that was tried or read.
-        source: Where it was tried or read.
-        help: What a user can do about it; null where nothing is known but another release.
+        reason: What the release does, as a clause that follows its name.
+        evidence: Whether the limit was measured or documented.
+        source: Where it was measured or documented.
+        help: What a user can do; null if only another release helps.
     """
 
     name: str
@@ -37,16 +37,16 @@ class TargetEntry(Record):
 
     Attributes:
         runtime: Name of the runtime, in lower case.
-        version: Version as the runtime writes it.
-        max_opset: Highest version of the default domain that it loads.
-        max_ir_version: Highest IR version that it loads.
-        evidence: Whether these versions were tried or read.
-        notes: Remarks for people.
-        min_opset: Lowest version of the default domain that it loads.
-        source: Where the versions were tried or read.
-        native_ops: Newer operators that it has, as `<operator>-<since version>`.
-        limits: What it lacks, refuses or computes wrongly within these versions.
-        unsupported: Why nothing is written for it; null where it is a target.
+        version: Version in the runtime's own notation.
+        max_opset: Highest version of the default domain that it supports.
+        max_ir_version: Highest IR version that it supports.
+        evidence: Whether these versions were measured or documented.
+        notes: Notes.
+        min_opset: Lowest version of the default domain that it supports.
+        source: Where the versions were measured or documented.
+        native_ops: Newer operators that it supports, as `<operator>-<since version>`.
+        limits: What it does not support, or computes wrongly, within these versions.
+        unsupported: Why kvtool writes no model for it; null for a target.
     """
 
     runtime: str
@@ -104,7 +104,7 @@ class TargetsReport(Record):
     """The releases that `--target` knows.
 
     Attributes:
-        targets: The releases that were asked for, runtime by runtime, each in ascending order.
+        targets: The requested releases, by runtime, in ascending order.
     """
 
     targets: tuple[Release, ...]

@@ -149,7 +149,7 @@ def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) ->
         sides: (..., count, at least count), the first one with `row` columns done; one whose rows
             are alike in all of a batch may lack its axes.
         row: Which row and column.
-        count: How many there are.
+        count: Number of elements.
     """
     op, left = em.op, sides[0]
     lines = [_part(em, side, row, row + 1, -2) for side in sides]  # (..., 1, count)

@@ -25,12 +25,12 @@ class Location(Record):
     """One place in a model: a graph, and in it perhaps a node and a value.
 
     Attributes:
-        graph: Path of the graph: its name for the main graph (`main_graph`), then one part
-            `/<node>.<attribute>` per nested sub-graph; `domain::name` first for a function body.
-            Empty when the place is the model as a whole.
+        graph: Path of the graph. It begins with the name of the main graph (`main_graph`), or with
+            `domain::name` for a function body. Each nested sub-graph adds one part
+            `/<node>.<attribute>`. Empty for the whole model.
         node: Name of the node; None for an unnamed one, or if no node is concerned.
         index: Position of the node in its graph, counted from 0; None if no node is concerned.
-        op: Operator of the node, `Op` or `domain::Op`.
+        op: Operator of the node: `Op` or `domain::Op`.
         value: Name of the value.
     """
 
@@ -53,7 +53,7 @@ class Location(Record):
 
     @property
     def node_label(self) -> str | None:
-        """The node's name, or `#<index>` for an unnamed one; None if no node is concerned."""
+        """Name of the node, or `#<index>` if it has none; None if no node is concerned."""
         if self.node:
             return self.node
         return None if self.index is None else f"#{self.index}"
@@ -88,11 +88,11 @@ class Diagnostic(Record):
     Attributes:
         code: Stable identifier (`unknown-rank`, `KV008`); never reused for another meaning.
         severity: `error`, `warning` or `info`.
-        location: The place.
+        location: Where it is.
         message: What is wrong, got and expected; one sentence without a full stop.
-        help: What to do about it, imperative; None when there is nothing to suggest.
-        lowest_opset: For a refusal, the lowest opset at which the node could stay or be lowered;
-            None when no opset would help or none is known.
+        help: What to do about it, imperative; None without a remedy.
+        lowest_opset: For a refusal: the lowest opset at which the node could stay or be lowered;
+            None if none is known.
     """
 
     code: str

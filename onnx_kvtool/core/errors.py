@@ -14,7 +14,7 @@ class KvtoolError(Exception):
 
     Attributes:
         message: What is wrong (got and expected) and where; one sentence without a full stop.
-        help: What to do about it, imperative; None when there is nothing to suggest.
+        help: What to do about it, imperative; None without a remedy.
         exit_code: Exit code of the command line for this class of error.
 
     Examples:

@@ -62,9 +62,9 @@ class Shrunken(Record):
     """Something that copies have less of than the models.
 
     Attributes:
-        what: What it is, in the plural (`widths`, `rows of tables`).
-        before: How many the models have, or how large it is there.
-        after: How many the copies have.
+        what: What is smaller, in the plural (`widths`, `rows of tables`).
+        before: Number or size in the models.
+        after: Number or size in the copies.
     """
 
     what: str
@@ -117,9 +117,9 @@ class NamedTolerance(Record):
     """How close an output has to be, and what made the tolerance as wide as it is.
 
     Attributes:
-        rtol: Relative tolerance; 0 for an output that has to agree in every bit.
-        atol: Absolute tolerance, likewise.
-        because: The type, operator or value on the path of the output that decides it.
+        rtol: Relative tolerance; 0 for bit-identical outputs.
+        atol: Absolute tolerance; 0 for bit-identical outputs.
+        because: The type, operator or value on the path of the output that sets it.
     """
 
     rtol: float
@@ -145,15 +145,15 @@ class Covered(Record):
     """What a comparison of two models covered.
 
     Attributes:
-        places: Number of rewritten places, or of values that correspond in two arbitrary models.
-        noticed: Number of places where a mistake was planted, or would have been in a place that is
-            alike, and a comparison noticed it.
-        unnoticed: Places where a mistake was planted and no comparison noticed it.
-        lengths: Largest number of rows of a cache or table that were in use; None without any.
+        places: Rewritten places; in `verify`, values that correspond in the two models.
+        noticed: Places where a comparison noticed a planted mistake, there or in a place that is
+            alike.
+        unnoticed: Places where no comparison noticed the planted mistake.
+        lengths: Most rows of a cache or table in use; None without any.
         rows: Rows of the largest cache or table; None without any.
         not_finite: Outputs without a finite value in any run.
-        constant: Outputs that had one value in all elements of all runs.
-        unproven: Outputs that were not compared because random numbers go into them.
+        constant: Outputs with the same value in all elements of all runs.
+        unproven: Outputs that were not compared because they depend on random numbers.
         tolerance: The tolerance of each output, by name.
     """
 

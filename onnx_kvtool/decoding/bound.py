@@ -44,7 +44,7 @@ class BoundSession:
     Args:
         model: The serialised model.
         directory: Where locations of external data start; "" when there is none.
-        threads: Threads that a node may use; None for one for each core.
+        threads: Threads per node; None for one per core.
 
     Raises:
         ModelRejected: If the model breaks the specification.

@@ -48,7 +48,7 @@ class Decoder:
             as `kvtool raise --phases` makes them.
         capacity: Rows of caches whose number of rows is not fixed by the model; None for the
             prompt and 256 more.
-        threads: Threads that a node may use; None for one for each core.
+        threads: Threads per node; None for one per core.
         provider: An execution provider that the installed onnxruntime has, `NAME[,key=value...]`;
             None for the CPU's. With another one, no cache is written where it is read.
         dims: Sizes of symbolic dimensions that are neither sequences nor rows.
@@ -58,7 +58,7 @@ class Decoder:
     Attributes:
         form: `growing` where a cache gains rows, `contrib` where operators of onnxruntime keep it,
             `fixed` where all have a fixed number of rows, `none` without a cache.
-        in_place: Whether every cache is written where it lies.
+        in_place: Whether every cache is updated in place.
         length: Tokens that went in so far, of each sequence.
 
     Raises:

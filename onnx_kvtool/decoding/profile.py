@@ -32,10 +32,10 @@ class PartSeconds(Record):
     """What a part of all layers takes.
 
     Attributes:
-        part: `attention`: what reads a cache, up to the next product with weights; `cache update`;
+        part: `attention`: nodes from a cache to the next product with weights; `cache update`;
             `projections`: products with weights; `rest`.
-        seconds: Seconds of a step.
-        share: Its share of all operators.
+        seconds: Seconds of a decode step.
+        share: Share of the time of all operators.
     """
 
     part: Part
@@ -48,9 +48,9 @@ class OperatorSeconds(Record):
     """What one operator takes.
 
     Attributes:
-        op: The operator, as onnxruntime runs it; it may have fused several.
-        count: How many nodes of it a step runs.
-        seconds: Seconds of a step.
+        op: The operator that onnxruntime ran; it may be fused from several.
+        count: Nodes with this operator in a step.
+        seconds: Seconds of a decode step.
     """
 
     op: str
@@ -63,9 +63,9 @@ class Profile(Record):
     """Where the steps of a model go, while onnxruntime profiles them, which costs time as well.
 
     Attributes:
-        model: Its path; "" for one in memory.
-        parts: Time by part of the layers.
-        operators: Time by operator, the longest first.
+        model: Path of the model; "" for one in memory.
+        parts: Time by part of a layer.
+        operators: Time by operator, longest first.
     """
 
     model: str

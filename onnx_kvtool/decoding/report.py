@@ -16,14 +16,13 @@ class Workload(Record):
     """What every model does in each round.
 
     Attributes:
-        prompt: Tokens of the prompt of each sequence.
-        tokens: Tokens that are made after it.
-        context: Tokens that stand before the steps; between prompt and steps rows of zeros, where
-            it is longer than the prompt.
+        prompt: Tokens in the prompt of each sequence.
+        tokens: Tokens to generate after it.
+        context: Tokens before the first step; rows of zeros follow a shorter prompt.
         batch: Sequences.
-        threads: Threads that a node may use; None for one for each core.
-        rounds: How often each model does it, in turns.
-        seed: For the tokens of the prompt.
+        threads: Threads per node; None for one per core.
+        rounds: Rounds; the models take turns.
+        seed: Seed of the tokens in the prompt.
     """
 
     prompt: int
@@ -55,10 +54,10 @@ class Ratio(Record):
     """What a model takes, by what the first one does; None where either is missing.
 
     Attributes:
-        model: Its path; "" for one in memory.
-        step: Its median step.
-        first_token: The time to its first token.
-        peak: Its memory.
+        model: Path of the model; "" for one in memory.
+        step: Ratio of the median steps.
+        first_token: Ratio of the times to the first token.
+        peak: Ratio of the peak memories.
     """
 
     model: str
@@ -72,16 +71,16 @@ class BenchRun(Record):
     """How one model did.
 
     Attributes:
-        model: Its path; "" for one in memory.
-        form: How it keeps its caches; None when it did not load.
-        in_place: Whether every cache is written where it lies.
-        first_tokens: Seconds from a prompt to its first token, of each round.
-        steps: Seconds of every step, of all rounds.
-        peak_bytes: Most memory that it took beyond Python and onnxruntime themselves; None where
-            the system does not say.
-        chosen: The tokens of the last round, one row for each sequence.
-        failure: Why there is nothing more; None when all went well.
-        batch: Sequences that each step serves.
+        model: Path of the model; "" for one in memory.
+        form: Form of the caches; None if the model did not load.
+        in_place: Whether every cache is updated in place.
+        first_tokens: Seconds from a prompt to its first token, for each round.
+        steps: Seconds of each step of all rounds.
+        peak_bytes: Peak memory without that of Python and onnxruntime; None if the system does not
+            report it.
+        chosen: The tokens of the last round, one row per sequence.
+        failure: Why results are missing; None without a failure.
+        batch: Sequences in the batch.
     """
 
     model: str
@@ -111,19 +110,19 @@ class BenchRun(Record):
 
     @property
     def first_token_seconds(self) -> float | None:
-        """Seconds from a prompt to its first token, the median of the rounds."""
+        """Seconds from a prompt to its first token, median of the rounds."""
         return statistics.median(self.first_tokens) if self.first_tokens else None
 
     @property
     def step_seconds(self) -> StepSeconds:
-        """Seconds of a step."""
+        """Seconds of a decode step."""
         if not self.steps:
             return StepSeconds()
         return StepSeconds(min(self.steps), statistics.median(self.steps), max(self.steps))
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens that the batch makes in a second of median steps."""
+        """Tokens per second of the whole batch, at the median step."""
         median = self.step_seconds.median
         return self.batch / median if median else None
 
@@ -133,10 +132,10 @@ class BenchReport(Shown):
     """How decoders did, in turns.
 
     Attributes:
-        workload: What each of them did.
+        workload: The work of each model.
         runtime: `onnxruntime <version>`.
-        runs: One for each model, in the order of the arguments.
-        profile: Where their steps go; empty unless that was asked for.
+        runs: One entry for each model, in the order of the arguments.
+        profile: Time of a step by operator; empty without `--profile`.
 
     Examples:
         >>> report = kv.bench("decoder.onnx", prompt=3, tokens=4, rounds=2)
@@ -160,12 +159,12 @@ class BenchReport(Shown):
 
     @property
     def same_tokens(self) -> bool:
-        """Whether all that got to the end chose the same tokens in the last round."""
+        """Whether all models without a failure chose the same tokens in the last round."""
         return len({run.chosen for run in self.runs if run.failure is None}) <= 1
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
-        """What the other models take, by what the first one does."""
+        """Ratios of the other models to the first one."""
         if not self.runs:
             return ()
         first, *others = self.runs

@@ -34,7 +34,7 @@ class Loaded:
 
     Attributes:
         form: How it keeps its caches.
-        in_place: Whether every cache is written where it lies.
+        in_place: Whether every cache is updated in place.
         vocabulary: Number of tokens; None if it is unknown.
     """
 
@@ -76,7 +76,7 @@ class Worker:
         model: Path of the model, or its bytes.
         name: What to call it in errors.
         capacity: Rows of caches whose number of rows the model does not fix.
-        threads: Threads that a node may use; None for one for each core.
+        threads: Threads per node; None for one per core.
         provider: Execution provider; None for the CPU's.
         dims: Sizes of symbolic dimensions.
 

@@ -33,10 +33,10 @@ class TypeFacts(Record):
     """A value without its elements.
 
     Attributes:
-        name: Its name.
-        dtype: Element type (`float32`); None for a sequence and for an absent value.
-        shape: Dimensions; None likewise.
-        length: Number of elements of a sequence; None for everything else.
+        name: Name.
+        dtype: Element type (`float32`); None for a sequence or an absent value.
+        shape: Dimensions; None for a sequence or an absent value.
+        length: Number of elements of a sequence; None for other values.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Summary(Record):
 
     Attributes:
         type: What it is.
-        min: The least element that is not NaN; None when there is none, and for strings and complex
+        min: Smallest element that is not NaN; None if there is none, and for strings and complex
             numbers.
-        max: The greatest one, likewise.
+        max: Largest element that is not NaN, likewise.
         nan: Number of elements that are NaN.
         values: The elements as nested lists if there are at most 64; None if there are more.
-        items: The elements of a sequence; None for everything else.
+        items: Summaries of the elements of a sequence; None for other values.
     """
 
     type: TypeFacts
@@ -155,9 +155,9 @@ class TraceEntry(Record):
 
     Attributes:
         location: The node.
-        outputs: What it made.
-        seconds: Wall time that it took, its bodies included.
-        runtime: `kvtool`, or `onnx.reference` for an operator without a kernel of our own.
+        outputs: Outputs of the node.
+        seconds: Wall time, bodies included.
+        runtime: `kvtool`, or `onnx.reference` if kvtool has no kernel for the operator.
         step: The run: 0 for the first, then the number of the decode step.
     """
 
@@ -181,9 +181,9 @@ class Comparison(Record):
     """How the outputs compare with those of another runtime on the same inputs.
 
     Attributes:
-        status: `equal` if every output agrees within its tolerance, else `different`.
-        runtime: The other runtime, whose values are the expected ones.
-        outputs: Every output, over all runs.
+        status: `equal` if every output agrees within its tolerance, otherwise `different`.
+        runtime: The other runtime; its values are the expected ones.
+        outputs: All outputs, over all runs.
     """
 
     status: Literal["equal", "different"]
@@ -198,9 +198,9 @@ class Update(Record):
     Attributes:
         before: Name of the input.
         after: Name of the output.
-        elements: How many elements it has.
-        written: How many of them differ in a bit; `changed` in JSON.
-        indices: Where these are: the indices along each axis.
+        elements: Number of elements.
+        written: Number of elements that changed in any bit; `changed` in JSON.
+        indices: Indices of the changed elements along each axis.
         old: The input; None in a report that was read from JSON.
         new: The output, of the same shape and dtype; None likewise.
     """
@@ -237,11 +237,11 @@ class Fed(TypeFacts):
     """What an input of the last run was fed.
 
     Attributes:
-        name: Its name.
-        dtype: Element type (`float32`); null for a sequence and for an absent value.
-        shape: Dimensions; null likewise.
-        length: Number of elements of a sequence; null for everything else.
-        given: Whether its first value was given, not drawn.
+        name: Name.
+        dtype: Element type (`float32`); null for a sequence or an absent value.
+        shape: Dimensions; null for a sequence or an absent value.
+        length: Number of elements of a sequence; null for other values.
+        given: Whether the caller gave the first value; otherwise it is random.
     """
 
     given: bool = False
@@ -254,21 +254,21 @@ class EvalReport(Shown):
     """What came of `kvtool eval`.
 
     Attributes:
-        model: Path of the model, `-` for standard input, "" for one in memory; None for a single
+        model: Path of the model; `-` for standard input, "" for one in memory; None for a single
             operator.
-        operator: The operator, with `opset` its version of the default domain; None for a model.
+        operator: The operator, with `opset` as its version of the default domain; None for a model.
         opset: The opset of a single operator; None for a model.
-        runtime: What ran it, such as `reference 0.1.0`.
-        seed: The seed of what was drawn; None when nothing was.
+        runtime: The runtime and its version, such as `reference 0.1.0`.
+        seed: Seed of the random inputs; None if there are none.
         steps: Decode steps after the first run.
-        inputs: What the last run was fed.
-        trace: The nodes in the order of execution; empty unless asked for.
-        comparison: None unless asked for.
-        updates: Caches before and after, where scatters were asked for by name.
-        warnings: Results that the specification leaves undefined, with the node; nodes that the
-            file has in an order that cannot run.
-        borrowed: The nodes that onnx.reference runs.
-        saved: Path of the `.npz` file that was written; None when none was.
+        inputs: Inputs of the last run.
+        trace: The nodes in execution order; empty without `--trace`.
+        comparison: The comparison; None without `--compare`.
+        updates: Caches before and after, for the TensorScatters that the caller named.
+        warnings: Results that the specification leaves undefined, with the node; nodes in an order
+            that cannot run.
+        borrowed: Nodes that onnx.reference ran.
+        saved: Path of the written `.npz` file; None if none.
         values: What was fetched from the last run, by name, in order; empty in a report that was
             read from JSON.
         said: What JSON said of them; None where `values` has them.
@@ -322,7 +322,7 @@ class EvalReport(Shown):
 
     @property
     def outputs(self) -> tuple[Summary, ...]:
-        """What is said of each value: made when asked for, as it takes longer than a copy."""
+        """Summaries of the outputs. kvtool computes them on access, because that is slow."""
         if self.said is not None:
             return self.said
         return tuple(summarize(name, value) for name, value in self.values.items())

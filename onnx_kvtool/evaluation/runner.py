@@ -124,7 +124,7 @@ class Runner(Protocol):
 
     @property
     def borrowed(self) -> tuple[Location, ...]:
-        """The nodes that onnx.reference runs."""
+        """Nodes that onnx.reference ran."""
         ...
 
     def run(

@@ -44,7 +44,7 @@ class Site:
 
     Attributes:
         node: The node.
-        path: Path of its graph.
+        path: Path of the graph.
         index: Its position there.
         opset: Version of its domain that is imported there; None when none is.
         root: The main graph, or the graph of the function around the node.

@@ -25,7 +25,7 @@ class Fix(Record):
     Attributes:
         applicability: `safe` when neither results nor the interface change (names, types, shapes
             and order of inputs and outputs); `unsafe` otherwise.
-        title: What the edit does, imperative, in lower case, without a full stop.
+        title: The edit, imperative, in lower case, without a full stop.
         apply: Edits the model that the rule looked at, in place. It is called once, may be called
             after other fixes have edited the same model, and does nothing where its node is gone.
     """
@@ -53,11 +53,11 @@ class Finding(Record):
         diagnostic: Code, severity, place, message and remedy.
         name: Name of the rule.
         url: Page of the rule.
-        fix: How to remove it; None where kvtool cannot.
-        fingerprint: What it is known by from one version of the model to the next, unique among the
-            findings of one model; "" until the engine gives it one.
-        identity: The same, for code scanning: another export that numbers nodes and values
-            otherwise leaves it as it is.
+        fix: The fix; None if kvtool has none.
+        fingerprint: Identifies the finding in other versions of the model; unique within a model;
+            "" until the engine sets it.
+        identity: The same for code scanning; it survives an export that numbers nodes and values
+            differently.
 
     Examples:
         >>> finding = kv.check("wrong_axis.onnx")[0]
@@ -109,17 +109,17 @@ class Finding(Record):
 
     @property
     def help(self) -> str | None:
-        """What to do about it; None when there is nothing to suggest."""
+        """What to do about it; None without a remedy."""
         return self.diagnostic.help
 
     @property
     def location(self) -> Location:
-        """The place."""
+        """Where it is."""
         return self.diagnostic.location
 
     @property
     def group(self) -> str:
-        """What findings share that differ by the numbers in names alone, as those of layers do."""
+        """Common key of findings whose names differ only in numbers, such as those of layers."""
         place = self.location
         parts = (
             self.code,

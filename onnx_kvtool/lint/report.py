@@ -26,8 +26,8 @@ class Applied(Record):
 
     Attributes:
         code: Code of the finding.
-        title: What the fix did.
-        fingerprint: That of the finding.
+        title: The edit that the fix made.
+        fingerprint: Fingerprint of the finding.
     """
 
     code: str
@@ -42,8 +42,8 @@ class Failure(Record):
     Attributes:
         message: What went wrong, one sentence without a full stop.
         help: What to do about it.
-        exit_code: Exit code of the command line for it; 4 for a bug in kvtool.
-        traceback: For a bug, where it happened.
+        exit_code: Exit code of the command line; 4 for a bug in kvtool.
+        traceback: Traceback of a bug.
     """
 
     message: str
@@ -57,9 +57,9 @@ class Known(Record):
     """A finding that a baseline holds.
 
     Attributes:
-        code: Code of its rule.
-        fingerprint: That of the finding.
-        place: Where it was, for people.
+        code: Code of the rule.
+        fingerprint: Fingerprint of the finding.
+        place: Where it was, as text.
     """
 
     code: str
@@ -74,22 +74,21 @@ class FileReport(Record):
     """What was found in one model.
 
     Attributes:
-        path: The file as it was named, `-` for standard input, "" for a model in memory.
-        findings: What was found and is neither suppressed nor in the baseline, in the order of the
-            model. After fixes: what is left.
-        fixed: The fixes that were applied, or with `--diff` would be.
-        diff: How the model would change, or did, as a unified diff of ONNX text; "" when it would
-            not.
-        written: Whether the file was replaced.
+        path: Path as given; `-` for standard input, "" for a model in memory.
+        findings: Findings that are neither suppressed nor in the baseline, in the order of the
+            model; after fixes, the remaining ones.
+        fixed: Applied fixes; with `--diff`, those that `--fix` would apply.
+        diff: Changes by fixes, as a unified diff of ONNX text; "" if there are none.
+        written: Whether kvtool replaced the file.
         suppressed: Number of findings that the model suppresses.
         baselined: Number of findings that are in the baseline.
-        stale: What the baseline holds of the file and is no longer found.
-        notes: Remarks for people.
-        failure: Why it was not checked to the end; None when it was.
-        is_read: Whether the model could be read.
-        unknown_dims: Names that were given a size and stand in no input of the model.
-        impossible_size: Which dimension of an input would be negative with these sizes; None if
-            all can be.
+        stale: Baseline entries of the file that no longer occur.
+        notes: Notes.
+        failure: Why the check did not finish; None if it did.
+        is_read: Whether kvtool could read the model.
+        unknown_dims: Names from `--dim` that no input of the model has.
+        impossible_size: The input dimension that would be negative with these sizes; None if there
+            is none.
         dims: Names of the dimensions of its inputs.
         seconds: How long it took.
         stamp: Of the file when it was read; None where there is none.
@@ -136,7 +135,7 @@ class FileReport(Record):
 
     @property
     def reason(self) -> str | None:
-        """Why it was not checked to the end, in a sentence."""
+        """Why the check did not finish, in one sentence."""
         return None if self.failure is None else self.failure.message
 
 
@@ -145,14 +144,14 @@ class Summary(Record):
     """Counts over all files.
 
     Attributes:
-        files: Files that were looked at.
-        error: Findings of this severity.
+        files: Checked files.
+        error: Findings of severity `error`.
         warning: As `error`.
         info: As `error`.
-        fixed: Fixes that were applied.
+        fixed: Applied fixes.
         fixable: Findings that `--fix` would remove.
-        unsafe_fixable: Findings that `--fix --unsafe-fixes` would remove besides.
-        suppressed: Findings that models suppress.
+        unsafe_fixable: Further findings that `--fix --unsafe-fixes` would remove.
+        suppressed: Findings that the models suppress.
         baselined: Findings in the baseline.
     """
 
@@ -173,10 +172,10 @@ class RuleCount(Record):
 
     Attributes:
         code: Code of the rule.
-        name: Its name.
-        severity: The worst severity of its findings.
+        name: Name.
+        severity: Highest severity of its findings.
         count: Number of findings.
-        fixable: Findings that have a fix.
+        fixable: Findings with a fix.
     """
 
     code: str
@@ -200,9 +199,9 @@ class Tally:
     """Counts over all files, added file by file; it keeps no findings.
 
     Args:
-        fail_on: Lowest severity that makes the answer no.
+        fail_on: Lowest severity that makes the check fail.
         files: Reports to begin with.
-        notes: Remarks for people about the whole run.
+        notes: Notes on the whole run.
 
     Attributes:
         fail_on: As given.
@@ -210,7 +209,7 @@ class Tally:
         failures: Files that were not checked to the end, and why.
         would_change: Whether fixes that were not written would change a model.
         kept: Files whose results are those of an earlier run.
-        shard: `i/n`, which part of all files these are; None for all.
+        shard: The part `i/n` of all files; None for all.
     """
 
     def __init__(
@@ -285,9 +284,9 @@ class CheckReport(Shown):
 
     Attributes:
         files: One report for each file, in the order of the arguments.
-        fail_on: Lowest severity that makes the answer no.
-        notes: Remarks for people about the whole run.
-        shard: `i/n`, which part of all files these are; None for all.
+        fail_on: Lowest severity that makes the check fail.
+        notes: Notes on the whole run.
+        shard: The part `i/n` of all files; None for all.
 
     Examples:
         >>> report = kv.check("wrong_axis.onnx")
@@ -347,7 +346,7 @@ class CheckReport(Shown):
 
     @property
     def counts(self) -> tuple[RuleCount, ...]:
-        """What each rule found, the most first."""
+        """Findings by rule, most first."""
         return self.tally.counts()
 
     def to_json(self, *, statistics: bool = False) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Rule:
         page: What follows the front matter, in Markdown.
         family: The module under `lint/rules` with its check; "" for a rule about the run itself,
             which makes its findings where it reads and suppresses.
-        fix: Whether its findings can have a fix, and how safe that is; None for no fix.
+        fix: How safe its fixes are; None if it has none.
         operators: The nodes that its check is asked about, as `Op` or `domain::Op`; empty for a
             check of the model as a whole.
         runtime: Runtime whose `--target` switches the rule on, `any` for each of them; "" for a

@@ -19,7 +19,7 @@ class Origin:
     """Where a model came from, and what was wrong with it there.
 
     Attributes:
-        path: Path as it was given; `-` for standard input, "" for a model made in memory.
+        path: Path as given; `-` for standard input, "" for a model in memory.
         directory: Absolute directory that its external data is relative to; "" in memory.
         defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
             A model with an error here must not be rewritten.

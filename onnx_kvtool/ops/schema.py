@@ -30,9 +30,9 @@ class AttributeFacts:
     """One attribute of an operator.
 
     Attributes:
-        name: Name as in the schema.
+        name: Name in the schema.
         type: Number of the attribute type (`onnx.AttributeProto.AttributeType`).
-        required: Whether a node must carry it.
+        required: Whether a node must have it.
         default: The schema's default; None when there is none. Floats are rounded to float32, as
             they are in a file.
     """
@@ -48,9 +48,9 @@ class Formal:
     """One formal input or output of an operator.
 
     Attributes:
-        name: Name as in the schema.
+        name: Name in the schema.
         optional: Whether it may be absent.
-        variadic: Whether it takes any number of values.
+        variadic: Whether it accepts any number of values.
         homogeneous: Whether the values of a variadic one are all of one type.
         type_parameter: Name of the type constraint (`T`), or a literal type.
         types: Names of the types it takes, such as `tensor(float)`.

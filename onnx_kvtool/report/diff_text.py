@@ -43,7 +43,7 @@ class Section:
     """One kind of change.
 
     Attributes:
-        label: What changed.
+        label: Name of the changed part.
         text: How much of it.
         grid: The changes; None where the text says all.
     """

@@ -33,7 +33,7 @@ class Distance:
         relative: The largest difference, divided by the size of the old element where that is
             not 0.
         changed: How many elements differ. NaN is equal to NaN.
-        elements: How many there are.
+        elements: Number of elements.
     """
 
     largest: float
@@ -362,7 +362,7 @@ def weight_changes(
     """Return what changed of an initializer; nothing if it holds the same.
 
     Args:
-        path: Path of its graph.
+        path: Path of the graph.
         old: What it was.
         new: What it is.
         sides: The models.

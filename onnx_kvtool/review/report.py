@@ -19,12 +19,12 @@ class Change(Record):
     """Something that has a name and changed.
 
     Attributes:
-        place: What it belongs to: `input` or `output` for the interface, the path of a graph, or
-            "" for the model.
-        name: Its name.
-        what: Which fact of it changed; `added` and `removed` for the whole.
-        old: The fact before; None where there was none.
-        new: The fact now; None where there is none.
+        place: `input` or `output` for the interface, the path of a graph, or "" for the
+            model.
+        name: Name.
+        what: The property that changed; `added` or `removed` for a whole part.
+        old: The old value; None if there was none.
+        new: The new value; None if there is none.
     """
 
     place: str
@@ -48,8 +48,8 @@ class NodeChange(Record):
     Attributes:
         location: Where it stands in the new model.
         what: `op`, the name of an attribute, `input 0`, `output 0`, `doc_string`, `metadata KEY`.
-        old: The fact before; None where there was none.
-        new: The fact now; None where there is none.
+        old: The old value; None if there was none.
+        new: The new value; None if there is none.
     """
 
     location: Location
@@ -65,9 +65,9 @@ class Replacement(Record):
     """Nodes that came in the place of others: what they make is read where that of those was.
 
     Attributes:
-        removed: The nodes of the old model, the one whose result is replaced last.
-        added: The nodes of the new one.
-        is_shared: Whether these are the nodes that lead to several replacements.
+        removed: Replaced nodes of the old model; the last one makes the replaced result.
+        added: Nodes of the new model that replace them.
+        is_shared: Whether several replacements share these nodes.
     """
 
     removed: tuple[NodeFacts, ...]
@@ -82,17 +82,17 @@ class WeightChange(Record):
     """An initializer that changed.
 
     Attributes:
-        graph: Path of its graph.
-        name: Its name in the new model; in the old one if it was removed.
+        graph: Path of the graph.
+        name: Name in the new model; in the old one for a removed weight.
         what: `values`, `dtype`, `shape`, `form` (an initializer became a Constant or the reverse),
             `added` or `removed`.
-        old: Values, digest, type or shape before; None where there was none.
-        new: The same now; None where there is none.
-        max_abs_diff: The largest difference of two elements; None when it was not looked for or
-            there is no number for it.
-        max_rel_diff: The largest difference relative to the old element.
-        changed: How many elements differ; None when that was not looked for.
-        elements: How many there are.
+        old: Old values, digest, type or shape; None if there was none.
+        new: New values, digest, type or shape; None if there is none.
+        max_abs_diff: Largest absolute difference of two elements; None if not computed or not a
+            number.
+        max_rel_diff: Largest difference relative to the old element.
+        changed: Number of elements that differ; None if not computed.
+        elements: Number of elements.
     """
 
     graph: str
@@ -125,8 +125,8 @@ class Rename(Record):
     Attributes:
         kind: `value`, `node`, `initializer`, `input`, `output`, `dimension` or `graph`.
         graph: Path of the graph; "" for dimensions.
-        old: The name before.
-        new: The name now.
+        old: The old name.
+        new: The new name.
     """
 
     kind: Literal["value", "node", "initializer", "input", "output", "dimension", "graph"]
@@ -137,13 +137,13 @@ class Rename(Record):
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges(Record):
-    """What changed among nodes.
+    """Changes of nodes.
 
     Attributes:
-        added: All that came.
-        removed: All that went.
-        changed: Facts of those that both have.
-        replaced: Those that came in the place of others, which are among the former as well.
+        added: Added nodes.
+        removed: Removed nodes.
+        changed: Changed properties of nodes that both models have.
+        replaced: Nodes that replace others; also listed as added and removed.
     """
 
     added: list[NodeFacts] = field(default_factory=list)
@@ -154,11 +154,11 @@ class NodeChanges(Record):
 
 @dataclass(frozen=True, slots=True)
 class WeightChanges(Record):
-    """What changed among weights.
+    """Changes of weights.
 
     Attributes:
-        same: How many are the same.
-        changed: The others.
+        same: Number of unchanged weights.
+        changed: The changed weights.
     """
 
     same: int = 0
@@ -170,8 +170,8 @@ class OperatorCount(Record):
     """How many nodes of one operator there are.
 
     Attributes:
-        old: In the old model.
-        new: In the new one.
+        old: Count in the old model.
+        new: Count in the new model.
     """
 
     old: int
@@ -181,11 +181,11 @@ class OperatorCount(Record):
 _VIEW = """One change among {}.
 
 Attributes:
-    {}: Where it is: a side of the interface, the path of a graph, or "" for the model.
-    {}: What changed.
-    what: Which fact of it changed; `added` and `removed` for the whole.
-    old: The fact before; None where there was none.
-    new: The fact now; None where there is none.
+    {}: `input` or `output`, the path of a graph, or "" for the model.
+    {}: Name of the changed part.
+    what: The property that changed; `added` or `removed` for a whole part.
+    old: The old value; None if there was none.
+    new: The new value; None if there is none.
 """
 
 
@@ -216,28 +216,28 @@ class DiffReport(Shown):
     """What changed between two models; empty lists where nothing did.
 
     Attributes:
-        old: Path of the one, "" for a model in memory.
-        new: Path of the other.
-        opsets: Versions of domains, by the name of the domain; of functions as well.
+        old: Path of the old model; "" for one in memory.
+        new: Path of the new model; "" for one in memory.
+        opsets: Opset versions by domain, those of functions included.
         interface: Inputs and outputs: `added`, `removed`, `dtype`, `shape`, `position`, `default`.
-        metadata: What is said of the model, its graphs and its functions.
-        caches: Facts of caches.
-        ops: Operators whose count changed, with both counts.
-        functions: Functions that were added or removed, and their signatures.
+        metadata: Metadata of the model, its graphs and its functions.
+        caches: Changes of caches.
+        ops: Operators whose count changed.
+        functions: Added and removed functions, and changed signatures.
         added: Nodes that came, but for those in `replaced`.
         removed: Nodes that went, but for those in `replaced`.
         changed: Facts of nodes.
         replaced: Nodes that came in the place of others.
         weights_same: How many initializers are the same.
-        weights: The others.
-        values: What is declared of values within graphs.
-        renamed: New names of what is otherwise the same.
-        storage: Where weights lie that are the same; this makes no model different.
-        file: What became of the file as a whole, where git says so: `unreadable` if a version of it
-            is no model, so that nothing was compared.
-        caches_same: How many caches are the same in every fact.
-        notes: What was not compared, and why.
-        fail_on: The parts whose differences make the answer no; None for all.
+        weights: The changed weights.
+        values: Changed declarations of values within graphs.
+        renamed: Renamed parts that are otherwise the same.
+        storage: Where unchanged weights are stored; this makes no model different.
+        file: Change of the file as a whole, from git; `unreadable` if one version is no model, so
+            nothing was compared.
+        caches_same: Number of unchanged caches.
+        notes: What kvtool did not compare, and why.
+        fail_on: The parts whose differences count for the exit code; None for all.
 
     Examples:
         >>> lowered, _ = kv.lower("decoder.onnx", opset=18, verify=False)
@@ -292,7 +292,7 @@ class DiffReport(Shown):
 
     @property
     def status(self) -> Literal["same", "different"]:
-        """`same` when nothing but the storage of weights changed."""
+        """`same` if at most the storage of weights changed."""
         is_same = self.file == "changed" and not self.differs
         return "same" if is_same else "different"
 
@@ -303,7 +303,7 @@ class DiffReport(Shown):
 
     @property
     def differs(self) -> list[DiffPart]:
-        """The parts that differ. A new name of an input or an output is part of the interface."""
+        """The parts that differ. A renamed input or output counts as `interface`."""
         outside = [r for r in self.renamed if r.kind in ("input", "output")]
         nodes = (self.functions, self.added, self.removed, self.changed, self.replaced, self.values)
         parts: dict[DiffPart, bool] = {
@@ -326,14 +326,14 @@ class DiffReport(Shown):
 
     @property
     def nodes(self) -> NodeChanges:
-        """What changed among nodes."""
+        """Changes of nodes."""
         added = [*self.added, *(node for r in self.replaced for node in r.added)]
         removed = [*self.removed, *(node for r in self.replaced for node in r.removed)]
         return NodeChanges(added, removed, self.changed, self.replaced)
 
     @property
     def weight_changes(self) -> WeightChanges:
-        """What changed among weights."""
+        """Changes of weights."""
         return WeightChanges(self.weights_same, self.weights)
 
     @classmethod

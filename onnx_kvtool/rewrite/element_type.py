@@ -41,7 +41,7 @@ class TypeChange:
 
     Attributes:
         refused: Why it cannot be; the model is then no longer fit for anything but the report.
-        notes: Remarks for people.
+        notes: Notes.
     """
 
     refused: list[Diagnostic] = field(default_factory=list)

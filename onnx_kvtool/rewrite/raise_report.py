@@ -27,13 +27,13 @@ class Raised(Record):
         location: Where the scatter (or Where, Add, Concat) stood in the source model.
         pattern: Name of the rule that proved it (`scatter_nd`, `concat`, ...).
         axis: The sequence axis of the cache.
-        mode: Whether positions wrap.
+        mode: Whether positions wrap around.
         past: Name of the cache.
         update: Name of the value with the new rows.
-        write_indices: Name of the value with the start of each sequence; None when every one is 0.
+        write_indices: Name of the value with the start of each sequence; None if all start at 0.
         present: Name of the updated cache.
-        proof: Why this is equal, one sentence each.
-        assumed: The assumptions that were needed, as they were granted.
+        proof: Why this is equal, one sentence per step.
+        assumed: The granted assumptions that the proof needs.
 
     Examples:
         >>> _, report = kv.raise_("exported.onnx", verify=False)
@@ -75,7 +75,7 @@ class Unraised(Record):
         location: Where it stands in the source model.
         code: Stable identifier of the reason.
         message: The missing fact, one sentence without a full stop.
-        assumption: What to grant with `--assume` if it holds; None when nothing would help.
+        assumption: What to grant with `--assume` if it is true; None if nothing would help.
 
     Examples:
         >>> _, report = kv.raise_("positions.onnx", verify=False)
@@ -105,12 +105,11 @@ class RaisedCache(Record):
     """One cache of the result that a TensorScatter updates.
 
     Attributes:
-        past: Name of the cache before the step.
-        present: Name of the cache after it.
-        capacity: Rows that it holds: a number, or the name of a dimension; None when unknown.
-        mode: Whether positions wrap.
-        source: What updated it in the source: an update of a `fixed` cache, a `concat` that grew
-            it, ...
+        past: Name of the cache input.
+        present: Name of the cache output.
+        capacity: Rows: a number or the name of a dimension; None if unknown.
+        mode: Whether positions wrap around.
+        source: The update in the source: of a `fixed` cache, a `concat` that grew it, ...
     """
 
     past: str
@@ -128,9 +127,9 @@ class RaisedAttention(Record):
 
     Attributes:
         location: Where its Softmax, or its one node, stood in the source model.
-        form: Whether it reads the rows in use or the whole capacity.
-        mask: What became of the mask of the source.
-        proof: Why this is equal, one sentence each.
+        form: Whether it reads the rows in use or the full capacity.
+        mask: What replaces the mask of the source.
+        proof: Why this is equal, one sentence per step.
     """
 
     location: Location
@@ -147,7 +146,7 @@ class Standardized(Record):
 
     Attributes:
         location: Where it stood in the source model.
-        rule: Name of the rule that rewrote it.
+        rule: Name of the applied rule.
     """
 
     location: Location
@@ -161,10 +160,10 @@ class InputAdded(Record):
     """An input of the result that the source does not have.
 
     Attributes:
-        name: Its name.
+        name: Name.
         dtype: Its element type, as reports write it.
         shape: Its shape.
-        meaning: What a caller has to feed, in words.
+        meaning: What a caller must feed, as text.
     """
 
     name: str
@@ -181,12 +180,11 @@ class Refusal(Record):
         location: Where it stands in the source model.
         code: Stable identifier of the reason.
         message: The missing fact, one sentence without a full stop.
-        assumption: What to grant with `--assume` if it holds; null when nothing would help.
-        blocks: Whether nothing is raised because of it.
-        severity: How bad it is: `error` for most.
-        help: What to do about it; null when there is nothing to suggest.
-        lowest_opset: Lowest opset at which it could stay; null when none would help or none is
-            known.
+        assumption: What to grant with `--assume` if it is true; null if nothing would help.
+        blocks: Whether it prevents all raising.
+        severity: Severity, mostly `error`.
+        help: What to do about it; null without a remedy.
+        lowest_opset: Lowest opset at which it could stay; null if none is known.
     """
 
     location: Location
@@ -215,25 +213,24 @@ class RaiseReport(Shown):
     """What `raise` did.
 
     Attributes:
-        model: Path of the source model, `-` for standard input, or "" for one in memory.
-        output: Path that was written; None when nothing was written.
+        model: Path of the source model; `-` for standard input, "" for one in memory.
+        output: Path of the written file; None if none.
         source_opset: Version of the default domain in the source.
-        target_opset: Version of the default domain in the result; that of the source when nothing
-            was raised.
+        target_opset: Version of the default domain in the result; that of the source if nothing was
+            raised.
         ir_version: IR version of the result.
         raised: Every update that became a TensorScatter, in the order of the source model.
-        caches: Every cache that these update.
-        attention: All attention that became one node.
-        contrib: Every node of another domain that became standard.
-        inputs_added: The inputs of the result that the source does not have.
+        caches: Every cache with such an update.
+        attention: Every attention that became one node.
+        contrib: Every node of another domain that became a standard one.
+        inputs_added: Inputs of the result that the source does not have.
         refused: Every candidate that stays as it was, in the order of the source model.
         blocked: Why nothing was raised although there are proven updates: what cannot be brought
             to the target opset, and what is wrong with the model as a whole.
-        removed: Number of nodes that nobody reads any more and that were removed.
-        notes: Remarks for people.
-        verification: How the result compared with the source; of `phases` all of them together.
-        phases: The models that were made, where `--phases` asked for several; all else is said of
-            the first of them.
+        removed: Number of removed nodes, whose results nobody read.
+        notes: Notes.
+        verification: The comparison of result and source; of all `phases` together.
+        phases: The models for the `--phases`; all other fields describe the first one.
 
     Examples:
         >>> _, report = kv.raise_("exported.onnx", verify=False)
@@ -297,7 +294,7 @@ class RaiseReport(Shown):
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
-        """Candidates that stay as they were, then what keeps all else from being raised."""
+        """Updates that kvtool did not raise, then other reasons that prevent raising."""
         return (
             *(Refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
             *(

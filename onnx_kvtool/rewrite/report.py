@@ -26,7 +26,7 @@ class Lowered(Record):
     Attributes:
         location: Where the node stood in the source model.
         rule: Name of the rule (`tensor_scatter`, `function_body`, `inline`, `relabel`, ...).
-        via: Form that was chosen where a rule has several (`scatternd`, `scatterelements`).
+        via: Chosen form if a rule has several (`scatternd`, `scatterelements`).
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"], verify=False)
@@ -51,7 +51,7 @@ class Outcome:
         target_opset: Version of the default domain after.
         lowered: Every node that was rewritten, in order.
         refused: Why the model cannot be rewritten; the model is then fit for nothing else.
-        notes: Remarks for people.
+        notes: Notes.
     """
 
     source_opset: int
@@ -66,19 +66,18 @@ class Verification(Record):
     """How the rewritten model compared with its source.
 
     Attributes:
-        status: `equal`, `different`, or `skipped` (with the reason in `detail`).
-        runtime: `onnxruntime <version>` or `reference <version>`; None when skipped.
-        cases: Number of seeded input sets that were run.
+        status: `equal`, `different`, or `skipped` (`detail` has the reason).
+        runtime: `onnxruntime <version>` or `reference <version>`; None if skipped.
+        cases: Number of seeded input sets.
         steps: Number of runs, decode steps included, over all cases.
-        max_abs_diff: Largest absolute difference over all outputs that are not compared bit for
-            bit; 0.0 when there is none; None when skipped.
-        bit_equal: Names of the outputs that were equal bit for bit in every run.
+        max_abs_diff: Largest absolute difference over all outputs that need not be bit-identical;
+            0.0 if there are none; None if skipped.
+        bit_equal: Names of the outputs that were bit-identical in every run.
         detail: One sentence: the first mismatch, or why verification was skipped.
-        shrunken: What copies have less of that were run in place of the models.
-        covered: What the comparison covered; None when nothing was run.
+        shrunken: What is smaller in the copies that ran instead of the models.
+        covered: What the comparison covered; None if nothing ran.
         insufficient: Why the result is not written although no difference was found: with
-            `--strict` what was not covered, or that the source fails; None where nothing speaks
-            against it.
+            `--strict` what was not covered, or that the source fails; None otherwise.
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"])
@@ -115,10 +114,10 @@ class Phase(Record):
     """One of several static models that were made of one, for a number of new tokens.
 
     Attributes:
-        name: What it is called, `prefill` say.
-        tokens: New tokens of a step.
-        output: Path that was written; None when nothing was written.
-        verification: How it compared with the source by itself.
+        name: Name, such as `prefill`.
+        tokens: New tokens per step.
+        output: Path of the written file; None if none.
+        verification: Its comparison with the source.
     """
 
     name: str
@@ -132,13 +131,13 @@ class Refusal(Record):
     """A refusal as JSON has it.
 
     Attributes:
-        location: The place.
+        location: Where it is.
         reason_code: Stable identifier of the reason.
         reason: What is wrong, one sentence without a full stop.
-        lowest_opset: Lowest opset at which the node could stay or be lowered; null when none would
-            help or none is known.
+        lowest_opset: Lowest opset at which the node could stay or be lowered; null if none is
+            known.
         severity: Always `error`.
-        help: What to do about it; null when there is nothing to suggest.
+        help: What to do about it; null without a remedy.
     """
 
     location: Location
@@ -180,19 +179,17 @@ class LowerReport(Shown):
     """What `lower` did.
 
     Attributes:
-        model: Path of the source model, `-` for standard input, or "" for one in memory.
-        output: Path that was written; None when nothing was written.
+        model: Path of the source model; `-` for standard input, "" for one in memory.
+        output: Path of the written file; None if none.
         source_opset: Version of the default domain in the source.
         target_opset: Version of the default domain in the result.
         ir_version: IR version of the result.
-        lowered: Every node that was rewritten, in the order of the source model.
-        refused: Every reason why the model cannot be lowered; empty when it was.
-        notes: Remarks for people, such as domains that were left alone.
-        verification: How the result compared with the source; of `phases` all of them together.
-        target: Release of a runtime that the result is for (`onnxruntime 1.17.3`); None when an
-            opset was asked for.
-        phases: The models that were made, where `--phases` asked for several; all else is said of
-            the first of them.
+        lowered: Every rewritten node, in the order of the source model.
+        refused: Every reason why the model cannot be lowered; empty if it was.
+        notes: Notes, such as domains that kvtool left unchanged.
+        verification: The comparison of result and source; of all `phases` together.
+        target: Target release (`onnxruntime 1.17.3`); None if an opset was given.
+        phases: The models for the `--phases`; all other fields describe the first one.
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", opset=18, verify=False)

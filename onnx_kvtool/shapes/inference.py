@@ -34,8 +34,8 @@ class UnknownValue(Record):
 
     Attributes:
         location: The value and the node that makes it.
-        shape: What is known of its shape; None when its rank is unknown.
-        lost: The first value that lost what is missing, and why.
+        shape: The known part of its shape; None if the rank is unknown.
+        lost: The first value where the missing fact is unknown, and why.
     """
 
     location: Location
@@ -61,17 +61,17 @@ class InferReport(Shown):
     """What was found of the types and shapes of a model.
 
     Attributes:
-        model: Path as it was given; `-` for standard input, "" for a model made in memory.
-        values: Values of the main graph and of all bodies: inputs, and outputs of nodes.
-        known_before: How many of them the file declares fully, with a type and every size.
-        known_after: How many are fully known now. A size is known when it is a number or an
+        model: Path as given; `-` for standard input, "" for a model in memory.
+        values: Number of values in the main graph and all bodies: inputs, and outputs of nodes.
+        known_before: Values that the file declares fully, with a type and every size.
+        known_after: Values that are fully known now. A size is known if it is a number or an
             expression over names that inputs of the model declare.
-        unknown: The others, in the order of the graph.
-        conflicts: What contradicts itself.
-        equalities: Names, and expressions over names, that stand for one size.
-        notes: What else there is to say.
-        output: Path of the file that was written; None when none was.
-        strict: Whether nothing may stay unknown.
+        unknown: The other values, in graph order.
+        conflicts: Contradictions.
+        equalities: Names, and expressions over names, with the same size.
+        notes: Notes.
+        output: Path of the written file; None if none.
+        strict: Whether every value must be fully known.
 
     Examples:
         >>> _, report = kv.infer("decoder.onnx", dims={"batch": 2})

@@ -33,9 +33,9 @@ class Equality(Record):
 
     Attributes:
         name: A name, or an expression over names.
-        equals: Another one, or a number.
+        equals: Another name or expression, or a number.
         location: The value whose size it is, and the node that demands it.
-        why: The demand, in words.
+        why: The requirement, as text.
     """
 
     name: str

@@ -19,7 +19,7 @@ class Lost(Record):
     """Where a fact was lost first.
 
     Attributes:
-        location: The value and the node that makes it; no node for an input.
+        location: The value and the node that makes it; for an input, no node.
         code: Stable identifier of the kind of reason.
         why: The reason, a clause without a full stop.
     """
@@ -36,12 +36,11 @@ class Conflict(Record):
     Attributes:
         code: Stable identifier of the kind of conflict.
         location: The value and the node at which the two meet.
-        declared: What the file says, or what is given: a shape as numbers, names and None, or a
-            text for what is no shape.
-        inferred: What follows, or what the node takes, in the same form.
-        message: Both in a sentence without a full stop.
-        chain: The nodes that lead to the inferred one, the first one first; each with what it
-            makes.
+        declared: What the file or the caller states: a shape as numbers, names and None; text if it
+            is no shape.
+        inferred: What inference found, or what the node requires, in the same form.
+        message: Both as one sentence without a full stop.
+        chain: The nodes that lead to `inferred`, in order, each with its result.
     """
 
     code: str
@@ -71,7 +70,7 @@ class Knowledge:
         lost: Why the type or the rank of a value is not known.
         lost_sizes: Why a size is not known, by the atom that stands for it.
         equalities: Sizes that are equal.
-        conflicts: What contradicts itself.
+        conflicts: Contradictions.
         legal: Sizes that would be negative in no run but one that fails.
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
         may_be_empty: Sizes that are not taken to be; what rests on that stays unknown.

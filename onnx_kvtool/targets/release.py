@@ -37,12 +37,12 @@ class Limit:
         behind: Operator of the node that it reads, where the condition asks for it.
         attribute: The attribute that is meant, where the condition asks for it.
         operand: The input that is meant, as the schema calls it, where the condition asks for it.
-        reason: What the release does; a clause that follows its name.
-        help: What a user can do about it; None where nothing is known but another release.
+        reason: What the release does, as a clause that follows its name.
+        help: What a user can do; None if only another release helps.
         listed: Whether it is an entry of `lacks`, `errs` or `constants` of a release, and no limit
             that has a name in the data.
-        evidence: Whether that was tried or read.
-        source: Where it was tried or read.
+        evidence: Whether the limit was measured or documented.
+        source: Where it was measured or documented.
     """
 
     name: str
@@ -90,14 +90,14 @@ class Release:
 
     Attributes:
         runtime: Name of the runtime, in lower case.
-        version: Version as the runtime writes it.
+        version: Version in the runtime's own notation.
         min_opset: Lowest version of the default domain that it loads; None when not known.
         max_opset: Highest version of the default domain that it loads; None when not known.
         max_ir_version: Highest IR version that it loads; None when it has no limit that is known.
-        evidence: Whether these versions were tried or read.
+        evidence: Whether these versions were measured or documented.
         source: Where they were tried or read.
-        native: Newer operators that it has, as `<operator>-<since version>`.
-        limits: What it lacks, refuses or computes wrongly within these versions.
+        native: Newer operators that it supports, as `<operator>-<since version>`.
+        limits: What it does not support, or computes wrongly, within these versions.
         unsupported: Why nothing is written for it, a clause that follows its name; None where it is
             a target.
         bare: Whether shapes of inner values have to be left out: it takes them for facts, where
@@ -113,7 +113,7 @@ class Release:
             known.
         plugins: Whether operators of custom domains can be added to it.
         named: Whether each dimension of an input needs a name or a number.
-        notes: Remarks for people.
+        notes: Notes.
     """
 
     runtime: str

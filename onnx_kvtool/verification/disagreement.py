@@ -50,7 +50,7 @@ class Said:
 
     Attributes:
         location: Where A says it.
-        reason: What differs, in words.
+        reason: What differs, as text.
         edit: Makes the message of A or of B say what the other does.
         is_telling: Whether models that differ in it are different unless a run shows that they are
             not: a weight with other values.

@@ -84,7 +84,7 @@ class FirstMismatch(Record):
 
     Attributes:
         mismatch: Its index, its value in A (`expected`) and in B (`actual`).
-        run: The run that showed it, in words.
+        run: The run that showed it, as text.
     """
 
     mismatch: Mismatch
@@ -98,13 +98,12 @@ class OutputReport(Record):
     """How one output compared over all runs.
 
     Attributes:
-        name: Its name.
-        bit_equal: Whether shape, dtype and every bit agreed in every run; None when it was never
-            compared.
-        max_abs_diff: Largest absolute difference over all elements that are finite in both; 0.0
-            for strings; None when shapes or dtypes differ or it was never compared.
-        first_mismatch: The first element that breaks what was asked for; None when there is none,
-            and when shapes or dtypes differ.
+        name: Name.
+        bit_equal: Whether shape, dtype and every bit agreed in every run; None if never compared.
+        max_abs_diff: Largest absolute difference over elements that are finite in both; 0.0 for
+            strings; None if shapes or dtypes differ, or if never compared.
+        first_mismatch: First element that exceeds the tolerance; None if there is none, or if
+            shapes or dtypes differ.
     """
 
     name: str
@@ -120,8 +119,8 @@ class EarliestDifference(Record):
     Attributes:
         a: Where A computes it.
         b: Where B computes it.
-        mismatch: Its first element that differs; None if shapes or dtypes do.
-        reason: What differs, in words.
+        mismatch: First element that differs; None if shapes or dtypes do.
+        reason: What differs, as text.
     """
 
     a: Location
@@ -138,11 +137,11 @@ class TwinReport(Record):
 
     Attributes:
         dtype: The type of the models, `float16` or `bfloat16`.
-        max_abs_diff: Largest difference between the twins, over the outputs that need not agree in
-            every bit.
-        rounding: Largest difference between A and its own twin on the same inputs: what the type
-            itself costs.
-        overflows: Elements of A that are not finite although those of its twin are, over all runs.
+        max_abs_diff: Largest difference between the twins, over the outputs that need not be
+            bit-identical.
+        rounding: Largest difference between A and its own twin on the same inputs: the rounding of
+            the type itself.
+        overflows: Elements that are finite in the twin of A but not in A, over all runs.
     """
 
     dtype: str
@@ -156,31 +155,30 @@ class VerifyReport(Shown):
     """How model B compared with model A.
 
     Attributes:
-        status: `equal`, `different`, or `unrunnable` with the reason in `detail`.
-        a: Path of A, `-` for standard input, "" for a model in memory.
+        status: `equal`, `different`, or `unrunnable` (`detail` has the reason).
+        a: Path of A; `-` for standard input, "" for a model in memory.
         b: Path of B, likewise.
-        runtime: What ran both, such as `onnxruntime 1.31.1`; None when nothing was run.
-        cases: Number of seeded sets of inputs that were run.
-        steps: Number of runs over all cases, decode steps included.
+        runtime: The runtime of both, such as `onnxruntime 1.31.1`; None if nothing ran.
+        cases: Number of seeded input sets.
+        steps: Number of runs, decode steps included, over all cases.
         seed: Seed of the inputs.
-        shrunken: What copies have less of that were run in place of the models; empty where the
-            models were run as they are, or copies that differ in the values of weights alone.
-        shrunk: Whether copies were run in place of the models.
+        shrunken: What is smaller in the copies that ran instead of the models; empty if the models
+            ran, or copies that differ only in the values of weights.
+        shrunk: Whether copies ran instead of the models.
         outputs: Every output of A, in order.
-        max_abs_diff: Largest difference over the outputs that need not agree in every bit; None
-            when nothing was run.
-        earliest: The earliest node whose value differs; None when there is no difference or none
-            can be named, which `notes` then says.
-        twins: How the float32 twins of models of a 16-bit type compared; None for others, and when
-            they were not run.
-        detail: What differs, or why the models cannot be run; None for equal models.
-        notes: What else a reader should know.
-        needed: Bytes of memory that the smallest run would take, where they are more than allowed;
-            else 0.
-        covered: What the comparison covered; None when nothing was run.
-        a_fails: Whether A was loaded as it is, and failed on all inputs that were drawn.
-        insufficient: What `--strict` asked for and equal models do not show; None where nothing is
-            missing, and where nobody asked.
+        max_abs_diff: Largest difference over the outputs that need not be bit-identical; None if
+            nothing ran.
+        earliest: The earliest node whose value differs; None without a difference, or if none can
+            be named (see `notes`).
+        twins: Comparison of the float32 twins of models of a 16-bit type; None for others, or if
+            twins did not run.
+        detail: What differs, or why the models cannot run; None for equal models.
+        notes: Notes.
+        needed: Bytes of memory for the smallest run if that exceeds the limit, otherwise 0.
+        covered: What the comparison covered; None if nothing ran.
+        a_fails: Whether A loaded unchanged, and failed on all inputs.
+        insufficient: What `--strict` requires and the runs do not show; None without `--strict`, or
+            if nothing is missing.
 
     Examples:
         >>> report = kv.verify("decoder.onnx", "decoder.onnx", cases=1, steps=0)

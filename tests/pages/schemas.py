@@ -8,20 +8,21 @@ __all__ = ["pages"]
 
 _HEAD = """# JSON schemas
 
-What `--format json` prints is one object, described by a schema of JSON Schema draft 2020-12: each
-key with its type and what it means. `kvtool COMMAND --schema` prints the schema of a command, which
-is the file here; nothing else has to be given.
+`--format json` prints one object. A JSON Schema (draft 2020-12) gives the type and the meaning of
+each key. `kvtool COMMAND --schema` prints the schema of a command, the same as the file here, and
+needs no other argument.
 
 ```sh
 kvtool inspect --schema > inspect.schema.json
 ```
 
-Keys may be added without a new `schema_version`, so keys that a schema does not list are allowed;
-none is dropped, and none changes its meaning. `null` is a fact that is not known, or a number that
-is infinite or none.
+`null` means that a fact is unknown, or that a number is infinite or NaN.
 
-In Python, [`to_json` and `from_json`](../python/index.md#reports-as-json) of the report
-classes write and read these objects.
+New keys may appear with the same `schema_version`, so schemas allow keys that they do not list.
+kvtool never drops a key or changes its meaning without a new `schema_version`.
+
+In Python, [`to_json` and `from_json`](../python/index.md#reports-as-json) of the report classes
+write and read these objects.
 
 | command | schema | keys |
 | --- | --- | --- |

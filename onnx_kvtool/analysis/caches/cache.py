@@ -53,8 +53,8 @@ class InPlace(Record):
     """Whether a runtime may write the update into the buffer of the past.
 
     Attributes:
-        possible: Whether nothing in the model stands against it.
-        reason: What does; None when it is possible.
+        possible: Whether nothing in the model prevents it.
+        reason: What prevents it; None if it is possible.
     """
 
     possible: bool
@@ -66,28 +66,28 @@ class Cache(Record):
     """A tensor that a model takes, updates and hands on.
 
     Attributes:
-        kind: What updates it.
+        kind: The update that writes it.
         location: The node that updates it; in a function body, the place there.
-        past: Name of the graph input or initializer that holds it, otherwise of the value that the
-            update starts from; None when the operator starts from nothing.
-        present: Name of the graph output that carries it on, otherwise of the updated value; None
-            when the operator does not hand it out.
-        update: Name of the value with the new rows; None when it is not a value of the graph.
-        write_indices: Name of the value that says where the first new row goes, one position per
-            sequence or one for all; None when there is none, or it is not proven.
+        past: Name of the graph input or initializer with the cache, otherwise of the first value of
+            the update; None if there is none.
+        present: Name of the graph output with the updated cache, otherwise of the updated value;
+            None if the operator does not output it.
+        update: Name of the value with the new rows; None if the graph has no such value.
+        write_indices: Name of the value with the position of the first new row, per sequence or
+            common; None if there is none or it is not proven.
         dtype: Element type; None when unknown.
-        shape: Dimensions of the past, of the present where there is no past; None when unknown.
-        axis: The sequence axis in `shape`, counted from the front; None when it is not proven.
-        mode: Whether positions past the end wrap; None for an update without positions, and
-            where it is not proven.
-        is_growing: Whether the present has the rows of the past and the new ones.
-        batch_axis: The axis of the sequences of a batch in `shape`; None when it is not known.
+        shape: Dimensions of the past, or of the present if there is no past; None if unknown.
+        axis: The sequence axis in `shape`, never negative; None if not proven.
+        mode: Whether positions past the end wrap around; None for an update without positions, or
+            if not proven.
+        is_growing: Whether the present is the rows of the past and the new ones.
+        batch_axis: The batch axis in `shape`; None if unknown.
         in_place: Whether a runtime may update it in place.
         past_value: The graph input, initializer or other value that `past` names.
         node: The node that updates it. Good only as long as the model is not edited.
         calls: The calls of model-local functions that lead to `node`, outermost first.
-        is_rolling: Whether the present has the rows of the past and the new ones but for some, such
-            as the newest rows alone.
+        is_rolling: Whether the present is only some of the rows of the past and the new ones, such
+            as the newest.
     """
 
     kind: CacheKind
@@ -130,12 +130,12 @@ class Cache(Record):
 
     @property
     def capacity(self) -> Dim:
-        """Rows along `axis`: those it can hold, or holds so far when it grows; None if unknown."""
+        """Rows along `axis`: the capacity, or the current rows if it grows; None if unknown."""
         return None if self.shape is None or self.axis is None else self.shape[self.axis]
 
     @property
     def bytes_per_token(self) -> int | float | None:
-        """Bytes of one row of one sequence; None unless every other dimension is a number.
+        """Bytes of one row of one sequence; None unless all other dimensions are numbers.
 
         A row of 4-bit elements may end in the middle of a byte.
         """
@@ -147,7 +147,7 @@ class Cache(Record):
 
     @property
     def total_bytes(self) -> int | None:
-        """Bytes of the whole tensor; None unless every dimension is a number."""
+        """Bytes of the whole tensor; None unless all dimensions are numbers."""
         bits = _bits(None if self.shape is None else product(self.shape), self.dtype)
         return None if bits is None else (bits + 7) // 8
 
@@ -220,7 +220,7 @@ class Footprint:
         count: Number of caches.
         shares: Those whose bytes per token are known, equal ones added up.
         unknown: Names of those whose bytes per token are not known.
-        bytes_per_token: Bytes of one token of one sequence; None when one is not known.
+        bytes_per_token: Bytes per token and sequence; None if one is unknown.
         total_bytes: Bytes of all; None when one is not known.
     """
 

@@ -201,8 +201,8 @@ class Update:
         update: The value with the new rows; None when it is not a value of the graph.
         write_indices: The value that says where they go.
         axis: The sequence axis of `past`, negative where the node counts it from the back.
-        mode: Whether positions wrap.
-        is_growing: Whether the present has the rows of the past and the new ones.
+        mode: Whether positions wrap around.
+        is_growing: Whether the present is the rows of the past and the new ones.
         batch_axis: The axis of the sequences of a batch; None when the operator does not say.
         reads: Positions of the inputs of the node through which it takes `past`.
         shares: Whether the operator writes into the past when past and present are one buffer,

@@ -44,13 +44,13 @@ class Step(Record):
 
     Attributes:
         batch: Sequences.
-        weights: Weights, each read once.
-        read: Rows that attention reads.
-        written: New rows.
-        copied: What is read and written besides, since an update is not in place: each row of a
-            cache that grows, or that the graph keeps from being written where it is.
-        tokens_per_second: Most tokens that the bandwidth allows; None when it is not known.
-        tokens_per_second_in_place: The same if nothing was copied.
+        weights: Bytes of weights; each is read once.
+        read: Bytes of cache rows that attention reads.
+        written: Bytes of new rows.
+        copied: Bytes read and written because an update is not in place: all rows of a growing
+            cache, or of one that the graph keeps from in-place updates.
+        tokens_per_second: Most tokens per second at this bandwidth; None if unknown.
+        tokens_per_second_in_place: The same with all updates in place.
     """
 
     batch: int
@@ -67,17 +67,15 @@ class WhatIf(Record):
     """What the caches would cost.
 
     Attributes:
-        capacity: Rows that were asked for; None for those that the caches have.
-        dtype: Element type that was asked for; None for the one that each cache has.
-        bytes_per_token: Bytes of one token of one sequence; None when one is not known.
-        bytes_per_sequence: Bytes of all rows of one sequence; None when one is not known.
-        total_bytes: Those of all sequences of the batch; None unless the model, or a value for its
-            dimension, says how many they are.
-        memory: Bytes that weights and caches share; None when that was not asked.
-        sequences: Whole sequences that fit beside the weights; None when that was not asked or is
-            not known.
-        step: What a decode step moves; None when that is not known.
-        notes: What was counted otherwise than asked, and why.
+        capacity: Requested rows; None for those of the caches.
+        dtype: Requested element type; None for that of each cache.
+        bytes_per_token: Bytes per token and sequence; None if one is unknown.
+        bytes_per_sequence: Bytes of all rows of one sequence; None if one is unknown.
+        total_bytes: Bytes of all sequences of the batch; None if the batch size is unknown.
+        memory: Bytes for weights and caches together; None if not requested.
+        sequences: Sequences that fit beside the weights; None if not requested or unknown.
+        step: Bytes that a decode step moves; None if unknown.
+        notes: Requests that kvtool could not follow, and why.
     """
 
     capacity: int | None

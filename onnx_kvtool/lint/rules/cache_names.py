@@ -94,7 +94,7 @@ def _name_fix(
 
     Args:
         context: The model.
-        present: Its name.
+        present: Name.
         outputs: The outputs of the graph, by name.
         wanted: The right name of each present that has one, by the name that it has.
     """

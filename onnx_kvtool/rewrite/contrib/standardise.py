@@ -31,7 +31,7 @@ class Standardised:
         refused: Every node that was not, and why; they stay as they were.
         inlined: The place of every call of a function that was inlined.
         origins: By the name of a new node, the place of the node that it comes from.
-        notes: Remarks for people.
+        notes: Notes.
     """
 
     done: list[Lowered] = field(default_factory=list)

@@ -39,7 +39,7 @@ class Fixed:
     Attributes:
         folded: Number of nodes that are gone: folded, dropped, or read by nobody any more.
         refused: Why the sizes cannot be fixed; the model is then fit for nothing else.
-        notes: Remarks for people.
+        notes: Notes.
         inference: What is known of the model as it is now; None where it was refused.
     """
 

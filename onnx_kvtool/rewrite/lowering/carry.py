@@ -36,7 +36,7 @@ class Carried:
     Attributes:
         retyped: Values whose element type is another one now.
         lowered: Nodes that were rewritten.
-        notes: Remarks for people.
+        notes: Notes.
     """
 
     retyped: set[ir.Value] = field(default_factory=set)

@@ -81,7 +81,7 @@ class Lowering:
     """One rule.
 
     Attributes:
-        name: What the report calls it.
+        name: Its name in the report.
         since: The opset whose form of the operator the rule takes down: it applies to nodes
             written for it or a later one, and to targets below it.
         apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited;

@@ -44,7 +44,7 @@ class Positions:
 
     Attributes:
         start: The first position, over the coordinates of the index.
-        mode: Whether positions wrap.
+        mode: Whether positions wrap around.
     """
 
     start: Expr

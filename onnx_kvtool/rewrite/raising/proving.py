@@ -53,7 +53,7 @@ class Plan:
         output_axes: Axes of `output` over those of the cache.
         presents: Values that are `output` brought back into the layout of the cache.
         axis: The sequence axis.
-        mode: Whether positions wrap.
+        mode: Whether positions wrap around.
         start: The first position, over the coordinate of axis 0, the batch.
         batch_size: Size of axis 0 of the cache.
         sizes: How the graph held its sizes before any edit.

@@ -49,7 +49,7 @@ class Upgrade:
     """One rule.
 
     Attributes:
-        name: What the report calls it.
+        name: Its name in the report.
         changes: The opsets whose change of the operator the rule answers. It brings a node from
             before one of them straight to any target from there on.
         apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited.

@@ -85,7 +85,7 @@ class _Frame:
     """Where a node stands: a graph, as one call of a function runs it.
 
     Attributes:
-        path: Path of its graph.
+        path: Path of the graph.
         opsets: Opset imports that hold there.
         parameters: What the function around it was called with, by name.
         calls: Functions that are being called, the outermost first.

@@ -81,8 +81,8 @@ class Trace:
     Attributes:
         location: The node.
         outputs: Names and values of its outputs; the arrays may be overwritten later.
-        seconds: Wall time that it took, its bodies included.
-        runtime: `kvtool`, or `onnx.reference` for an operator without a kernel of our own.
+        seconds: Wall time, bodies included.
+        runtime: `kvtool`, or `onnx.reference` if kvtool has no kernel for the operator.
         inputs: Names of its inputs.
     """
 

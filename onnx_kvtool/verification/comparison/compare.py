@@ -89,9 +89,9 @@ class Mismatch(Record):
     """One element that differs.
 
     Attributes:
-        index: Its index.
-        expected: Its value in the first array, as text; in JSON a number where there is one.
-        actual: Its value in the second array, likewise.
+        index: Index of the element.
+        expected: Value in the first array as text; a number in JSON if possible.
+        actual: Value in the second array, likewise.
     """
 
     index: tuple[int, ...]

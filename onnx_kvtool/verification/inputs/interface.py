@@ -26,7 +26,7 @@ class Port:
     """One graph input or output.
 
     Attributes:
-        name: Its name.
+        name: Name.
         type: Its type as text, without the shape; None when the model does not say.
         rank: Its rank; None when the model does not say.
         shape: Its dimensions: numbers, or names and expressions as in the file, None for one that

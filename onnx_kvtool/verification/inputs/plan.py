@@ -32,7 +32,7 @@ class InputSpec:
     """One graph input that has to be fed.
 
     Attributes:
-        name: Its name.
+        name: Name.
         dtype: Its element type.
         shape: Its dimensions: numbers, names or expressions as in the file. One without a name is
             called `<input>[<axis>]`.
