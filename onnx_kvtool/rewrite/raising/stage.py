@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -199,14 +199,12 @@ class Grown:
         shapes: The sizes of each value of the main graph, in numbers.
         types: Their element types.
         dims: Sizes that the result has in place of names.
-        bounded: Values of which the capacity says how large they are.
         caches: The cache of which a value is the rows in use.
     """
 
     shapes: dict[ir.Value, tuple[Size, ...]]
     types: Mapping[ir.Value, ir.DataType]
     dims: Mapping[str, int]
-    bounded: Collection[ir.Value] = ()
     caches: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
 
     def with_caches(self, cut: Iterable[tuple[ir.Value, ir.Value, ir.Value]]) -> Grown:
@@ -221,7 +219,7 @@ class Grown:
                 shapes[rows], caches[rows] = shapes[old], cache
                 if old in types:
                     types[rows] = types[old]
-        return Grown(shapes, types, self.dims, self.bounded, caches)
+        return Grown(shapes, types, self.dims, caches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,12 +216,11 @@ def _cut(
             )
         ends = em.constant([state.capacity], "capacity")
         return em.op("Slice", value, start, ends, em.constant([axis], "axes"))
-    count = state.capacity if after == GROWN else after if first is None else None
-    if count and count > 0 and before is not None and before > 0:
-        # So many rows from anywhere; those behind the rows in use stand for none.
+    if after == GROWN and before is not None and before > 0:
+        # As many rows as are in use, from anywhere: those behind them stand for no row.
         place = _from_front(start, em.constant([before], "rows"), em)
         first_row = em.op("Max", place, em.constant([0], "first"))
-        rows = em.op("Add", first_row, em.constant(np.arange(count, dtype=np.int64)))
+        rows = em.op("Add", first_row, em.constant(np.arange(state.capacity, dtype=np.int64)))
         there = em.op("Min", rows, em.constant([before - 1], "last"))
         return em.op("Gather", value, there, axis=axis)
     if after == GROWN:
@@ -504,11 +503,8 @@ def _reshaped(view: NodeView, state: Widened) -> Wide:
 
     Rows that were joined with another axis are taken from before that.
     """
-    after, data = state.sizes(view.node.outputs[0]), view.required("data")
-    if not is_grown((*after, *state.sizes(data))):
-        shape = state.target(view.node.outputs[0])
-        return state.again(view, data, state.em.constant(shape, "shape"))
-    for value, _ in upwards(data, viewed):
+    after = state.sizes(view.node.outputs[0])
+    for value, _ in upwards(view.required("data"), viewed):
         before = state.grown.shapes.get(value, ())
         if is_grown(before) and value in state.wide and _keeps_rows(before, after):
             shape = state.target(view.node.outputs[0])

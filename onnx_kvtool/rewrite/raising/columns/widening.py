@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import bind_dim
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, Largest, integer, text
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
 from onnx_kvtool.symbolic.simplification import Facts, simplified
 
 # Values that are as long as the rows in use, made as long as a cache: no size of them changes.
@@ -31,10 +31,6 @@ from onnx_kvtool.symbolic.simplification import Facts, simplified
 # the result does not look at elements behind others: elementwise, moved, counted up, summed from
 # the front. Where a node reads a part that is not as long as the rows in use, such as the last
 # rows, its result is that of the source. Masks of Attention hide the rows that are not in use.
-
-
-_SIZED = ("Reshape", "Slice")
-"""Operators that are given how large their result is, which the capacity may decide."""
 
 
 @dataclass(slots=True)
@@ -79,11 +75,7 @@ def widen(
     for index, node in enumerate(list(graph)):
         operands = [v for v in node.inputs if v is not None and is_grown(shapes.get(v, ()))]
         results = [v for v in node.outputs if is_grown(shapes.get(v, ()))]
-        sized = node.op_type in _SIZED and node.outputs[0] in grown.bounded
-        sized = sized and None not in shapes[node.outputs[0]]
-        if node.domain != "" or not (operands or results or sized):
-            continue
-        if node.outputs[0] in found.wide:
+        if node.domain != "" or not (operands or results) or node.outputs[0] in found.wide:
             continue
         read = any(value.uses() or value.is_graph_output() for value in node.outputs)
         if node.op_type == "Attention" or not (read or results):
@@ -132,8 +124,9 @@ def _declare(grown: Grown) -> None:
     for value, sizes in grown.shapes.items():
         if value.type is None and value in grown.types:
             value.type = ir.TensorType(grown.types[value])
-        if value.shape is None and all(size is not None and size >= 0 for size in sizes):
-            value.shape = ir.Shape(sizes)
+        is_inner = value.producer() is not None and not value.is_graph_output()
+        if is_inner and all(size is not None and size >= 0 for size in sizes):
+            value.shape = ir.Shape(sizes)  # where a size is given, it is folded
 
 
 def _count(
@@ -226,13 +219,7 @@ def grown_values(
     for node in graph:
         _carry(node, shapes)
     types = {value: value.dtype for value in shapes if value.dtype is not None}
-    given = sizes.knowledge.shapes
-    bounded = {v for v in shapes if any(map(_is_bounded, given.get(v, ())))}
-    return Grown(shapes, types, dims, bounded)
-
-
-def _is_bounded(size: Expr) -> bool:
-    return any(isinstance(atom, Largest) for atom in size.atoms())
+    return Grown(shapes, types, dims)
 
 
 def _carry(node: ir.Node, shapes: dict[ir.Value, tuple[Size, ...]]) -> None:
