@@ -13,7 +13,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
-from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits, traits_of
 from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.symbolic.knowledge import Lost
@@ -46,7 +46,11 @@ class _Behind:
 
 
 def dynamic_parts(
-    model: ir.Model, inference: Inference, *, growing: Collection[str] | None = None
+    model: ir.Model,
+    inference: Inference,
+    *,
+    growing: Collection[str] | None = None,
+    stuck: Sequence[Diagnostic] = (),
 ) -> list[Diagnostic]:
     """Return what keeps a model from having fixed sizes throughout; empty where all are numbers.
 
@@ -58,13 +62,18 @@ def dynamic_parts(
         inference: What is known of it.
         growing: Names of sizes that differ from step to step, which no number can stand for, where
             the model has just been raised.
+        stuck: What the capacity of caches does not fix, from which nearly all else follows.
     """
     if merged := list(_of_branches(model)):
         return merged  # whatever sizes are given
     found = list(unfixed_inputs(model, growing or ()))
     if named := [one for one in found if one.code == "symbolic-dimension"]:
         return named  # nearly all others follow from them
-    found += _of_values(model, inference, _COUNTED if growing is None else _RAISED)
+    lost = list(_of_values(model, inference, _COUNTED if growing is None else _RAISED))
+    if stuck and (found or lost):
+        lost = [one for one in lost if Trait.COUNTS in traits_of(one.location.op or "")]
+        found = [*(one for one in found if one.code != "growing-dimension"), *stuck]
+    found += lost
     found += _of_other_types(inference)
     if not found:
         found += _nodes_left(model)

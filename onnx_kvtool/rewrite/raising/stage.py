@@ -13,7 +13,7 @@ from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.core.walk import values as values_of
@@ -274,6 +274,7 @@ class RaiseOutcome(RaiseReport):
             rows from before a step and new ones.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
         growing: What attention lacked while caches grew, by where it stands.
+        stuck: What keeps values as long as the rows in use, where all sizes are to be numbers.
     """
 
     positions: list[str] = field(default_factory=list)
@@ -288,6 +289,7 @@ class RaiseOutcome(RaiseReport):
     windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
     growing: Mapping[Location, Unraised] = field(default_factory=dict)
+    stuck: list[Diagnostic] = field(default_factory=list)
 
     @staticmethod
     def of(model: ir.Model) -> RaiseOutcome:
@@ -403,6 +405,9 @@ def _dim_of_run(size: Expr) -> Dim:
 # Sizes of a raised model, fixed for good: what `--dim` and `--static` ask of `raise`.
 
 
+_NO_HELP = "no `--dim` and no `--assume` fixes it: leave out `--static`"
+_GRANT = "no `--dim` fixes it; the `--assume` that another refusal names may"
+
 Shapes = Mapping[str, Sequence[Dim]]
 
 
@@ -448,7 +453,13 @@ def fix_raised(
     outcome.blocked += fixed.refused
     outcome.notes += [*folded_note(fixed), *fixed.notes]
     if settings.static and fixed.inference is not None:
-        found = dynamic_parts(model, fixed.inference, growing=grown)
+        granted = any(one.assumption for one in outcome.refused)
+        stuck = [replace(one, help=_GRANT if granted else _NO_HELP) for one in outcome.stuck]
+        if stuck and outcome.grown is not None:  # no number for the columns of a mask helps
+            for value in model.graph.inputs:
+                sizes = zip(dims_of(value) or (), outcome.grown.shapes.get(value, ()), strict=False)
+                grown |= {d for d, n in sizes if isinstance(d, str) and n is not None and n < 0}
+        found = dynamic_parts(model, fixed.inference, growing=grown, stuck=stuck)
         if any(one.code == "symbolic-dimension" for one in found):
             outcome.notes.clear()  # what could not be fixed without these sizes says nothing
         outcome.blocked += found

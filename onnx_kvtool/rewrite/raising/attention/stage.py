@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, sinks_noted
 from onnx_kvtool.analysis.caches.find import find_caches
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.guards import objections
@@ -292,11 +294,15 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
                 outcome.columns[value] = settings.capacity
             for reader in readers:
                 reader.metadata_props[FIXED] = "1"
-    outcome.notes += [
-        f"{place}: {why}, so that it stays as long as the rows in use"
-        for place, node, why in found.stuck
-        if node.graph is not None and _is_read(node)
-    ]
+    alike: dict[tuple[str, str], list[tuple[Location, str]]] = {}
+    for place, node, why in found.stuck:
+        if node.graph is not None and _is_read(node):
+            kind = node.op_type, re.sub("`.*?`", "", why)
+            alike.setdefault(kind, []).append((place, why))
+    for (place, why), *others in alike.values():
+        more = f" (and so of {counted(len(others), 'other node')} alike)" if others else ""
+        text = f"{why}, so that no capacity fixes the size of what it gives{more}"
+        outcome.stuck.append(Diagnostic("dynamic-size", "error", place, text))
     _fix_columns(model, outcome)
     return bool(old or found.new)
 

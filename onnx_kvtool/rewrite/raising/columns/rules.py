@@ -356,19 +356,38 @@ def _elementwise(view: NodeView, state: Widened) -> Wide:
     """Compute the same of wide operands, if no axis of one is as long by chance."""
     output = state.sizes(view.node.outputs[0])
     for number, value in enumerate(view.node.inputs):
-        sizes = () if value is None else state.sizes(value)
-        for size, whole in zip(sizes[::-1], output[::-1], strict=False):
-            if _differ(size, whole):
-                raise Stuck(f"`{value.name if value else ''}` has an axis of another size")
+        if value is None:
+            continue
+        sizes = state.sizes(value)
+        _fits(value, sizes, output)
         divides = view.node.op_type in ("Div", "Mod") and number == 1
-        if divides and is_grown(sizes) and value is not None and state.dtype(value) in SIZE_TYPES:
+        if divides and is_grown(sizes) and state.dtype(value) in SIZE_TYPES:
             raise Stuck("integers are divided by what rows that are not in use may have as 0")
     return state.again(view, *(None if v is None else state.of(v) for v in view.node.inputs))
 
 
-def _differ(size: Size, whole: Size) -> bool:
-    """Return whether an axis is not broadcast, and may be of another size than in the result."""
-    return size != 1 and size != whole and (size is None or whole is None or min(size, whole) < 0)
+def _fits(value: ir.Value, sizes: Sequence[Size], result: Sequence[Size]) -> None:
+    """Refuse a value with an axis that is not 1 long, and may be as long as no axis of the result.
+
+    `sizes` are those of the value, with those of the result along axes that it has not.
+    """
+    for axis, (size, whole) in enumerate(zip(sizes[::-1], result[::-1], strict=False), 1):
+        differ = size is None or whole is None or min(size, whole) < 0
+        if differ and size not in (1, whole):
+            raise Stuck(
+                f"axis {len(sizes) - axis} of `{value.name}` is {_long(size, value, -axis)} and"
+                f" that of the result {_long(whole)}"
+            )
+
+
+def _long(size: Size, value: ir.Value | None = None, axis: int = 0) -> str:
+    dims = None if value is None else dims_of(value)
+    if size is None:
+        name = dims[axis] if dims else None
+        return "of unknown length" if name is None else f"`{name}` long"
+    if size >= 0:
+        return f"{size} long"
+    return "as long as the rows in use" if size == GROWN else "longer than the rows in use"
 
 
 _NEUTRAL = {
@@ -432,11 +451,8 @@ def _product(view: NodeView, state: Widened) -> Wide:
     sizes = [state.sizes(value) for value in (a, b)]
     if min(map(len, sizes)) < 2:
         raise Stuck("`MatMul` multiplies vectors")
-    of_a = (*sizes[0][:-1], output[-1]), a
-    of_b = (*sizes[1][:-2], output[-2], sizes[1][-1]), b
-    for outer, value in (of_a, of_b):
-        if any(_differ(*pair) for pair in zip(outer[::-1], output[::-1], strict=False)):
-            raise Stuck(f"`{value.name}` has an axis of another size")
+    _fits(a, (*sizes[0][:-1], output[-1]), output)
+    _fits(b, (*sizes[1][:-2], output[-2], sizes[1][-1]), output)
     summed = sizes[0][-1], sizes[1][-2]
     if not is_grown(summed):
         return state.again(view, state.of(a), state.of(b))
@@ -491,9 +507,7 @@ def _filled(view: NodeView, state: Widened) -> Wide:
 
 def _expanded(view: NodeView, state: Widened) -> Wide:
     source, output = view.required("input"), view.node.outputs[0]
-    for size, whole in zip(state.sizes(source)[::-1], state.sizes(output)[::-1], strict=False):
-        if _differ(size, whole):
-            raise Stuck(f"`{source.name}` has an axis of another size")
+    _fits(source, state.sizes(source), state.sizes(output))
     shape = state.em.constant(state.target(output), "shape")
     return state.again(view, state.of(source), shape)
 

@@ -83,7 +83,7 @@ def widen(
         known = [*operands, *results]
         place = Location.of(scope.graph.name or "", node, index)
         if node.op_type == "Shape" and operands and LONGER in shapes[operands[0]]:
-            text = "`Shape` reads a length that is not that of the rows in use"
+            text = f"`Shape` reads how long `{operands[0].name}` is, not how many rows are in use"
             found.stuck.append((place, node, text))
             continue
         if node.op_type == "Shape" and operands:
@@ -189,7 +189,7 @@ def grown_values(
     knowledge = sizes.knowledge
     if knowledge.may_say_more:
         knowledge = infer_model(model, bounds=bounds).run.knowledge
-    longer = [sizes.equal.resolved(size) for size in _longer(sizes)]
+    longer = [sizes.equal.resolved(size) for size in _longer(sizes) if size != step]
 
     def within(size: Expr) -> Expr:
         return simplified(sizes.equal.resolved(size), bounds)
