@@ -15,7 +15,7 @@ from onnx_kvtool.model_io.places import check_source, members
 _EPILOG = """\b
 Exit codes:
   0  every model ran
-  1  a model did not
+  1  a model failed
   2  wrong usage
   3  a model cannot be read
   4  a bug in kvtool

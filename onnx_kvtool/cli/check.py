@@ -20,7 +20,7 @@ Exit codes:
   0  no finding at or above --fail-on
   1  findings; with --diff: a fix applies; with --strict: a fix is not covered
   2  wrong usage or configuration, or the output cannot be written
-  3  the only model cannot be read
+  3  there is only one model, and it cannot be read
   4  a bug in kvtool
 
 \b

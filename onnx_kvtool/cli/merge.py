@@ -36,11 +36,11 @@ See also:
 @command(epilog=_EPILOG)
 @asking(MergeRequest)
 def merge(context: click.Context, request: MergeRequest) -> None:
-    """Merge the reports of the parts of one check into one.
+    """Merge the reports of a check that ran in parts.
 
     REPORT is a file that `kvtool check -o FILE` wrote as JSON, JSON lines, SARIF or JUnit. All
-    reports have one format. kvtool can convert JSON to any format; it keeps the other formats. The
-    summary and the exit code are those of one check of all files.
+    reports must have the same format. kvtool can convert JSON to any format, and the others to
+    none. The summary and the exit code are those of one check of all files.
 
     If the reports are JSON and come from `--shard I/N`, kvtool needs one for each of the N parts.
     A missing part is an error, because its job may have failed.

@@ -177,7 +177,8 @@ def raise_(context: click.Context, request: RaiseRequest) -> None:
     An update may be ScatterND, ScatterElements, Where, a sum of masked products, or a Concat of
     slices. kvtool raises it if it can prove that row s of the update goes to `start + s` along one
     axis. Otherwise the update stays unchanged, and kvtool names the missing fact: you can grant it
-    with --assume. kvtool converts a model below --opset. It changes nothing else.
+    with --assume. If the model's opset is below --opset, kvtool converts the model. It changes
+    nothing else.
 
     With --capacity, caches that grow by Concat or in Attention get a fixed number of rows. Inputs
     and outputs keep their names; only the axis that grew gets the capacity as its size. The start

@@ -14,7 +14,7 @@ from onnx_kvtool.model_io.places import check_source
 _EPILOG = """\b
 Exit codes:
   0  the models are equal
-  1  they differ; with --strict, or something was not covered
+  1  they differ; with --strict also: something was not covered
   2  wrong usage
   3  a model cannot be read or run
   4  a bug in kvtool

@@ -52,7 +52,7 @@ _MODEL = (
 )
 
 
-_THOROUGH = "Test the proof at every rewritten place and in all cases, not a sample."
+_THOROUGH = "Test the proof at every place and in all cases, not in a sample."
 _BUDGET = (
     "Approximate memory and time for verification: `1GiB`, `30s` or `1GiB,30s`. kvtool compares"
     " models that need more by reduced copies.  [default: 256MiB,5s]"
@@ -135,8 +135,8 @@ class RewriteRequest(_Proven, _Sized):
     )
     phases: Mapping[str, int] | None = flag(
         "With --static and `-o DIR`: write a model for each number of new tokens, such as"
-        " `prefill=128,decode=1`, and one data file for all of them. Sequences are 1 unless --dim"
-        " says more.",
+        " `prefill=128,decode=1`, and one data file for all of them. The batch size is 1 unless"
+        " --dim sets it.",
         "How",
         kind="phases",
         place=1,
@@ -202,7 +202,7 @@ class LowerRequest(RewriteRequest):
         "Element type of scatter indices; int32 requires ScatterElements.", "How", default=None
     )
     bounds: Bounds = option(
-        "Make a negative start fail at run time, as TensorScatter does, or let it wrap.",
+        "Make a negative write index fail at run time, as TensorScatter does, or let it wrap.",
         "How",
         default="checked",
     )
