@@ -405,9 +405,6 @@ def _dim_of_run(size: Expr) -> Dim:
 # Sizes of a raised model, fixed for good: what `--dim` and `--static` ask of `raise`.
 
 
-_NO_HELP = "no `--dim` and no `--assume` fixes it: leave out `--static`"
-_GRANT = "no `--dim` fixes it; the `--assume` that another refusal names may"
-
 Shapes = Mapping[str, Sequence[Dim]]
 
 
@@ -453,13 +450,11 @@ def fix_raised(
     outcome.blocked += fixed.refused
     outcome.notes += [*folded_note(fixed), *fixed.notes]
     if settings.static and fixed.inference is not None:
-        granted = any(one.assumption for one in outcome.refused)
-        stuck = [replace(one, help=_GRANT if granted else _NO_HELP) for one in outcome.stuck]
-        if stuck and outcome.grown is not None:  # no number for the columns of a mask helps
+        if outcome.stuck and outcome.grown is not None:  # no number for the columns of a mask helps
             for value in model.graph.inputs:
                 sizes = zip(dims_of(value) or (), outcome.grown.shapes.get(value, ()), strict=False)
                 grown |= {d for d, n in sizes if isinstance(d, str) and n is not None and n < 0}
-        found = dynamic_parts(model, fixed.inference, growing=grown, stuck=stuck)
+        found = dynamic_parts(model, fixed.inference, growing=grown, stuck=outcome.stuck)
         if any(one.code == "symbolic-dimension" for one in found):
             outcome.notes.clear()  # what could not be fixed without these sizes says nothing
         outcome.blocked += found

@@ -38,12 +38,12 @@ def prove_all(
     try:
         found = _each(model, candidates, settings)
         lacking = [number for number, one in enumerate(found) if isinstance(one, Unraised)]
-        covering = _covering(model, granted) if lacking else {}
-        dims = (*(pair for pairs in covering.values() for pair in pairs), *granted.dims)
+        whole = covering(model, granted) if lacking else {}
+        dims = (*(pair for pairs in whole.values() for pair in pairs), *granted.dims)
         if lacking and dims:
-            with _granted(model, dims):
+            with common_names(model, dims):
                 again = _each(model, [candidates[number] for number in lacking], settings)
-            assumed = tuple(f"assumed: {text}" for text in (*granted.same_dims, *covering))
+            assumed = tuple(f"assumed: {text}" for text in (*granted.same_dims, *whole))
             for number, one in zip(lacking, again, strict=True):
                 found[number] = one
                 if isinstance(one, Fusion):
@@ -102,7 +102,7 @@ def _growing(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Value, int]]:
             yield past, present, cache.axis
 
 
-def _covering(model: ir.Model, granted: Assumptions) -> dict[str, list[tuple[Dim, Dim]]]:
+def covering(model: ir.Model, granted: Assumptions) -> dict[str, list[tuple[Dim, Dim]]]:
     """Return the sizes of caches that inputs are granted to be as long as, by what grants it."""
     totals = {(dims_of(present) or ())[axis:][:1] for _, present, axis in _growing(model)}
     found: dict[str, list[tuple[Dim, Dim]]] = {}
@@ -114,7 +114,7 @@ def _covering(model: ir.Model, granted: Assumptions) -> dict[str, list[tuple[Dim
 
 
 @contextlib.contextmanager
-def _granted(model: ir.Model, dims: Sequence[tuple[Dim, Dim]]) -> Iterator[None]:
+def common_names(model: ir.Model, dims: Sequence[tuple[Dim, Dim]]) -> Iterator[None]:
     """Give dimensions that are granted to be equal one name on all values, for a while."""
     equal = SizeEqualities(dims)
     before = [(value, value.shape) for value in values(model) if value.shape is not None]

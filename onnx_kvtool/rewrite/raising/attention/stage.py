@@ -294,15 +294,15 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
                 outcome.columns[value] = settings.capacity
             for reader in readers:
                 reader.metadata_props[FIXED] = "1"
-    alike: dict[tuple[str, str], list[tuple[Location, str]]] = {}
-    for place, node, why in found.stuck:
+    alike: dict[tuple[str, str], list[Diagnostic]] = {}
+    for node, lost in found.stuck:
         if node.graph is not None and _is_read(node):
-            kind = node.op_type, re.sub("`.*?`", "", why)
-            alike.setdefault(kind, []).append((place, why))
-    for (place, why), *others in alike.values():
+            kind = node.op_type, re.sub("`.*?`", "", lost.message)
+            alike.setdefault(kind, []).append(lost)
+    for first, *others in alike.values():
         more = f" (and so of {counted(len(others), 'other node')} alike)" if others else ""
-        text = f"{why}, so that no capacity fixes the size of what it gives{more}"
-        outcome.stuck.append(Diagnostic("dynamic-size", "error", place, text))
+        text = f"{first.message}, so that no capacity fixes the size of what it gives{more}"
+        outcome.stuck.append(replace(first, message=text))
     _fix_columns(model, outcome)
     return bool(old or found.new)
 

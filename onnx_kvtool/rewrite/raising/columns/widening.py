@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
@@ -33,19 +33,25 @@ from onnx_kvtool.symbolic.simplification import Facts, simplified
 # rows, its result is that of the source. Masks of Attention hide the rows that are not in use.
 
 
+_NO_HELP = "no `--dim` and no `--assume` fixes it: leave out `--static`"
+_GRANT = (
+    "if `{0}` is as long as the past and the new tokens, grant it with `--assume covers-past:{0}`"
+)
+
+
 @dataclass(slots=True)
 class Widening:
     """What came of it.
 
     Attributes:
         wide: The wide form of each value that has one.
-        stuck: The nodes of which no wide form is known, where they are, and why.
+        stuck: The nodes of which no wide form is known, and why each is no part of a static form.
         old: Nodes that may be read by nobody now.
         new: The nodes that were added.
     """
 
     wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    stuck: list[tuple[Location, ir.Node, str]] = field(default_factory=list)
+    stuck: list[tuple[ir.Node, Diagnostic]] = field(default_factory=list)
     old: list[ir.Node] = field(default_factory=list)
     new: list[ir.Node] = field(default_factory=list)
 
@@ -72,19 +78,25 @@ def widen(
         if is_grown(shapes.get(value, ())):
             found.wide[value] = value
     found.wide.update(grown.caches)
+    mask = next((v.name for v in graph.inputs if LONGER in shapes.get(v, ())), None)
     for index, node in enumerate(list(graph)):
         operands = [v for v in node.inputs if v is not None and is_grown(shapes.get(v, ()))]
         results = [v for v in node.outputs if is_grown(shapes.get(v, ()))]
         if node.domain != "" or not (operands or results) or node.outputs[0] in found.wide:
             continue
-        read = any(value.uses() or value.is_graph_output() for value in node.outputs)
-        if node.op_type == "Attention" or not (read or results):
+        is_read = any(value.uses() or value.is_graph_output() for value in node.outputs)
+        if node.op_type == "Attention" or not (is_read or results):
             continue
         known = [*operands, *results]
-        place = Location.of(scope.graph.name or "", node, index)
+        read = [n for v in node.inputs if v is not None for n in shapes.get(v, ())]
+        is_lacking = any(size is None or size <= LONGER for size in read)
+        help_ = _GRANT.format(mask) if mask and is_lacking else _NO_HELP
+        lost = Diagnostic(
+            "dynamic-size", "error", Location.of(scope.graph.name or "", node, index), "", help_
+        )
         if node.op_type == "Shape" and operands and LONGER in shapes[operands[0]]:
             text = f"`Shape` reads how long `{operands[0].name}` is, not how many rows are in use"
-            found.stuck.append((place, node, text))
+            found.stuck.append((node, replace(lost, message=text)))
             continue
         if node.op_type == "Shape" and operands:
             _count(node, shapes[operands[0]], count, opset, scope)
@@ -102,7 +114,7 @@ def widen(
             sizes = [ir.Shape(state.target(output)) for output in results]
         except (Stuck, MalformedNode) as why:
             em.discard()
-            found.stuck.append((place, node, str(why)))
+            found.stuck.append((node, replace(lost, message=str(why))))
             continue
         added = em.commit()
         found.new += added

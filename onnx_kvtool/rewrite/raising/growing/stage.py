@@ -18,6 +18,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raising.attention.proving import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
 from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
@@ -32,6 +33,8 @@ from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, roll
 from onnx_kvtool.rewrite.raising.in_functions import inline_tagged, remove_tags, tag_nodes
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import (
+    LONGER,
+    Grown,
     RaiseOutcome,
     RaiseSettings,
     WindowRead,
@@ -209,18 +212,42 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         if not growths and not windows:
             return False
         outcome.blocked = objections(model, "raise")
-        steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
-        steps -= {None}
-        if settings.static and isinstance(settings.capacity, int) and len(steps) == 1:
-            step = steps.pop()
-            if step is not None:
-                outcome.grown = grown_values(model, sizes, step, settings.dims, settings.capacity)
+        if settings.static and isinstance(settings.capacity, int):
+            outcome.grown = _grown(model, growths, sizes, settings, settings.capacity)
         if not outcome.blocked:
             _edit(model, settings, growths, windows, sizes, position, outcome)
     finally:
         annotations.remove()
         remove_tags(model)
     return True
+
+
+def _grown(
+    model: ir.Model,
+    growths: Sequence[Growth],
+    sizes: Sizes,
+    settings: RaiseSettings,
+    capacity: int,
+) -> Grown | None:
+    """Return what is as long as the rows in use, with masks that are granted to be so.
+
+    Sizes get the assumptions that were needed.
+    """
+    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None} - {None}
+    step = steps.pop() if steps else None
+    if step is None or steps:
+        return None
+    found = grown_values(model, sizes, step, settings.dims, capacity)
+    assumptions = settings.assumptions
+    whole = covering(model, assumptions)
+    masks = [v for v in model.graph.inputs if assumptions.grants("covers-past", v)]
+    if not whole or not any(LONGER in found.shapes[mask] for mask in masks):
+        return found
+    with common_names(model, [pair for pairs in whole.values() for pair in pairs]):
+        again = Sizes.of(model, growths, (), assumptions, model.opset_imports[""])
+        found = grown_values(model, again, step, settings.dims, capacity)
+    sizes.assumed += whole
+    return found
 
 
 def _open_functions(

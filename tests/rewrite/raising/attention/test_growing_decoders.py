@@ -11,6 +11,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from tests.grids import rest, thinned
+from tests.rewrite.fixing.test_fixtures import assert_static
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
 GROWING = Path(__file__).resolve().parents[4] / "fixtures" / "growing"
@@ -127,6 +128,23 @@ def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
     # Columns that are called a length of tokens are drawn as such, so that the grant is false.
     with pytest.raises(kv.Refused, match="not equal to the source"):
         kv.raise_(bloom("new_tokens"), capacity=ROWS, assume=[granted])
+
+
+@pytest.mark.long
+def test_a_bias_of_a_mask_is_static_where_its_length_is_granted() -> None:
+    granted = "covers-past:attention_mask"
+    sizes = {"batch_size": 2, "sequence_length": 3}
+    with pytest.raises(kv.Refused) as error:
+        kv.raise_(bloom("s89"), capacity=ROWS, static=True, dims=sizes, verify=False)
+    assert {one.code for one in error.value.report.blocked} == {"dynamic-size"}
+    assert all(granted in (one.help or "") for one in error.value.report.blocked)
+    options = {"capacity": ROWS, "static": True, "dims": sizes, "assume": [granted]}
+    model, report = kv.raise_(bloom("s89"), **options)
+    assert_static(model)
+    assert (report.refused, report.verification.status) == ([], "equal")
+    assert all(granted in one.assumed for one in report.raised)
+    with pytest.raises(kv.Refused, match="the source does not run"):
+        kv.raise_(bloom("new_tokens"), **options)
 
 
 @pytest.mark.long
