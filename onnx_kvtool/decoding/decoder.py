@@ -29,6 +29,9 @@ from onnx_kvtool.verification.inputs.symbols import kinds_of
 _ROOM = 256
 """Rows that a cache gets beyond the prompt where nobody says how many."""
 
+_BLOCK = 512
+"""Tokens of a long prompt at a time: an Attention computes all scores that any of them needs."""
+
 
 class Decoder:
     """A decoder of any form, driven in onnxruntime as a good host drives it.
@@ -38,9 +41,10 @@ class Decoder:
     grows is handed on as onnxruntime made it. GroupQueryAttention gets one buffer of `capacity`
     rows for past and present. All sequences of a batch have as many tokens, without padding.
 
-    A model that takes a fixed number of tokens at a time gets longer prompts in parts. What is left
-    is filled up with tokens of which the mask says that there are none, where all caches are
-    written at a start and keep all rows; what they put into caches is overwritten.
+    A model that takes a fixed number of tokens at a time gets longer prompts in parts. If all its
+    caches are linear, the last part is padded on the right; the next step overwrites these rows.
+    A model that takes any number gets 512 at a time if its caches are linear and written in place,
+    and no inputs but positions are given.
 
     Args:
         model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
@@ -176,6 +180,8 @@ class Decoder:
             Feeder(part.plan, batch, room, self._dims, inputs, prompt=length)
             for part in self._parts
         ]
+        positions = {spec.name for spec in self._plan.with_role("position_ids")}
+        self._cuts = positions.issuperset(inputs or ())
         part, number = self._next(length, math.inf)
         feeder = self._feeders[self._parts.index(part)]
         self._caches.empty(feeder.layout(0, number).shapes, room)
@@ -196,13 +202,14 @@ class Decoder:
         if not self._feeders:
             raise _no_prompt()
         self._caches.check_room(self.length, tokens.shape[1])
-        states = self._embedded(tokens, self._feeders[0])
+        states = self._embedded(tokens)
         made: list[Array] = []
         while states.shape[1]:
             part, count = self._next(states.shape[1], self._caches.room - self.length)
             made.append(self._run(part, states[:, :count]))
             states = states[:, count:]
-        is_of_each = all(logits.ndim > 2 for logits in made) and len(made) > 1
+        rows = sum(logits.shape[1] for logits in made if logits.ndim > 2)
+        is_of_each = len(made) > 1 and rows == tokens.shape[1]
         return np.concatenate(made, axis=1) if is_of_each else made[-1]
 
     def _next(self, left: int, room: float) -> tuple[_Part, int]:
@@ -214,7 +221,8 @@ class Decoder:
         """
         whole = [part for part in self._parts if part.takes(left, room)]
         if whole:
-            return min(whole, key=lambda part: part.tokens or left), left
+            part = min(whole, key=lambda part: part.tokens or left)
+            return part, min(left, _BLOCK) if part.is_cut and self._cuts else left
         fewer = [part for part in self._parts if part.tokens and part.tokens < left]
         if not fewer:
             sizes = enumerated([str(part.tokens) for part in self._parts])
@@ -294,8 +302,10 @@ class Decoder:
             raise UsageError(f"`steps` is {steps}, expected at least 1")
         choose = choosing(temperature, top_k, top_p, seed)
         prompt = _tokens(ids)
-        if self._capacity is None:
-            self._check_free(prompt.shape[1] + steps)
+        if self._capacity is None and (
+            "capacity" in kinds_of(self._plan).values() or self._caches.are_counted
+        ):
+            self._capacity = prompt.shape[1] + steps
         drawn = Feeder(self._plan, len(prompt), None, self._dims, inputs).drawn
         if unknown := [name for name in drawn if name not in self._crossed]:
             raise UsageError(
@@ -326,22 +336,16 @@ class Decoder:
         self._caches.lengthen(length)
         self.length = length
 
-    def _embedded(self, tokens: Array, feeder: Feeder) -> Array:
+    def _embedded(self, tokens: Array) -> Array:
         """Return the hidden states of tokens where the model takes those, and they are known."""
         if tokens.ndim == 2 and not self.takes_tokens and self._embed is not None:
             tokens = np.asarray(self._embed(tokens.astype(np.int64)))
             if tokens.ndim != 3:
                 text = f"`embed` made an array of shape {tokens.shape}, expected (B, S, E)"
                 raise UsageError(text)
-        if tokens.ndim == 3 and feeder.embeddings is None:
+        if tokens.ndim == 3 and self._feeders[0].embeddings is None:
             raise UsageError("no input of the model is known to take the hidden states of tokens")
         return tokens
-
-    def _check_free(self, needed: int) -> None:
-        """Give caches without a fixed number of rows as many as are needed."""
-        kinds = kinds_of(self._plan).values()
-        if "capacity" in kinds or self._caches.are_counted:
-            self._capacity = needed
 
 
 class _Part:
@@ -358,6 +362,7 @@ class _Part:
         session: What runs it.
         logits: Name of the output that is no cache.
         tokens: New tokens that it takes; None for any number.
+        is_cut: Whether long prompts go in faster in blocks.
     """
 
     def __init__(self, work: ir.Model, plan: InputPlan, threads: int | None) -> None:
@@ -365,8 +370,8 @@ class _Part:
         path = origin(work).path
         directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
         self.tokens = _fixed_tokens(plan)
-        is_filled = self.tokens is not None
-        caches = {cache.past: cache for cache in find_caches(work, prove=is_filled)}
+        found = find_caches(work, prove=self.tokens is not None)
+        caches = {cache.past: cache for cache in found}
         pairs = sorted(plan.pairs, key=lambda pair: pair.past)
         self.holds = [Hold(pair, caches.get(pair.past)) for pair in pairs]
         presents = {pair.present for pair in plan.pairs}
@@ -376,9 +381,10 @@ class _Part:
         logits = next((v for v in rest if "logits" in (v.name or "").lower()), rest[0])
         self.logits = logits.name or ""
         rows = dims_of(logits) or ()
-        self._pads = (
-            len(rows) > 2 and rows[1] == self.tokens and all(hold.keeps_rows for hold in self.holds)
-        )
+        keeps = all(hold.keeps_rows for hold in self.holds)
+        self._pads = len(rows) > 2 and rows[1] == self.tokens and keeps
+        is_shared = bool(self.holds) and all(hold.is_shared for hold in self.holds)
+        self.is_cut = self.tokens is None and keeps and is_shared
         self.session = BoundSession(serialize(work), directory, threads)
 
     def takes(self, left: int, room: float) -> bool:

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 import onnx_kvtool as kv
 from onnx_kvtool.cli.app import app
+from onnx_kvtool.decoding import decoder
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.runtime.sessions import Array
+from tests.test_growing_models import others_of
 
 pytestmark = pytest.mark.long
 
@@ -151,6 +153,33 @@ def test_positions_that_are_given_go_with_the_parts_of_a_prompt(llama) -> None:
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
     with pytest.raises(kv.UsageError, match=r"of shape \(1, 12\), expected \(1, 11\)"):
         decoders[1].prefill(ids[:, :11], positions)
+
+
+BLOCKS = [
+    pytest.param("growing/llama__optimum", True, {}, [5, 5, 2], id="raised"),
+    pytest.param("growing/llama__optimum", True, {"position_ids"}, [5, 5, 2], id="positions"),
+    pytest.param("growing/llama__optimum", False, {}, [12], id="growing"),
+    pytest.param("growing/bart__dynamo_op18", True, {"encoder_hidden_states"}, [12], id="states"),
+    pytest.param("models/native/llama_static", False, {}, [5, 5, 2], id="native"),
+    pytest.param("models/genai/genai_llama_fp32_cpu", False, {}, [12], id="GroupQueryAttention"),
+]
+
+
+@pytest.mark.parametrize(("name", "is_raised", "given", "lengths"), BLOCKS)
+def test_a_long_prompt_goes_in_blocks_into_linear_caches(
+    monkeypatch: pytest.MonkeyPatch, name: str, is_raised: bool, given, lengths: list[int]
+) -> None:
+    source, ids = ROOT / f"fixtures/{name}.onnx", np.arange(24).reshape(2, 12)
+    positions = np.arange(12) // 2 + np.zeros((2, 1), np.int64)
+    others = others_of(source.stem, 2) if "growing" in name else {}
+    inputs = {key: {"position_ids": positions, **others}[key] for key in given}
+    model = kv.raise_(source, capacity=ROWS, verify=False)[0] if is_raised else source
+    expected = kv.Decoder(source, threads=1).prefill(ids, inputs)
+    seen = runs(monkeypatch)
+    monkeypatch.setattr(decoder, "_BLOCK", 5)
+    logits = kv.Decoder(model, threads=1).prefill(ids, inputs)
+    assert [a["input_ids"].shape[1] for a in seen] == lengths
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_models_that_cannot_hand_on_their_caches_are_no_pair(llama) -> None:
