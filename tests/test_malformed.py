@@ -33,7 +33,7 @@ MOST = {"some": 20, "many": 400}
 SLOWER = {"bench": 20}
 """How many times fewer they are for a command that runs each in a process of its own."""
 
-PROCESSES = 120
+PROCESSES = 60
 MEMORY = 8 << 30
 """Bytes of address space that a process may take."""
 

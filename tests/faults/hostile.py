@@ -21,9 +21,10 @@ from tests.faults.kvtool_process import Fault, Runner, running
 __all__ = ["COMMANDS", "HOSTILE", "complaints", "stage"]
 
 _SECONDS = 30.0
+_PATIENCE = 3.0
 _BYTES = 1_000_000_000
 _LIMITS = ("--time-limit", "2", "--memory-limit", "512MiB")
-_BUDGET = ("--verify-budget", "1s")
+_BUDGET = ("--verify-budget", "0.2s")
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", "in.onnx", "--isolated"),
@@ -210,7 +211,7 @@ def stage(name: str, directory: Path) -> None:
 def complaints(runner: Runner, arguments: tuple[str, ...], directory: Path) -> Iterator[str]:
     """Yield what is wrong with how a command ends; a good end may be a refusal."""
     before = {entry.name: entry.stat().st_mtime_ns for entry in directory.iterdir()}
-    outcome = runner.run(arguments, directory, Fault(seconds=_SECONDS))
+    outcome = runner.run(arguments, directory, Fault(seconds=_SECONDS, patience=_PATIENCE))
     if outcome.is_late:
         yield f"it takes more than {_SECONDS:g} s"
     elif outcome.code not in (0, 1, 2, 3):

@@ -33,6 +33,7 @@ class Fault:
         signal: Signal that the process gets after `signal_after` seconds, unless that is None.
         signal_after: See `signal`.
         seconds: After which a process counts as one that hangs.
+        patience: Seconds for which a comparison runs, however small its budget; None for kvtool's.
         stdout: File to which standard output goes; None to keep it.
         stdin: File from which standard input comes.
     """
@@ -45,6 +46,7 @@ class Fault:
     signal: int = signal.SIGKILL
     signal_after: float | None = None
     seconds: float = 60
+    patience: float | None = None
     stdout: str | None = None
     stdin: str = os.devnull
 
@@ -98,6 +100,7 @@ class Runner:
             "signal": int(fault.signal),
             "signal_after": fault.signal_after,
             "seconds": fault.seconds,
+            "patience": fault.patience,
             "environment": {"NO_COLOR": "1", "COLUMNS": "80"},
             "stdin": fault.stdin,
             "stdout": fault.stdout or os.fspath(files["stdout"]),
