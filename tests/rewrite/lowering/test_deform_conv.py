@@ -54,18 +54,20 @@ def _by_hand(
     if mask is not None:
         weights = mask.reshape(weights.shape)
     y = np.zeros((x.shape[0], w.shape[0], *out))
-    for n, oc, place in itertools.product(
-        range(x.shape[0]), range(w.shape[0]), list(np.ndindex(*out))
+    filters, channels = w.shape[0] // group, w.shape[1]
+    for n, channel, place, (k, tap) in itertools.product(
+        range(x.shape[0]),
+        range(x.shape[1]),
+        list(np.ndindex(*out)),
+        list(enumerate(np.ndindex(*kernel))),
     ):
-        first = oc // (w.shape[0] // group) * w.shape[1]
-        for c, (k, tap) in itertools.product(
-            range(w.shape[1]), list(enumerate(np.ndindex(*kernel)))
-        ):
-            part_ = (first + c) // (x.shape[1] // offset_group)
-            at = np.array([place[i] * s[i] - p[i] + tap[i] * d[i] for i in range(rank)], np.float64)
-            at += moved[(n, part_, k, slice(None), *place)]
-            value = _pixel(x[n, first + c], at) * weights[(n, part_, k, *place)]
-            y[(n, oc, *place)] += w[(oc, c, *tap)] * value
+        part_ = channel // (x.shape[1] // offset_group)
+        at = np.array([place[i] * s[i] - p[i] + tap[i] * d[i] for i in range(rank)], np.float64)
+        at += moved[(n, part_, k, slice(None), *place)]
+        value = _pixel(x[n, channel], at) * weights[(n, part_, k, *place)]
+        number, c = divmod(channel, channels)
+        those = slice(number * filters, (number + 1) * filters)
+        y[(n, those, *place)] += w[(those, c, *tap)] * value
     if b is not None:
         y += b.reshape(1, -1, *[1] * rank)
     return y.astype(x.dtype)

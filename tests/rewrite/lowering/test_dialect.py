@@ -17,7 +17,7 @@ from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.dialect import FORMS, departures
-from tests.grids import grid, part
+from tests.grids import thinned
 
 _ROOT = Path(__file__).resolve().parents[3]
 _FIXTURES = {
@@ -25,6 +25,13 @@ _FIXTURES = {
     for folder in ("contrib", "encoders", "growing", "models")
     for path in sorted((_ROOT / "fixtures" / folder).rglob("*.onnx"))
 }
+
+
+_LOWERED = [
+    pytest.param(opset, name, id=f"{opset}-{name}")
+    for number, name in enumerate(_FIXTURES)
+    for opset in ((11, 18), (13, 23))[number % 2]
+]
 
 
 def _parsed(text: str) -> ir.Model:
@@ -42,8 +49,7 @@ def test_the_page_and_the_checks_name_the_same_forms() -> None:
 
 
 @pytest.mark.long
-@grid(16, opset=(11, 13, 18, 23), name=list(_FIXTURES))
-@part(4)
+@pytest.mark.parametrize(("opset", "name"), thinned(_LOWERED, 17))
 def test_fixtures_keep_to_the_dialect(opset: int, name: str) -> None:
     try:
         lowered, _ = lower(_FIXTURES[name], opset=opset, verify=False)

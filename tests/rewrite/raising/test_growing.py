@@ -84,20 +84,6 @@ def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "name",
-    sorted(p.stem for p in (FIXTURES / "growing").glob("*.onnx") if "rolling" not in p.stem),
-)
-def test_every_decoder_that_grows_its_caches_gives_the_same(name: str) -> None:
-    source = read(f"growing/{name}")
-    result, report = raised(source)
-    assert not report.refused
-    assert report.caches
-    for batch in (1, 3):
-        assert not differences(source, result, ROWS, batch)
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
 def test_the_result_is_held_against_the_source(name: str) -> None:
     _, report = kv.raise_(read(name), capacity=ROWS, attention="keep", verify=True)

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes
-from tests.grids import rest, thinned
 from tests.rewrite.fixing.test_fixtures import assert_static
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
@@ -56,54 +56,45 @@ CROSS = {
 """How much of it reads no cache that grows, but what an encoder gave."""
 
 OFTEN = ("bart__dynamo_op18", "llama_eager_dynamo18")
-"""Those that run by default: one with an encoder, one without."""
+"""One with an encoder, one without."""
 
 
-def tolerance(name: str) -> float:
-    """Return how far the element type lets numbers of the order of 1 go apart."""
-    return 3e-2 if "fp16" in name else 2e-5
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [*OFTEN, *rest(*(name for name in LAYERS if name not in OFTEN))])
-def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None:
-    source = onnx.load(GROWING / f"{name}.onnx")
-    model, report = kv.raise_(source, capacity=ROWS, verify=False)
-
+def assert_each_layer_has_one(
+    model: ir.Model, report: kv.RaiseReport, name: str, attention: AttentionChoice
+) -> None:
+    """Hold that each attention of a decoder has become one node, of the form that was asked for."""
     assert [str(refusal) for refusal in report.refused] == []
     # Masks of bloom, gptj and opt are put together by a ScatterND, and are no caches.
     assert {done.pattern for done in report.raised} == {"growing"}
     ops = [node.op_type for _, _, node in nodes(model)]
     assert len(report.attention) == ops.count("Attention") == LAYERS[name]
-    result = ir.to_proto(model)
-    onnx.checker.check_model(result, full_check=True)
-    for batch in (1, 3):
-        assert not differences(source, result, ROWS, batch, tolerance=tolerance(name))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [OFTEN[0], *rest(*(name for name in LAYERS if name != OFTEN[0]))])
-def test_attention_may_read_the_whole_capacity(name: str) -> None:
-    source = onnx.load(GROWING / f"{name}.onnx")
-    model, report = kv.raise_(source, capacity=ROWS + 4, attention="full", verify=False)
-
-    cross = CROSS.get(name, 0)
     first = 2 if "merged" in name else 0  # the branch without a past
-    full = LAYERS[name] - cross - first
+    full = LAYERS[name] - CROSS.get(name, 0) - first if attention == "full" else 0
     assert [done.form for done in report.attention].count("full") == full
-    result = ir.to_proto(model)
-    onnx.checker.check_model(result, full_check=True)
-    for batch in (1, 3):
-        assert not differences(source, result, ROWS + 4, batch, tolerance=tolerance(name))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(["qwen3__optimum_op18__onnxsim", *LAYERS], 28))
-def test_lowered_attention_has_grouped_heads(name: str) -> None:
-    """It takes half the time of the schema's body, and needs to know that heads share a mask."""
-    model, _ = kv.raise_(GROWING / f"{name}.onnx", capacity=ROWS, verify=False)
-    _, report = kv.lower(model, opset=18, verify=False)
-    assert {done.via for done in report.lowered if done.rule == "attention"} == {"grouped"}
+@pytest.mark.parametrize("name", OFTEN)
+def test_each_layer_becomes_one_attention(name: str) -> None:
+    """All of them are held so, and driven, in tests/test_growing_models.py."""
+    source = onnx.load(GROWING / f"{name}.onnx")
+    auto, report = kv.raise_(source, capacity=ROWS, verify=False)
+    assert_each_layer_has_one(auto, report, name, "auto")
+    sliced, report = kv.raise_(source, capacity=ROWS, attention="sliced", verify=False)
+    assert ir.to_proto(sliced) == ir.to_proto(auto)
+    full, report = kv.raise_(source, capacity=ROWS, attention="full", verify=False)
+    assert_each_layer_has_one(full, report, name, "full")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attention", ["auto", "full"])
+def test_steps_of_a_decoder_with_an_encoder_are_equal(attention: AttentionChoice) -> None:
+    source = onnx.load(GROWING / f"{OFTEN[0]}.onnx")
+    model, _ = kv.raise_(source, capacity=ROWS, attention=attention, verify=False)
+    result = ir.to_proto(model)
+    onnx.checker.check_model(result, full_check=True)
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS, batch, tolerance=2e-5)
 
 
 def bloom(columns: str) -> onnx.ModelProto:
