@@ -281,12 +281,13 @@ def apart(source: Path, path: Path, runtime: tuple[str, str] | None, *, padded: 
     values = {value.name: value for value in graph.input}
     ids = values["input_ids"].type.tensor_type.shape.dim
     is_one = ids[-1].dim_value == 1
-    chunks = (1,) * 7 if is_one else (4, 1, 1, 1)
+    prompt = (4, 1, 1, 1)  # of which a model that picks four keys needs as many
+    chunks = (1,) * 7 if is_one else prompt
     talk = conversation(1 if is_one else 2, sum(chunks))
     if not padded or "attention_mask" not in values:
         talk = Conversation(talk.ids, np.ones_like(talk.mask), {})
     with _runs(source, None) as run:
-        expected, grown = Host(source, run, _WIDTHS).answer(talk, chunks)
+        expected, grown = Host(source, run, _WIDTHS).answer(talk, prompt)
     with _runs(path, runtime) as run:
 
         def fit(feeds: Arrays) -> Mapping[str, np.ndarray]:

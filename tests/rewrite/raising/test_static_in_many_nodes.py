@@ -112,12 +112,37 @@ _TABLE = (
     " scores = Add (scored, bias) p = Softmax (scores)"
     " a = MatMul (p, present_value) b = ReduceMax (p, last) y = Mul (a, b)"
 )
+_PLACED = (
+    "best, place = TopK <axis = -1, largest = LARGEST> (raw, one) sizes = Shape (raw)"
+    " none = ConstantOfShape (sizes) few = Shape (place) back = Mul (place, zero)"
+    " last_place = Sub (back, one) ones = ConstantOfShape <value = float[1] {2.0}> (few)"
+    " more = ScatterElements <axis = -1> (none, PLACE, ones) scores = Add (raw, more)"
+    " p = Softmax (scores) a = MatMul (p, present_value) b = ReduceMax (p, last) c = Mul (a, b)"
+    " y = Add (c, best)"
+)
+_HALVES = (
+    "rows = Transpose <perm = [3, 1, 2, 0]> (present_key) sizes = Shape (rows)"
+    " none = ConstantOfShape <value = float[1] {0.5}> (sizes)"
+    " parts = Constant <value_ints = [2, 4, 1]> () a, b, c = Split <axis = 0> (rows, parts)"
+    " four = Constant <value_ints = [4, 1]> () pair = Constant <value_ints = [2, 1]> ()"
+    " at = Constant <value_ints = [0, 3, 1, 5]> () to = Constant <value_ints = [6, -5]> ()"
+    " firsts = Reshape (at, four) seconds = Reshape (to, pair)"
+    " half_full = ScatterND (none, firsts, b) full = ScatterND <reduction = REDUCTION>"
+    " (half_full, seconds, a) left = Transpose <perm = [3, 1, 0, 2]> (full)"
+    " scores = MatMul (q, left) p = Softmax (scores) d = MatMul (p, present_value)"
+    " e = ReduceMax (p, last) y = Mul (d, e)"
+)
 _FRONT = _TABLE.replace("FIRST", "Identity (past)").replace("LAST", "Identity (end)")
 _BACK = _TABLE.replace("FIRST", "Sub (past, limit)").replace("LAST", "Sub (end, limit)")
 _STATIC |= {
     "rows of a larger table": _FRONT.replace("ROWS", "13"),
     "rows of a table as large as the caches": _FRONT.replace("ROWS", "11"),
     "rows of a table, counted from its end": _BACK.replace("ROWS", "13"),
+    "the largest score is raised": _PLACED.replace("LARGEST", "1").replace("PLACE", "place"),
+    "the smallest score is raised": _PLACED.replace("LARGEST", "0").replace("PLACE", "place"),
+    "the last score is raised": _PLACED.replace("LARGEST", "1").replace("PLACE", "last_place"),
+    "parts of heads are put together": _HALVES.replace("REDUCTION", '"none"'),
+    "parts of heads are added up": _HALVES.replace("REDUCTION", '"add"'),
 }
 
 _FUSED = {
@@ -128,6 +153,17 @@ _FUSED = {
 }
 
 _DYNAMIC = {
+    "the last of the rows in use is written over": "row = Constant <value_ints = [1, 1]> ()"
+    " back = ConstantOfShape <value = int64[1] {-1}> (row) n = Transpose <perm = [2, 0, 1, 3]>"
+    " (present_value) new = Transpose <perm = [2, 0, 1, 3]> (v) over = ScatterND (n, back, new)"
+    " every = Constant <value_ints = [0, 1, 2, 3]> () folded = ReduceMax (over, every)"
+    " y = Add (q, folded)",
+    "as many scores are written as there are rows in use": "places = Cast <to = 7> (raw)"
+    " none = Mul (places, zero) over = ScatterElements <axis = 0> (raw, none, raw)"
+    " folded = ReduceMax (over, last) y = Mul (q, folded)",
+    "the largest score, another behind the rows": "sink = MatMul (q, narrow)"
+    " full = Concat <axis = -1> (raw, sink) best, place = TopK <axis = -1> (full, one)"
+    " y = Mul (q, best)",
     "rows of a table smaller than the caches": _FRONT.replace("ROWS", "10"),
     "rows of a smaller table, counted from its end": _BACK.replace("ROWS", "10"),
     "ReduceMean of scores": f"folded = ReduceMean (raw, last) {_FOLDED}",
@@ -187,7 +223,7 @@ def test_what_may_look_at_rows_not_in_use_is_refused(body: str) -> None:
         raise_(ir.from_proto(_source(body)), capacity=_ROWS, dims={"S": 1}, static=True)
     codes = {one.code for one in error.value.report.reasons}
     assert "dynamic-size" in codes
-    assert codes <= {"dynamic-size", "sizes-unrelated"}
+    assert codes <= {"dynamic-size", "rows-move", "sizes-unrelated"}
 
 
 @pytest.mark.long

@@ -148,8 +148,16 @@ Rule = Callable[[NodeView, Widened], Wide]
 
 
 def scattered(view: NodeView, state: Widened) -> Wide:
-    """Return the updates, where each element of the data is written at its own place."""
+    """Return the updates, where each element of the data is written at its own place.
+
+    Where indices say nothing of the rows, what is written is as long as the rows in use.
+    """
     data, indices, updates = view.operands("data", "indices", "updates")
+    depth, sizes, given = state.sizes(indices)[-1] or 0, state.sizes(data), state.sizes(updates)
+    outer, inner = given[: depth - len(sizes)], given[depth - len(sizes) :]
+    places = (*state.sizes(indices), *sizes[:depth], *outer)
+    if 0 < depth < len(sizes) and inner == sizes[depth:] and not is_grown(places):
+        return state.again(view, state.of(data), indices, state.of(updates))
     shape = state.target(data)
     if view.attribute("reduction") not in (None, "none") or state.target(updates) != shape:
         raise Stuck("`ScatterND` does not write all elements")
@@ -491,6 +499,26 @@ def _parts(view: NodeView, state: Widened) -> Wide:
     return state.again(view, state.of(data), *view.node.inputs[1:])
 
 
+def _topmost(view: NodeView, state: Widened) -> Wide:
+    """Take the largest of the rows in use; of equal ones the first, and so none of the others."""
+    data, count = view.operands("X", "K")
+    axis, sizes = view.integer("axis"), state.sizes(data)
+    if not is_grown([sizes[axis]]):
+        return state.again(view, state.of(data), count)
+    filler = -math.inf if view.integer("largest") else math.inf
+    return state.again(view, state.hidden(data, axis % len(sizes), filler), count)
+
+
+def _written(view: NodeView, state: Widened) -> Wide:
+    """Write elements at places that are not counted from the end of the rows in use."""
+    data, places, updates = view.operands("data", "indices", "updates")
+    if is_grown((*state.sizes(places), *state.sizes(updates))):
+        raise Stuck("`ScatterElements` writes as many elements as there are rows in use")
+    if is_grown([state.sizes(data)[view.integer("axis")]]):
+        places = _from_front(places, state.em.op("Squeeze", state.count), state.em)
+    return state.again(view, state.of(data), places, updates)
+
+
 def _turned(view: NodeView, state: Widened) -> Wide:
     first, *rest = view.node.inputs
     assert first is not None
@@ -623,12 +651,14 @@ _RULES: Mapping[str, Rule] = {
     "RMSNormalization": _normalized,
     "Range": _counted,
     "Reshape": _reshaped,
+    "ScatterElements": _written,
     "ScatterND": scattered,
     "Slice": sliced,
     "Softmax": _normalized,
     "Split": _parts,
     "Squeeze": _turned,
     "Tile": _tiled,
+    "TopK": _topmost,
     "Transpose": _turned,
     "Trilu": _triangle,
     "Unsqueeze": _turned,
