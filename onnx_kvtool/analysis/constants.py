@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.ops.schema import Formal, OpFacts, op_history
+from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill
@@ -253,7 +253,12 @@ class Constants:
         begin = 1  # 0 is what the operator itself fills with
         for index, value in enumerate(node.inputs):
             given = facts.input(index)
-            if value is None or given is None or formal is None or not _same(given, formal):
+            if (
+                value is None
+                or given is None
+                or formal is None
+                or given.type_parameter != formal.type_parameter
+            ):
                 inputs.append(None if value is None else self._folder.partial(value))
                 continue
             array = self._memo.get(value)
@@ -276,11 +281,6 @@ class Constants:
         except MalformedNode:
             return None
         return found if found is not None and found.complete else None
-
-
-def _same(given: Formal, result: Formal) -> bool:
-    """Return whether an input has the type of the result, so that its elements are moved."""
-    return given.type_parameter == result.type_parameter
 
 
 def _moved_operands(value: ir.Value) -> list[ir.Value]:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -202,14 +202,9 @@ def root_mean_square(
 
 def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
     """Return one by the root mean square, float32, with the normalized axes of length 1."""
-    dims = dims_of(x)
-    if axis >= 0 and dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"how many axes of `{x.name}` are normalized is unknown",
-            help="declare its shape",
-        )
-    axes = list(range(axis if axis < 0 else axis - len(dims or ()), 0))
+    if axis >= 0:
+        axis -= len(known_dims(x, "how many axes are normalized is unknown: "))
+    axes = list(range(axis, 0))
     op, wide = em.op, cast(em, x, _D.FLOAT)
     mean = reduce(em, "ReduceMean", op("Mul", wide, wide, hint="squared"), axes)
     shifted = op("Add", mean, epsilon)

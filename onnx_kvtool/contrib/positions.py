@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import apart, known_size
 from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -17,6 +17,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _D = ir.DataType
+_JOINED = "heads are joined in rank 3, not in rank 4, and "
 
 
 def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
@@ -29,13 +30,7 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     refuse_value(view, "is_packed_batching", None, 0)
     refuse_value(view, "scale", None, 1.0)
     x, cos = view.operands("input", "cos_cache")
-    dims, table = dims_of(x), dims_of(cos)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{x.name}`, 3 or 4 as its heads are joined or not, is unknown",
-            help="declare its shape",
-        )
+    dims, table = known_dims(x, _JOINED), dims_of(cos)
     heads, part = view.attribute("num_heads") or 0, view.attribute("rotary_embedding_dim") or 0
     if len(dims) == 3 and not heads:
         width, half = dims[2], None if table is None else table[-1]
@@ -70,15 +65,9 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     shared by all nodes with the same positions, caches and sections.
     """
     x, cos = view.operands("input", "cos_cache")
-    dims, section = dims_of(x), view.attribute("mrope_section")
+    dims, section = known_dims(x, _JOINED), view.attribute("mrope_section")
     heads, layout = view.attribute("num_heads") or 0, view.attribute("mrope_layout") or 0
     scale = view.attribute("scale")
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{x.name}`, 3 or 4 as its heads are joined or not, is unknown",
-            help="declare its shape",
-        )
     half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
     assert isinstance(section, tuple)
     sections = [size for size in section if isinstance(size, int)]
@@ -151,17 +140,9 @@ def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
 
 def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
     """Return a position for each row of each batch: (B, L), int64."""
-    given, dims = view.required("position_ids"), dims_of(x)
-    known = dims_of(given)
-    if known is None:
-        raise Refusal(
-            "unknown-rank",
-            f"whether `{given.name}` is one position or one for each row is unknown",
-            help="declare its shape",
-        )
-    if len(known) == 2:
+    given, dims = view.required("position_ids"), known_dims(x)
+    if len(known_dims(given, "there is one position, or one for each row: ")) == 2:
         return given
-    assert dims is not None
     axis = 1 if rank == 3 else 2
     rows = em.op("Add", positions(em, dims[axis], x, axis, place=1, rank=2), given)
     sizes = (size(em, dims[at], x, at) for at in (0, axis))

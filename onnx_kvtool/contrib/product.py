@@ -9,7 +9,6 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dimensions import dims_of
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (),
@@ -66,14 +65,7 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
     matrix = view.integer(f"trans{letter}") != 0
     if not matrix and not batch:
         return x
-    dims = dims_of(x)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"`{x.name}` of `{view.node.op_type}` is transposed, and its rank is unknown",
-            help="declare its shape",
-        )
-    order = list(range(len(dims)))
+    order = list(range(known_rank(view, x)))
     if batch and len(order) < 3:
         raise Refusal(
             "contrib-form",

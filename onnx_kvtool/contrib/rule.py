@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import known_dims
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dimensions import dims_of
 
 Form = Callable[[NodeView, Emitter], Replacement]
 
@@ -54,14 +54,7 @@ def known_rank(view: NodeView, value: ir.Value) -> int:
     Raises:
         Refusal: If it is unknown.
     """
-    dims = dims_of(value)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{value.name}` of `{view.node.op_type}` is unknown",
-            help="declare its shape",
-        )
-    return len(dims)
+    return len(known_dims(value, f"`{view.node.op_type}` depends on its rank, and "))
 
 
 def refuse_input(view: NodeView, *names: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
@@ -27,6 +27,43 @@ _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin
 def dtype_of(value: ir.Value) -> ir.DataType:
     """Return the element type of a value, UNDEFINED where it is unknown."""
     return value.dtype or ir.DataType.UNDEFINED
+
+
+def known_type(value: ir.Value) -> ir.DataType:
+    """Return the element type of a value.
+
+    Raises:
+        Refusal: If it is unknown.
+    """
+    if not value.dtype:
+        raise Refusal(
+            "unknown-element-type",
+            f"the type of `{value.name}` is unknown",
+            help="declare it, as `value_info`",
+        )
+    return value.dtype
+
+
+def known_dims(value: ir.Value, why: str = "", lowest: int | None = None) -> tuple[Dim, ...]:
+    """Return the dimensions of a value, whose rank has to be known.
+
+    Args:
+        value: The value.
+        why: What depends on the rank, as words in front of "the rank".
+        lowest: The lowest opset where nothing does.
+
+    Raises:
+        Refusal: If the rank is unknown.
+    """
+    dims = dims_of(value)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"{why}the rank of `{value.name}` is unknown",
+            help="declare the shape of the value, as `value_info`",
+            lowest_opset=lowest,
+        )
+    return dims
 
 
 def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None) -> ir.Value:

@@ -136,7 +136,8 @@ def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool
         op = key[1] if key[0] in DEFAULT_DOMAINS else "::".join(key)
         if key not in told:
             keeps = traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS)  # no operand tells it
-            told[key] = key in calls or op in HANDED_ON or (not keeps and _has_a_rule(node))
+            has_rule = onnx.defs.has(node.op_type, canonical_domain(node.domain))
+            told[key] = key in calls or op in HANDED_ON or (not keeps and has_rule)
         if not told[key]:
             continue
         names = list(node.input)
@@ -147,11 +148,6 @@ def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool
         if not large.isdisjoint(names[HANDED_ON[op]]):
             large.update(node.output)
     return not large.isdisjoint(returned)
-
-
-def _has_a_rule(node: onnx.NodeProto) -> bool:
-    """Return whether inference may know an operator, of any opset."""
-    return bool(onnx.defs.has(node.op_type, canonical_domain(node.domain)))
 
 
 @functools.cache

@@ -291,7 +291,7 @@ def _place(
     missing = [
         (location, source)
         for location, source in files
-        if not _same_place(source, os.path.join(directory, location))
+        if os.path.realpath(source) != os.path.realpath(os.path.join(directory, location))
     ]
     if not missing:
         return
@@ -316,10 +316,6 @@ def _place(
             _copy(source, target)
         created.append(target)
         notes.append(f"{'linked' if how == 'link' else 'copied'} `{source}` to `{target}`")
-
-
-def _same_place(source: str, target: str) -> bool:
-    return os.path.realpath(source) == os.path.realpath(target)
 
 
 def _is_there(source: str, target: str) -> bool:

@@ -447,12 +447,8 @@ def _code(text: str) -> str:
     if not text or text == "-":
         return text
     shown = escape(text).replace("|", "\\|")
-    fence = "`" * (max((len(run) for run in _runs(shown)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     return f"{fence} {shown} {fence}" if "`" in shown else f"`{shown}`"
-
-
-def _runs(text: str) -> list[str]:
-    return "".join(char if char == "`" else " " for char in text).split()
 
 
 def _plain(text: str) -> str:

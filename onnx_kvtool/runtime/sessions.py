@@ -155,16 +155,14 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
             )
         options[key] = value
     there: list[Any] = _runtime().get_available_providers()
-    known = {n.lower(): n for n in there} | {_short(n).lower(): n for n in there}
+    known = {n.lower(): n for n in there} | {
+        n.removesuffix("ExecutionProvider").lower(): n for n in there
+    }
     if name.lower() not in known:
         error = unknown_name(f"onnxruntime has no execution provider `{name}`", name, there)
         error.help = f"the installed one has {enumerated(there)}"
         raise error
     return known[name.lower()], options
-
-
-def _short(name: str) -> str:
-    return name.removesuffix("ExecutionProvider")
 
 
 def _runtime() -> Any:

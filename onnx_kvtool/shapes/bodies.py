@@ -70,7 +70,11 @@ def run_body(
         if value.type is None:
             value.type = run.knowledge.types.get(value)
     run.graph(graph, context.body(path))
-    return {*graph.inputs, *list(run.values)[before:], *_defined(graph)}
+    return {
+        *graph.inputs,
+        *list(run.values)[before:],
+        *{output for node in graph for output in node.outputs},
+    }
 
 
 def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> None:
@@ -90,10 +94,6 @@ def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: Gr
                     for axis in range(len(value.shape))
                 )
         run_body(run, graph, place, context, name)
-
-
-def _defined(graph: ir.Graph) -> set[ir.Value]:
-    return {output for node in graph for output in node.outputs}
 
 
 def at(place: Location, value: ir.Value) -> Location:

@@ -400,7 +400,7 @@ def _result(
     site: ShapeSite, output: int, found: onnx.TypeProto | None, names: _Names
 ) -> tuple[ir.TypeProtocol | None, Shape | Unknown]:
     none = Unknown("no-rule", f"onnx has no shape for `{site.node.op_type}` here")
-    cause = _first_unknown(site)
+    cause = next(iter(_without_shape(site, site.node.inputs)), None)
     if cause is not None:
         none = Unknown("unknown-input", "", cause)
     if found is None or not found.WhichOneof("value"):
@@ -425,11 +425,6 @@ def _reason(site: ShapeSite) -> tuple[str, str]:
     if Trait.COUNTS in traits(site.node) and inputs:
         return "data-dependent", f"it counts elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
-
-
-def _first_unknown(site: ShapeSite) -> ir.Value | None:
-    """Return the first input whose rank would have to be known."""
-    return next(iter(_without_shape(site, site.node.inputs)), None)
 
 
 def _without_shape(site: ShapeSite, values: Iterable[ir.Value | None]) -> Iterable[ir.Value]:

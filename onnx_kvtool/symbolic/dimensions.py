@@ -414,8 +414,8 @@ def merge(a: Dim, b: Dim) -> Dim:
 
 def product(dims: Sequence[Dim]) -> int | None:
     """Return the number of elements; None when a dimension is not a number. () gives 1."""
-    return math.prod(d for d in dims if isinstance(d, int)) if _all_known(dims) else None
-
-
-def _all_known(dims: Sequence[Dim]) -> bool:
-    return all(isinstance(d, int) for d in dims)
+    return (
+        math.prod(d for d in dims if isinstance(d, int))
+        if all(isinstance(d, int) for d in dims)
+        else None
+    )

@@ -181,13 +181,9 @@ def _product(monomial: Monomial, facts: Facts) -> Interval:
     for atom, power in monomial:
         one = _atom(atom, facts)
         for _ in range(power):
-            ends = [_times(a, b) for a in result for b in one]
+            ends = [0 if a == 0 or b == 0 else a * b for a in result for b in one]
             result = min(ends), max(ends)
     return result
-
-
-def _times(a: float, b: float) -> float:
-    return 0 if a == 0 or b == 0 else a * b
 
 
 def _atom(atom: Atom, facts: Facts) -> Interval:
@@ -565,11 +561,7 @@ def _common(terms: Sequence[tuple[Monomial, int]]) -> Monomial:
 
 def _leading(size: Expr) -> tuple[Monomial, int]:
     """Return the first term in an order that products respect: by degree, then by names."""
-    return max(size.terms, key=lambda term: (_degree(term[0]), _order(term[0])))
-
-
-def _degree(monomial: Monomial) -> int:
-    return sum(power for _, power in monomial)
+    return max(size.terms, key=lambda term: (sum(power for _, power in term[0]), _order(term[0])))
 
 
 def _order(monomial: Monomial) -> list[tuple[tuple[int, ...], int]]:

@@ -94,7 +94,7 @@ _CARRIERS = {
 
 def set_indices_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
     """Emit a Gather again, behind an Identity of its indices, which are then no constant."""
-    return _again(node, em, {1: _identity(em, node.inputs[1])})
+    return _again(node, em, {1: em.op("Identity", node.inputs[1])})
 
 
 def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -270,10 +270,6 @@ def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
     number = np.zeros((), np.float32) if given is None else given.as_tensor().numpy().reshape(())
     value = em.tensor(ir.Tensor(number, dtype=node.outputs[0].dtype), "scalar")
     return Replacement((value,), folds=False)
-
-
-def _identity(em: Emitter, value: ir.Value | None) -> ir.Value:
-    return em.op("Identity", value)
 
 
 def _again(

@@ -132,7 +132,7 @@ class _Finder:
             kind=update.kind,
             location=location,
             past=None if source is None else source.end.name,
-            present=_present(update, target),
+            present=_name(update.present if target is None else target.end),
             update=_name(update.update),
             write_indices=_name(update.write_indices),
             dtype=_dtype(value),
@@ -197,10 +197,6 @@ def _from_the_front(update: Update, source: Route | None, target: Route | None) 
 
 def _name(value: ir.Value | None) -> str | None:
     return None if value is None else value.name
-
-
-def _present(update: Update, target: Route | None) -> str | None:
-    return _name(update.present if target is None else target.end)
 
 
 def _is_constant(value: ir.Value) -> bool:

@@ -177,7 +177,7 @@ def untyped_interface(rule: Rule, context: Context) -> Iterator[Finding]:
     for what, values in (("input", graph.inputs), ("output", graph.outputs)):
         for value in values:
             given, shape = declared.get(id(value), (value.type, value.shape))
-            if _is_missing(given):
+            if given is None or (_has_elements(given) and given.dtype.name == "UNDEFINED"):
                 problem, severity = "declares no type", None
             elif shape is None and _has_elements(given):
                 problem, severity = "declares no shape", "warning"
@@ -189,10 +189,6 @@ def untyped_interface(rule: Rule, context: Context) -> Iterator[Finding]:
                 help="declare it, with unknown dimensions where they vary",
                 severity=severity,  # type: ignore[arg-type]
             )
-
-
-def _is_missing(given: ir.TypeProtocol | None) -> bool:
-    return given is None or (_has_elements(given) and given.dtype.name == "UNDEFINED")
 
 
 def _has_elements(given: ir.TypeProtocol | None) -> bool:

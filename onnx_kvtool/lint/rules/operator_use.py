@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-
-import onnx_ir as ir
+from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import stored_tensor
@@ -44,7 +42,9 @@ def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
             continue
         if CONSEQUENCE in text:
             continue
-        shapes = _shown(node.inputs)
+        shapes = ", ".join(
+            f"`{value.name}` {declared(value)}" for value in node.inputs if value is not None
+        )
         is_inner = DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
         yield rule.found(
             site.location(),
@@ -53,10 +53,6 @@ def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
             help="correct the shape, or what is declared of it",
             severity="info" if is_inner else None,
         )
-
-
-def _shown(values: Iterable[ir.Value | None]) -> str:
-    return ", ".join(f"`{value.name}` {declared(value)}" for value in values if value is not None)
 
 
 @check("ON616")

@@ -10,6 +10,8 @@ from onnx_kvtool.emit.forms import (
     cast,
     covers,
     formal,
+    known_dims,
+    known_type,
     one_number,
     one_shape,
     reduce,
@@ -75,9 +77,7 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     A shift by less than 0, or by the width of the type or more, leaves 0 on the left and sign bits
     on the right.
     """
-    dtype, left = view.required("X").dtype, view.string("direction") == "LEFT"
-    if dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
+    dtype, left = known_type(view.required("X")), view.string("direction") == "LEFT"
     x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
     width = dtype.bitwidth
     negative = em.op("Less", y, 0)
@@ -130,9 +130,7 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
     """
     names = [f.name for f in view.facts.inputs]
     values = [view.required(name) for name in names]
-    dtype = values[0].dtype
-    if dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
+    dtype = known_type(values[0])
     wide = [cast(em, value, _INT64) for value in values]
     if view.node.op_type == "BitwiseNot":
         result = em.op("Sub", -1, wide[0])
@@ -172,10 +170,7 @@ def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
 
 def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: int) -> ir.Value:
     """Return the bits of `x` along a new last axis, lowest first: (..., width), bool."""
-    dims = dims_of(value)
-    if dims is None:
-        raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
-    column = unsqueeze(em, x, [len(dims)])
+    column = unsqueeze(em, x, [len(known_dims(value))])
     negative = em.op("Less", column, 0)
     magnitude = em.op("Where", negative, em.op("Sub", column, -(2 ** (width - 1))), column)
     shifted = em.op("Div", magnitude, powers)

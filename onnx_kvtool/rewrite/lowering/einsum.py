@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import positions
+from onnx_kvtool.emit.forms import known_dims, known_type, positions
 from onnx_kvtool.ops.operators import Labels, parse
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
@@ -29,20 +29,11 @@ def lower_einsum_12(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal(
             "too-many-operands", f"Einsum has {len(values)} operands, more than {_MOST_OPERANDS}"
         )
-    ranks = [None if v.shape is None else len(v.shape) for v in values]
-    equation = view.string("equation")
-    if values[0].dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
-    known = [rank for rank in ranks if rank is not None]
-    if len(known) != len(ranks):
-        raise Refusal(
-            "unknown-rank",
-            "the rank of an operand of Einsum is unknown",
-            help="declare the shapes of the inputs",
-            lowest_opset=12,
-        )
-    terms, output = parse(equation, known)
-    dtype = values[0].dtype
+    ranks = [
+        len(known_dims(value, "Einsum before opset 12 depends on it: ", 12)) for value in values
+    ]
+    terms, output = parse(view.string("equation"), ranks)
+    dtype = known_type(values[0])
     work = _Contraction(em, dtype, all(never_empty(v) for v in values))
     result, labels = values[0], terms[0]
     for index, value in enumerate(values):

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, reduce, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
@@ -157,15 +157,9 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Val
 def _axes(view: NodeView, x: ir.Value) -> list[int]:
     """Return the normalized axes, counted from the back."""
     axis, dims = view.integer("axis"), dims_of(x)
-    if dims is not None:
-        axis = counted_axis(axis, len(dims)) - len(dims)
-    elif axis >= 0:
-        raise Refusal(
-            "unknown-rank",
-            f"`axis` is {axis} and the rank of `{x.name}` is unknown, so how many axes are "
-            "normalized is unknown",
-            help="declare the shape of the input",
-        )
+    if axis >= 0 or dims is not None:
+        rank = len(known_dims(x, f"how many axes are normalized is unknown: `axis` is {axis} and "))
+        axis = counted_axis(axis, rank) - rank
     return list(range(axis, 0))
 
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of
+from onnx_kvtool.emit.forms import cast, dtype_of, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
@@ -87,14 +87,12 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     before opset 10.
     """
     data, op_type = view.required("X"), view.node.op_type
-    dtype = data.dtype
+    dtype = known_type(data)
     axes, auto_pad = _axes(view.context, view, data, op_type)
     has_gaps = any(axis.dilation != 1 for axis in axes)
     padded = [*(a.before for a in axes), *(a.end for a in axes)]
     is_changed = padded[len(axes) :] != [a.after for a in axes]
     with_padding = op_type == "AveragePool" and view.integer("count_include_pad") != 0
-    if dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     fits = all(p < a.kernel for p, a in zip(padded, (*axes, *axes), strict=True))
     if fits and not (is_changed and with_padding) and not (has_gaps and _lacks_gaps(em, op_type)):
         return _again(view, em, op_type, axes, padded, auto_pad)

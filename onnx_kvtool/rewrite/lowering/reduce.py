@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, dtype_of, size, squeeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, known_type, size, squeeze, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -83,12 +83,11 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     is_limited = limits is not None and limits.problem(view.node, view.opset, view.context.folder)
     if op in ("ReduceMax", "ReduceMin") and (is_limited or em.opset >= 20):
         return _first_of_sorted(em, op, data, axes, keepdims)
-    if data.dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
-    if data.dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
+    dtype = known_type(data)
+    if dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
         return _on_bool(em, data, axes, keepdims, noop, op == "ReduceMin")
-    if op in ("ReduceMax", "ReduceMin") and not takes(op, 0, data.dtype, em.opset):
-        carrier = carrier_of(op, data.dtype, em.opset, 0)
+    if op in ("ReduceMax", "ReduceMin") and not takes(op, 0, dtype, em.opset):
+        carrier = carrier_of(op, dtype, em.opset, 0)
         if carrier is not None:
             return _carried(em, op, data, carrier, (axes, keepdims, noop))
     return _reduce(em, op, data, axes, keepdims, noop)
@@ -190,14 +189,8 @@ def _reduce(
 def _at_run_time(
     em: Emitter, op: str, data: ir.Value, axes: ir.Value, keepdims: bool, noop: bool
 ) -> ir.Value:
-    dims, count = dims_of(data), count_of(axes)
+    dims, count = known_dims(data, "the axes are known at run time only, and "), count_of(axes)
     dtype = dtype_of(data)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"the axes are known at run time only, and the rank of `{data.name}` is unknown",
-            help="make the axes constant, or declare the shape",
-        )
     if op in _ROUNDED and count != 1 and not dtype.is_floating_point():
         raise Refusal(
             "dynamic-input",
@@ -209,7 +202,7 @@ def _at_run_time(
         return em.op(_OF_ONE.get(op, "Identity"), data)
     marks = axis_marks(em, axes, len(dims))
     if not count and not noop:  # there may be no axes, which means all
-        marks = em.op("Where", _no_axes(em, axes), 1, marks)
+        marks = em.op("Where", em.op("Equal", em.op("Size", axes), 0), 1, marks)
         marks = em.op("Expand", marks, [len(dims)])
     reduced = data
     for axis in range(len(dims)):
@@ -238,10 +231,6 @@ def _at_run_time(
         # to a Reshape: onnxruntime 1.32 takes the one of the shape for one of the data.
         shape = em.op("Reshape", shape, [len(dims) - count], hint="shape")
     return reshape_literally(em, reduced, shape, empty=may_be_empty)
-
-
-def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:
-    return em.op("Equal", em.op("Size", axes), 0)
 
 
 # ArgMax-12 and ArgMin-12 with `select_last_index`, for opset 11.
@@ -281,15 +270,9 @@ def lower_softmax_13(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an axis that is not the last one for certain when the rank is unknown.
     """
     data, axis = view.required("input"), view.integer("axis")
-    rank = None if data.shape is None else len(data.shape)
-    if axis == -1 or (rank is not None and axis == rank - 1):
+    rank = 0 if axis == -1 else len(known_dims(data, f"`axis` is {axis} and "))
+    if axis in (-1, rank - 1):
         return em.op(view.node.op_type, data, axis=-1)
-    if rank is None:
-        raise Refusal(
-            "unknown-rank",
-            f"`axis` is {axis} and the rank of `{data.name}` is unknown",
-            help="declare the shape of the input",
-        )
     if not -rank <= axis < rank:
         raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {rank}")
     swap = list(range(rank))

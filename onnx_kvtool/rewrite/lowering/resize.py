@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, reduce, size, unsqueeze, where
 from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
@@ -320,11 +320,5 @@ def _axes_of(view: NodeView, data: ir.Value) -> np.ndarray | None:
     given = view.attribute("axes") if "axes" in view.facts.attributes else None
     if not isinstance(given, tuple) or not given:
         return None
-    if data.shape is None:
-        raise Refusal(
-            "unknown-rank",
-            f"Resize has no `axes` before opset 18, and the rank of `{data.name}` is unknown",
-            help="declare the shape of the input",
-            lowest_opset=18,
-        )
+    known_dims(data, "Resize has no `axes` before opset 18, and ", 18)
     return np.array(given, np.int64)

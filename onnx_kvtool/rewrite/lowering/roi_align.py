@@ -10,7 +10,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, reduce, size, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    dtype_of,
+    known_type,
+    positions,
+    reduce,
+    size,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -280,7 +289,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown number of channels, and an unknown shape of the filters.
     """
     data, filters, offset = view.operands("X", "W", "offset")
-    dims, shape, dtype = dims_of(data), dims_of(filters), data.dtype
+    dims, shape, dtype = dims_of(data), dims_of(filters), known_type(data)
     sizes = [dim for dim in shape or () if isinstance(dim, int)]
     if dims is None or shape is None or len(sizes) != len(shape) or not isinstance(dims[1], int):
         raise Refusal(
@@ -290,8 +299,6 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shapes of the inputs",
             lowest_opset=19,
         )
-    if dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     numbers, group, parts = Numbers(em, wide), view.integer("group"), view.integer("offset_group")
     kernel, channels = sizes[2:], dims[1]

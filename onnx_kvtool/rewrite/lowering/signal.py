@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, dtype_of, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, known_type, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
@@ -265,9 +265,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shape of the input",
             lowest_opset=17,
         )
-    parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), signal.dtype
-    if dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{signal.name}` is unknown")
+    parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), known_type(signal)
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     is_half = view.integer("onesided") != 0
     elements = 0

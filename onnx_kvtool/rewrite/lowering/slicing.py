@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, size, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_type, positions, size, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -207,8 +207,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
             f"Trilu of {dtype.name} cannot be written before opset 14",
             lowest_opset=14,
         )
-    if dtype == ir.DataType.UNDEFINED:
-        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    known_type(data)
     return where(em, outside, 0, data)
 
 

@@ -211,7 +211,7 @@ def _prove_rows(
     what = f"component {component} of `{name}`" if len(tuples) > 1 else f"`{name}`"
     if row is not None and not tuples[component].depends_on(row):
         raise Unproven("duplicate-rows", f"{what} is `{text(tuples[component])}` for every row")
-    if _is_opaque(tuples[component], row):
+    if row is not None and (tuples[component] - at(row)).depends_on(row):
         unrelated(proof, view.indices, f"`{name}`")
     found = read_positions(proof, tuples[component], sizes[component], grid, row, what)
     check_start(found.start, grid)
@@ -240,10 +240,6 @@ def _known_sizes(proof: Proof, view: ScatterND, wanted: Sequence[Expr]) -> list[
     if given is None or len(given) != len(wanted):
         return [[size] for size in wanted]
     return [[size, other] for size, other in zip(wanted, given, strict=True)]
-
-
-def _is_opaque(index: Expr, row: int | None) -> bool:
-    return row is not None and (index - at(row)).depends_on(row)
 
 
 # Masks that are set at one position of an axis, and what is written through them.

@@ -206,13 +206,12 @@ def _counted(proof: Proof, found: Expr, row: int, what: str) -> Expr:
         index = tuple(ZERO if i == along[0] else part for i, part in enumerate(atom.index))
         return rest + variable(Element(atom.value, index))
     shown = text(found, {row: "s"})
-    if any(isinstance(atom, Element) and _depends(atom, row) for atom in found.atoms()):
+    if any(
+        isinstance(atom, Element) and any(part.depends_on(row) for part in atom.index)
+        for atom in found.atoms()
+    ):
         raise Unproven("data-dependent-positions", f"{what} is `{shown}` for row s")
     raise Unproven("not-counting", f"{what} is `{shown}` for row s, expected a start plus s")
-
-
-def _depends(atom: Element, axis: int) -> bool:
-    return any(part.depends_on(axis) for part in atom.index)
 
 
 def unrelated(proof: Proof, value: ir.Value, what: str) -> None:

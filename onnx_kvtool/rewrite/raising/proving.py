@@ -115,9 +115,8 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
     over_updates = tuple(None if d is None else found.places[d] for d in back)
     update = _update(proof, found, over_updates)
     if past.base is not found.data:
-        proof.say(
-            f"`{found.data.name}` is `{base.name}` with its axes in the order {_shown(past.axes)}"
-        )
+        order = ", ".join("-" if axis is None else str(axis) for axis in past.axes)
+        proof.say(f"`{found.data.name}` is `{base.name}` with its axes in the order {order}")
     shape = proof.maps.shape(base)
     assert shape is not None
     moved = {d: coordinate(a) for a, d in enumerate(back) if d is not None}
@@ -229,10 +228,6 @@ def _copies(value: ir.Value) -> list[ir.Value]:
         for copy in node.outputs
         if copy.is_graph_output()
     ]
-
-
-def _shown(axes: Axes) -> str:
-    return ", ".join("-" if axis is None else str(axis) for axis in axes)
 
 
 # Sizes that onnx's own inference does not find, for candidates that lack one.
@@ -352,7 +347,9 @@ class Proving:
         """Prove what can be proven; nothing is edited."""
         tried = list(_candidates(self.model.graph, graph_path(self.model.graph.name)))
         found = self._each(tried)
-        lacking = [k for k, one in found.items() if _lacks_a_size(one)]
+        lacking = [
+            k for k, one in found.items() if isinstance(one, Unraised) and one.code in LACKS_A_SIZE
+        ]
         if lacking:
             self.full = full_sizes(self.model)
         if self.full is not None:
@@ -459,10 +456,6 @@ def _is_made(node: ir.Node, pasts: Mapping[ir.Value, ir.Value]) -> bool:
 def _hands_on(node: ir.Node) -> bool:
     kinds = traits(node)
     return Trait.REPEATS not in kinds and (Trait.MOVES in kinds or Trait.CASTS in kinds)
-
-
-def _lacks_a_size(one: Planned | Unraised) -> bool:
-    return isinstance(one, Unraised) and one.code in LACKS_A_SIZE
 
 
 def _leads_on(one: Planned | Unraised, before: Planned | Unraised) -> bool:

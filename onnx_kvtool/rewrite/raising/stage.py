@@ -77,7 +77,10 @@ class Assumptions:
         for text in granted:
             kind, colon, rest = text.partition(":")
             if kind not in KINDS or (colon and not rest) or (kind == "covers-past" and not rest):
-                raise _unknown(text, kind)
+                raise UsageError(
+                    f"`{text}` is no assumption",
+                    help=did_you_mean(kind, KINDS, "; ".join(KINDS.values())),
+                )
             if kind == "same-dim":
                 dims.append(_pair(text, rest))
             else:
@@ -144,12 +147,6 @@ def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
 def _granted_dim(text: str) -> Dim:
     number = normal(text)
     return number if isinstance(number, int) else text
-
-
-def _unknown(text: str, kind: str) -> UsageError:
-    return UsageError(
-        f"`{text}` is no assumption", help=did_you_mean(kind, KINDS, "; ".join(KINDS.values()))
-    )
 
 
 # What every stage of `raise` is given, and where it says what it did.

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import again
+from onnx_kvtool.emit.forms import again, known_type
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -57,8 +57,6 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
     Refuses an unknown element type.
     """
     data, groups = view.required("X"), view.integer("num_groups")
-    if data.dtype is None:
-        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     dims = dims_of(data)
     channels = dims[1] if dims is not None and len(dims) > 1 else None
     if isinstance(channels, int):
@@ -74,8 +72,9 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
         return em.op("Reshape", repeated, fixed([-1], em, "flat"))
 
     inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
-    plain = data.dtype == ir.DataType.FLOAT
-    stash = {} if plain else {"stash_type": data.dtype.value}
+    dtype = known_type(data)
+    plain = dtype == ir.DataType.FLOAT
+    stash = {} if plain else {"stash_type": dtype.value}
     return again(em, view.node, inputs, attributes=stash)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import again, cast, dtype_of, formal
+from onnx_kvtool.emit.forms import again, cast, dtype_of, formal, known_type
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
@@ -184,11 +184,8 @@ def upgrade_quantize_linear_13_19(rewritten: Rewritten, em: Emitter) -> Replacem
     data, numbers = view.required("x"), list(rewritten.node.inputs[1:])
     if opset < 13:
         numbers = [_scalar(em, value) for value in numbers]
-    if opset < 19 <= em.opset < 23:
-        if data.dtype is None:
-            raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
-        if data.dtype == ir.DataType.INT32:
-            data = cast(em, data, ir.DataType.FLOAT)
+    if opset < 19 <= em.opset < 23 and known_type(data) == ir.DataType.INT32:
+        data = cast(em, data, ir.DataType.FLOAT)
     return again(em, rewritten.node, [data, *numbers])
 
 

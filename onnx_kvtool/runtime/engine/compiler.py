@@ -326,7 +326,10 @@ class Compiler:
                 f"the function `{function.name}` takes {counted(len(function.inputs), 'input')}, "
                 f"got {len(node.inputs)}"
             )
-        parameters = {**_defaults(function), **attributes}
+        parameters = {
+            **{name: a for name, a in function.attributes.items() if a.value is not None},
+            **attributes,
+        }
         key = (identifier, *((name, *_content(a)) for name, a in sorted(parameters.items())))
         program = self._functions.get(key)
         if program is None:
@@ -402,11 +405,6 @@ def _missing(where: str, value: ir.Value | None) -> KvtoolError:
 def _names(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
     inputs = tuple("" if value is None else value.name or "" for value in node.inputs)
     return inputs, tuple(value.name or "" for value in node.outputs)
-
-
-def _defaults(function: ir.Function) -> dict[str, ir.Attr]:
-    """Return the parameters of a function that have a default."""
-    return {name: a for name, a in function.attributes.items() if a.value is not None}
 
 
 def _content(attribute: ir.Attr) -> tuple[object, ...]:

@@ -322,10 +322,9 @@ def moved_rows(past: Array, present: Array, axis: int) -> int:
     for start in range(1, len(old)):
         count = min(len(old) - start, len(new))
         # Most numbers are told from one row.
-        if not bits_differ(old[start], new[0]).any() and not _differ(old[start:], new, count):
+        if (
+            not bits_differ(old[start], new[0]).any()
+            and not bits_differ(old[start:][:count], new[:count]).any()
+        ):
             return count
     return 0
-
-
-def _differ(old: Array, new: Array, count: int) -> bool:
-    return bool(bits_differ(old[:count], new[:count]).any())

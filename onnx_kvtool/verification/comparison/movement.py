@@ -217,7 +217,11 @@ class _Walk:
             own = None
             if dtype in _RANKS:
                 own = Coarse(dtype, f"`{value.name}`")
-                if dtype == ir.DataType.DOUBLE and _is_of_float32(node):
+                if (
+                    dtype == ir.DataType.DOUBLE
+                    and node.op_type in _IN_FLOAT32
+                    and not canonical_domain(node.domain)
+                ):
                     own = Coarse(ir.DataType.FLOAT, f"`{node.op_type}`, which computes in it")
             if (found := coarser(before, own)) is not None:
                 self.coarse[id(value)] = found
@@ -317,10 +321,6 @@ class _Walk:
         self._budget.depth -= 1
         if is_exact and all(id(v) in self.exact for body in bodies for v in body.outputs):
             self.exact.update(id(value) for value in node.outputs)
-
-
-def _is_of_float32(node: ir.Node) -> bool:
-    return node.op_type in _IN_FLOAT32 and not canonical_domain(node.domain)
 
 
 def _only_moves(node: ir.Node) -> bool:

@@ -11,10 +11,10 @@ import onnx_ir as ir
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit import forms
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import size
+from onnx_kvtool.emit.forms import known_dims, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim
 
 _D = ir.DataType
 _INT64 = _D.INT64
@@ -39,16 +39,7 @@ def known_rank(value: ir.Value, op_type: str, lowest: int) -> tuple[Dim, ...]:
     Raises:
         Refusal: If it is not.
     """
-    dims = dims_of(value)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"{op_type} cannot be written before opset {lowest} where the rank of "
-            f"`{value.name}` is unknown",
-            help="declare the shape of the value, as `value_info`",
-            lowest_opset=lowest,
-        )
-    return dims
+    return known_dims(value, f"{op_type} cannot be written before opset {lowest} where ", lowest)
 
 
 def element_type(value: ir.Value, op_type: str, lowest: int) -> ir.DataType:

@@ -204,7 +204,11 @@ def mask_24(
             "the first is visible; its last dimension is not broadcast"
         )
     hidden = False if attn_mask.dtype == np.bool_ else -np.inf
-    padded = np.full((*attn_mask.shape[:-1], total), hidden, _mask_type(attn_mask))
+    padded = np.full(
+        (*attn_mask.shape[:-1], total),
+        hidden,
+        np.float64 if attn_mask.dtype.kind in "iu" else attn_mask.dtype,
+    )
     padded[..., :length] = attn_mask
     return mask_23(padded, operands)
 
@@ -293,11 +297,6 @@ def _as_bias(allowed: _Bools, dtype: np.dtype[Any]) -> Reals:
     bias = np.zeros(allowed.shape, dtype)
     bias[~allowed] = -np.inf
     return bias
-
-
-def _mask_type(mask: Array) -> npt.DTypeLike:
-    """Return the type of a padded mask: integers have no infinity."""
-    return np.float64 if mask.dtype.kind in "iu" else mask.dtype
 
 
 def check_nonpad(nonpad: Array, operands: Operands) -> None:
