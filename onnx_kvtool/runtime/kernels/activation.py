@@ -241,8 +241,8 @@ def _softplus(x: Reals) -> Reals:
 
 def gelu_of(x: Reals) -> Reals:
     """Return 0.5 * x * (1 + erf(x / sqrt(2))) in float64."""
-    wide: Reals = x.astype(np.float64, copy=False)
-    sigmoid: Reals = erf(wide / math.sqrt(2))
+    wide = x.astype(np.float64, copy=False)
+    sigmoid = erf(wide / math.sqrt(2))
     return np.asarray(0.5 * wide * (1 + sigmoid))
 
 

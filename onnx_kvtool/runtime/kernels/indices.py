@@ -54,7 +54,7 @@ def count_indices(
             message names the first such index and its position.
     """
     size = shape[axis]
-    part: npt.NDArray[np.integer] = indices if component is None else indices[..., component]  # type: ignore[assignment]
+    part: npt.NDArray[np.integer] = indices if component is None else indices[..., component]
     if part.size == 0:
         return part.astype(np.int64)
     # A negative index is huge when read as unsigned, so that one maximum checks both ends.

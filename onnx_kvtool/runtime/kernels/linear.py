@@ -162,9 +162,9 @@ def matrix_product(A: Array, B: Array) -> Array:
         B: (..., K, N), or (K,), of the dtype of `A`; see `check_factors`.
     """
     if A.dtype.kind not in "iu":
-        return narrowed(np.asarray(np.matmul(widened(A), widened(B))), A.dtype)
+        return narrowed(np.matmul(widened(A), widened(B)), A.dtype)
     if _magnitude(A) * _magnitude(B) * A.shape[-1] < _EXACT:
-        product: npt.NDArray[Any] = np.matmul(A.astype(np.float64), B.astype(np.float64))
+        product = np.matmul(A.astype(np.float64), B.astype(np.float64))
         wide = np.asarray(product).astype(np.int64)
         return wide.astype(A.dtype)
     return np.asarray(np.matmul(A, B))
@@ -206,10 +206,9 @@ def _product_shape(
 
 
 def _magnitude(x: Array) -> float:
-    numbers: npt.NDArray[Any] = x
     if x.size == 0:
         return 0.0
-    return max(abs(float(numbers.max())), abs(float(numbers.min())))
+    return max(abs(float(x.max())), abs(float(x.min())))
 
 
 # Gemm.
@@ -269,8 +268,8 @@ def gemm_7(
 
 def _sum(A: Array, B: Array, C: Array | None, alpha: float, beta: float) -> Array:
     whole = A.dtype.kind in "iu"
-    result: npt.NDArray[Any] = matrix_product(A, B) if whole else np.matmul(widened(A), widened(B))
-    addend: npt.NDArray[Any] | None = None if C is None else widened(C)
+    result = matrix_product(A, B) if whole else np.matmul(widened(A), widened(B))
+    addend: Array | None = None if C is None else widened(C)
     if whole and (alpha != 1 or (addend is not None and beta != 1)):
         result = result.astype(np.float64)
         addend = None if addend is None else addend.astype(np.float64)
@@ -419,7 +418,7 @@ def _centered(
 
 def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -> Doubles:
     """Return a value per tensor, row or column so that it broadcasts to a stack of matrices."""
-    doubles: npt.NDArray[Any] = as_doubles(values)
+    doubles = as_doubles(values)
     if values.size == 1:
         return doubles.reshape(())
     if values.ndim == 1 and rows and len(shape) > 1:

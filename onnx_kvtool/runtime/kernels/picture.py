@@ -144,8 +144,8 @@ def global_lp_pool(X: Array, *, p: float | None) -> tuple[Array]:
 def _norm(x: Array, kernel: tuple[int, ...], sliding: Sliding, p: float) -> Array:
     if not p > 0:
         raise KernelError(f"`p` is {p}, expected a number above 0")
-    powers: Reals = np.abs(x.astype(np.float64)) ** p
-    return narrowed(np.asarray(sum_pooled(powers, kernel, sliding) ** (1 / p)), x.dtype)
+    powers = np.abs(x.astype(np.float64)) ** p
+    return narrowed(sum_pooled(powers, kernel, sliding) ** (1 / p), x.dtype)
 
 
 def max_pool(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers
@@ -55,7 +54,7 @@ def _positions(
     size = data.shape[along]
     if size == 0:
         raise KernelError(f"axis {along} of `data` with shape {data.shape} is empty")
-    numbers: npt.NDArray[Any] = widened(data)
+    numbers = widened(data)
     if select_last_index:
         numbers = np.flip(numbers, along)
     found = np.asarray(choose(numbers, axis=along, keepdims=keepdims != 0), np.int64)
@@ -72,7 +71,7 @@ def maximum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context
     """
     numbers = widened(data)
     start = _edge(numbers.dtype, least=True)
-    return narrowed(np.asarray(np.max(numbers, axes, keepdims=keepdims, initial=start)), data.dtype)
+    return narrowed(np.max(numbers, axes, keepdims=keepdims, initial=start), data.dtype)
 
 
 def minimum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context) -> Array:
@@ -82,7 +81,7 @@ def minimum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context
     """
     numbers = widened(data)
     start = _edge(numbers.dtype, least=False)
-    return narrowed(np.asarray(np.min(numbers, axes, keepdims=keepdims, initial=start)), data.dtype)
+    return narrowed(np.min(numbers, axes, keepdims=keepdims, initial=start), data.dtype)
 
 
 def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
@@ -151,7 +150,6 @@ def _reduce(
 
 
 Axes = tuple[int, ...]
-Numbers = npt.NDArray[Any]
 
 
 def sum_(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
@@ -179,13 +177,13 @@ def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
     if count == 0:
         context.warn(f"the mean of nothing is undefined, taken as NaN: {_along(data, axes)}")
     total = _sum(widened(data), axes, keepdims)
-    return narrowed(np.asarray(total / np.asarray(count, total.dtype)), data.dtype)
+    return narrowed(total / np.asarray(count, total.dtype), data.dtype)
 
 
 def prod(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
     """Multiply; 1 of nothing. Integers wrap around; narrow floats are multiplied in float32."""
     wide = widened(data)
-    return narrowed(np.asarray(np.prod(wide, axes, wide.dtype, keepdims=keepdims)), data.dtype)
+    return narrowed(np.prod(wide, axes, wide.dtype, keepdims=keepdims), data.dtype)
 
 
 def l1(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
@@ -223,7 +221,7 @@ def log_sum_exp(data: Array, axes: Axes, keepdims: bool, context: Context) -> Ar
     The greatest element is taken out before the exponential, which cannot overflow then. Narrow
     floats are computed in float32, integers in float64 and truncated.
     """
-    wide: Numbers = data.astype(np.float64) if data.dtype.kind in "iu" else widened(data)
+    wide = data.astype(np.float64) if data.dtype.kind in "iu" else widened(data)
     greatest = np.max(wide, axes, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(greatest), greatest, 0).astype(wide.dtype)
     logarithm = np.log(_sum(np.exp(wide - shift), axes, True)) + shift
@@ -231,7 +229,7 @@ def log_sum_exp(data: Array, axes: Axes, keepdims: bool, context: Context) -> Ar
     return convert(np.asarray(result), data.dtype, warn=context.warn)
 
 
-def _sum(numbers: Numbers, axes: Axes, keepdims: bool) -> Numbers:
+def _sum(numbers: Array, axes: Axes, keepdims: bool) -> Array:
     return np.asarray(np.sum(numbers, axes, numbers.dtype, keepdims=keepdims))
 
 
@@ -282,7 +280,7 @@ def _select(X: Array, k: int, name: str, axis: int, *, largest: bool) -> tuple[A
         raise KernelError(
             f"`{name}` is {k}, expected 0 to {size}: axis {along} of `X` with shape {X.shape}"
         )
-    numbers: npt.NDArray[Any] = widened(X)
+    numbers = widened(X)
     if largest:
         # Sorting the reversed axis and reading from its end puts lower indices first among equals.
         order = np.argsort(np.flip(numbers, along), axis=along, kind="stable")

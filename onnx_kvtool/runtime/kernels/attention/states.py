@@ -75,7 +75,7 @@ def linear_attention_27(
     check_shape("key", key.shape, (batch, tokens, kv_num_heads * size), "sizes of `query`")
     check_shape("value", value.shape, (batch, tokens, value.shape[2]), "sizes of `query`")
     state_shape = (batch, kv_num_heads, size, v.shape[3])
-    state: Reals = np.zeros(state_shape, np.float32)
+    state = np.zeros(state_shape, np.float32)
     if past_state is not None:
         check_shape("past_state", past_state.shape, state_shape, "(B, kv_num_heads, d_k, d_v)")
         state = past_state.astype(np.float32)
@@ -109,8 +109,8 @@ def by_each_token(
     output = np.empty((*query.shape[:4], value.shape[3]), np.float32)
     written = np.empty(value.shape, np.float32)
     for token in range(query.shape[3]):
-        column: Reals = key[:, :, token, :, None]
-        row: Reals = value[:, :, token, None]
+        column = key[:, :, token, :, None]
+        row = value[:, :, token, None]
         if forget is not None:
             state = state * forget[:, :, token, :, None]
         if rate is not None:

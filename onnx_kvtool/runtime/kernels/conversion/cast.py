@@ -9,7 +9,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnx_kvtool.runtime.errors import KernelError
@@ -52,9 +51,7 @@ def to_strings(x: Array) -> Array:
         wide = x.astype(np.uint64 if x.dtype == np.uint64 else np.int64)
         texts = [str(number) for number in wide.reshape(-1).tolist()]
     else:
-        floats: npt.NDArray[Any] = (
-            x if x.dtype in (np.float16, np.float64) else x.astype(np.float32)
-        )
+        floats = x if x.dtype in (np.float16, np.float64) else x.astype(np.float32)
         texts = [_write_float(number) for number in floats.reshape(-1)]
     result = np.empty(x.shape, object)
     result.reshape(-1)[:] = texts
@@ -159,7 +156,7 @@ def convert(
 ) -> Array:
     """Return an array in another element type, by the text and the tables of Cast-25.
 
-    Numbers are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
+    Array are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
     See `round_to`, `round_to_scale`, `to_integers`, `to_strings` and `from_strings` for what
     happens at the edges of each kind.
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.runtime.errors import KernelError
@@ -115,8 +112,8 @@ def quantize_linear_10(
     spread = plan_spread(x, y_scale, y_zero_point, axis, block_size or 0, "y")
     dtype = _output_dtype(y_zero_point, output_dtype or 0)
     division = _division_dtype(y_scale.dtype, precision or 0)
-    numerator: npt.NDArray[Any] = round_to(x, division)
-    denominator: npt.NDArray[Any] = round_to(spread(y_scale), division)
+    numerator = round_to(x, division)
+    denominator = round_to(spread(y_scale), division)
     quotient = as_doubles(np.asarray(numerator / denominator))
     zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
     if dtype in FORMATS:
@@ -141,10 +138,9 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
         x: float32, any shape.
         context: Told in the undefined case.
     """
-    numbers: npt.NDArray[Any] = x
     zero = np.float32(0)
-    low = np.min(numbers, initial=zero)
-    high = np.max(numbers, initial=zero)
+    low = np.min(x, initial=zero)
+    high = np.max(x, initial=zero)
     point: Array
     if low == high:
         context.warn("`x` has no range, which leaves the scale undefined: taken as 1")
@@ -231,6 +227,6 @@ def dequantize_linear_10(
             raise KernelError("`x_zero_point` is not 0, expected 0 as `x` is of dtype int32")
         zero = spread(x_zero_point.astype(difference.dtype))
         np.subtract(difference, zero, out=difference)
-    factor: npt.NDArray[Any] = round_to(difference, dtype)
-    scale: npt.NDArray[Any] = round_to(spread(x_scale), dtype)
+    factor = round_to(difference, dtype)
+    scale = round_to(spread(x_scale), dtype)
     return (np.multiply(factor, scale, out=factor),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -114,8 +114,7 @@ def as_doubles(x: Array) -> Doubles:
     """
     if x.dtype not in (np.int64, np.uint64):
         return np.asarray(x, np.float64)
-    whole: npt.NDArray[Any] = x
-    low: npt.NDArray[Any] = np.asarray(_LOW_BITS, x.dtype)
+    whole, low = x, np.asarray(_LOW_BITS, x.dtype)
     large = whole >= _EXACT
     if x.dtype == np.int64:
         large |= whole <= -_EXACT

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
@@ -69,9 +68,6 @@ def check_operands(operands: Sequence[Array], names: tuple[str, ...]) -> None:
 # Operators on the bits of integers: BitShift; the others are functions of numpy.
 
 
-Numbers = npt.NDArray[Any]
-
-
 def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
     """Compute BitShift from version 11 on: the bits of `X` moved by `Y` places, broadcast.
 
@@ -92,16 +88,13 @@ def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
     check_operands((X, Y), ("X", "Y"))
     if direction not in ("LEFT", "RIGHT"):
         raise KernelError(f"`direction` is `{direction}`, expected `LEFT` or `RIGHT`")
-    numbers: Numbers = X
-    places: Numbers = Y
-    width = 8 * numbers.dtype.itemsize
-    gone = (places < 0) | (places >= width)
-    within = np.where(gone, 0, places).astype(numbers.dtype)
+    gone = (Y < 0) | (8 * X.dtype.itemsize <= Y)
+    within = np.where(gone, 0, Y).astype(X.dtype)
     if direction == "LEFT":
-        moved, empty = np.left_shift(numbers, within), np.zeros_like(numbers)
+        moved, empty = np.left_shift(X, within), np.zeros_like(X)
     else:
-        moved, empty = np.right_shift(numbers, within), np.where(numbers < 0, -1, 0)
-    return (np.asarray(np.where(gone, empty.astype(numbers.dtype), moved), numbers.dtype),)
+        moved, empty = np.right_shift(X, within), np.where(X < 0, -1, 0)
+    return (np.asarray(np.where(gone, empty.astype(X.dtype), moved), X.dtype),)
 
 
 # The type to compute in where rounding after every step would lose too much.
@@ -115,24 +108,22 @@ def is_narrow(dtype: np.dtype[np.generic]) -> bool:
     return dtype in FORMATS
 
 
-def widened(x: Array) -> npt.NDArray[Any]:
+def widened(x: Array) -> Array:
     """Return narrow floats in float32, which holds them all; other arrays as they are."""
     if x.dtype == _HALF:
         return widen_half(x.astype(np.float16, copy=False))
     return x.astype(np.float32) if is_narrow(x.dtype) else x
 
 
-def narrowed(x: npt.NDArray[Any], dtype: np.dtype[np.generic]) -> Array:
+def narrowed(x: Array, dtype: np.dtype[np.generic]) -> Array:
     """Return results in the dtype of the operands, rounded from float32 if that is narrow."""
-    if x.dtype == dtype:
-        return x
     return np.asarray(x).astype(dtype, copy=False)
 
 
 # Operators of two operands of one dtype that numpy computes as ONNX wants them.
 
 
-Compute = Callable[[Numbers, Numbers], Any]
+Compute = Callable[[Array, Array], Any]
 
 
 def over_a_b(compute: Compute) -> KernelFunction:
@@ -171,16 +162,14 @@ def div_7(A: Array, B: Array) -> tuple[Array]:
             zero, which the text leaves undefined.
     """
     check_operands((A, B), ("A", "B"))
-    x: Numbers = A
-    y: Numbers = B
-    if not _whole_quotient(x):
-        return (np.asarray(x / y),)
-    _check_divisor(y)
-    floor = x // y
-    if x.dtype.kind == "u":
+    if not _is_whole(A):
+        return (np.asarray(A / B),)
+    _check_divisor(B)
+    floor = A // B
+    if A.dtype.kind == "u":
         return (np.asarray(floor),)
-    inexact = (floor * y != x) & ((x < 0) != (y < 0))
-    return (np.asarray(floor + inexact.astype(x.dtype), x.dtype),)
+    inexact = (floor * B != A) & ((A < 0) != (B < 0))
+    return (np.asarray(floor + inexact.astype(A.dtype), A.dtype),)
 
 
 def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
@@ -189,7 +178,7 @@ def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     Raises:
         KernelError: As `mod_28`, or if floats come with `fmod` 0, which these versions forbid.
     """
-    if fmod == 0 and not _whole_quotient(A):
+    if fmod == 0 and not _is_whole(A):
         raise KernelError(
             f"`fmod` is 0, expected 1 for operands of dtype {A.dtype}",
             help="set `fmod` to 1, or use version 28 of Mod",
@@ -212,16 +201,16 @@ def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     if fmod not in (0, 1):
         raise KernelError(f"`fmod` is {fmod}, expected 0 or 1")
     x, y = widened(A), widened(B)
-    if _whole_quotient(x):
+    if _is_whole(x):
         _check_divisor(y)
     return (np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype),)
 
 
-def _whole_quotient(x: Array) -> bool:
+def _is_whole(x: Array) -> bool:
     return x.dtype.kind in "iu"
 
 
-def _check_divisor(divisor: Numbers) -> None:
+def _check_divisor(divisor: Array) -> None:
     zeros = divisor == 0
     if zeros.any():
         index = [int(i) for i in np.argwhere(zeros)[0]]
@@ -252,23 +241,15 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
         KernelError: If the shapes do not broadcast.
     """
     broadcast_shape((X.shape, Y.shape), ("X", "Y"))
-    base: Numbers = X
-    exponent: Numbers = Y
-    if _whole_power(base) and _whole_power(exponent):
-        return (_integer_power(base, exponent, context),)
-    if _whole_power(base):
-        power = np.power(base.astype(np.float64), exponent.astype(np.float64))
-        return (convert(np.asarray(power), base.dtype, warn=context.warn),)
-    if base.dtype == exponent.dtype:
-        power = np.power(widened(base), widened(exponent))
-        return (narrowed(np.asarray(power), base.dtype),)
-    wide = _working_dtype(base.dtype, exponent.dtype)
-    power = np.power(base.astype(wide), exponent.astype(wide))
-    return (convert(np.asarray(power), base.dtype),)
-
-
-def _whole_power(x: Numbers) -> bool:
-    return x.dtype.kind in "iu"
+    if _is_whole(X) and _is_whole(Y):
+        return (_integer_power(X, Y, context),)
+    if _is_whole(X):
+        power = np.power(X.astype(np.float64), Y.astype(np.float64))
+        return (convert(np.asarray(power), X.dtype, warn=context.warn),)
+    if X.dtype == Y.dtype:
+        return (narrowed(np.power(widened(X), widened(Y)), X.dtype),)
+    wide = _working_dtype(X.dtype, Y.dtype)
+    return (convert(np.asarray(np.power(X.astype(wide), Y.astype(wide))), X.dtype),)
 
 
 def _working_dtype(
@@ -279,7 +260,7 @@ def _working_dtype(
     return np.dtype(np.float32 if small and base.itemsize <= 4 else np.float64)
 
 
-def _integer_power(base: Numbers, exponent: Numbers, context: Context) -> Array:
+def _integer_power(base: Array, exponent: Array, context: Context) -> Array:
     base, exponent = np.broadcast_arrays(base, exponent)
     negative = exponent < 0
     left = np.where(negative, 0, exponent).astype(np.uint64)
@@ -363,10 +344,10 @@ def mean_8(*data_0: Array) -> tuple[Array]:
     """Compute Mean from version 8 on: the sum as in `sum_8`, divided by the number of operands."""
     total = _total(data_0)
     mean = total / np.asarray(len(data_0), total.dtype)
-    return (narrowed(np.asarray(mean), data_0[0].dtype),)
+    return (narrowed(mean, data_0[0].dtype),)
 
 
-def _total(operands: tuple[Array, ...]) -> Numbers:
+def _total(operands: tuple[Array, ...]) -> Array:
     _check(operands)
     return np.asarray(functools.reduce(np.add, [widened(x) for x in operands]))
 

@@ -17,8 +17,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 # Operators of one operand that numpy computes as ONNX wants them.
 
 
-Numbers = npt.NDArray[Any]
-Compute = Callable[[Numbers], Any]
+Compute = Callable[[Array], Any]
 
 
 def over_x(compute: Compute) -> KernelFunction:
@@ -43,31 +42,31 @@ def over_input(compute: Compute) -> KernelFunction:
     return kernel
 
 
-def _apply(compute: Compute, x: Numbers) -> Array:
-    return narrowed(np.asarray(compute(widened(x))), x.dtype)
+def _apply(compute: Compute, x: Array) -> Array:
+    return narrowed(compute(widened(x)), x.dtype)
 
 
-def absolute(x: Numbers) -> Array:
+def absolute(x: Array) -> Array:
     """Return absolute values; the least integer of a signed type stays what it is."""
     return np.asarray(x if x.dtype.kind == "u" else np.abs(x))
 
 
-def negative(x: Numbers) -> Array:
+def negative(x: Array) -> Array:
     """Return -x; -0.0 for 0.0, and the least integer of a signed type stays what it is."""
     return np.asarray(np.negative(x))
 
 
-def sign(x: Numbers) -> Array:
+def sign(x: Array) -> Array:
     """Return 1, -1 or 0; 0.0 for -0.0, and NaN for NaN, which the text does not mention."""
     return np.asarray(np.sign(x) + np.zeros((), x.dtype))
 
 
-def reciprocal(x: Numbers) -> Array:
+def reciprocal(x: Array) -> Array:
     """Return 1/x, rounded once; infinity with its sign for zeros."""
     return np.asarray(np.ones((), x.dtype) / x)
 
 
-def round_even(x: Numbers) -> Array:
+def round_even(x: Array) -> Array:
     """Return the nearest whole numbers, halves to the even one; the sign of zero is kept."""
     return np.asarray(np.rint(x))
 
@@ -120,8 +119,7 @@ def _limits(dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
 
 
 def _limit(x: Array, low: Array, high: Array) -> Array:
-    numbers: npt.NDArray[Any] = x
-    return np.asarray(np.minimum(high, np.maximum(numbers, low)), x.dtype)
+    return np.asarray(np.minimum(high, np.maximum(x, low)), x.dtype)
 
 
 # Dropout.
@@ -178,7 +176,7 @@ def dropout_12(
     left = generator.uniform(0, 1, data.shape) >= share
     wide = widened(data)
     scale = np.asarray(1 / (1 - share), wide.dtype)
-    return narrowed(np.asarray(np.where(left, wide * scale, 0)), data.dtype), np.asarray(left)
+    return narrowed(np.where(left, wide * scale, 0), data.dtype), np.asarray(left)
 
 
 # The error function over arrays, which numpy lacks, and the operator Erf.
@@ -302,8 +300,7 @@ def _horner(x: _Doubles, coefficients: tuple[float, ...]) -> _Doubles:
 
 def is_nan_9(X: Array) -> tuple[Array]:
     """Compute IsNaN from version 9 on; types without NaN have none."""
-    numbers: npt.NDArray[Any] = X
-    return (np.asarray(np.isnan(numbers), np.bool_),)
+    return (np.asarray(np.isnan(X), np.bool_),)
 
 
 def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> tuple[Array]:
@@ -314,10 +311,9 @@ def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -
         detect_negative: Whether -infinity counts.
         detect_positive: Whether infinity counts.
     """
-    numbers: npt.NDArray[Any] = X
-    infinite = np.asarray(np.isinf(numbers), np.bool_)
+    infinite = np.isinf(X)
     if not detect_negative:
-        infinite = infinite & ~np.signbit(numbers)
+        infinite = infinite & ~np.signbit(X)
     if not detect_positive:
-        infinite = infinite & np.signbit(numbers)
+        infinite = infinite & np.signbit(X)
     return (np.asarray(infinite),)

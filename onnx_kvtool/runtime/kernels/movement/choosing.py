@@ -164,7 +164,7 @@ def _places(indices: Array, size: int, from_back: bool) -> npt.NDArray[np.int64]
     """Return where each index points to, `size` where it points nowhere."""
     if indices.dtype.kind == "u":  # uint64 may hold what int64 cannot
         return np.minimum(indices, np.uint64(size)).astype(np.int64)
-    places: npt.NDArray[np.int64] = indices.astype(np.int64)
+    places = indices.astype(np.int64)
     if from_back:
         inside = (places >= -size) & (places < size)
         places = np.where(places < 0, places + size, places)

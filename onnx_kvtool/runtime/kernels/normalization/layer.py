@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 # Rounding to a type between two steps that are computed in another.
 
 
-Reals: TypeAlias = npt.NDArray[Any]
+Reals: TypeAlias = Array
 """Values in a type that numpy computes in: float32 or float64."""
 
 
