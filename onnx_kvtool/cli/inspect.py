@@ -56,7 +56,7 @@ def inspect(context: click.Context, request: InspectRequest) -> None:
     model, output_format = path_in(request.model), request.output_format
     if request.nodes and output_format in ("dot", "mermaid"):
         raise UsageError(
-            f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
+            f"`--nodes` lists nodes, and `--format {output_format}` draws only caches",
             help="leave one of them out",
         )
     check_source(model, remote=True)

@@ -103,7 +103,7 @@ def spare_model(model: ir.Model, output: str) -> None:
     for path in files if source == "-" else [source, *files]:
         if is_same(path, output):
             raise UsageError(
-                f"`{output}` belongs to the model, which would be overwritten",
+                f"`{output}` is a file of the model, and would be overwritten",
                 help="name another file for the report",
             )
 

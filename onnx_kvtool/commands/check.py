@@ -232,17 +232,17 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
     """Raise `UsageError` for flags that contradict each other, before anything is read."""
     if settings.fix == "apply" and "-" in request.paths:
         raise UsageError(
-            "`--fix` replaces files, and standard input is none",
+            "`--fix` cannot replace standard input",
             help="name a file, or show what would change with `--diff`",
         )
     if request.write_baseline is not None and settings.fix != "none":
         raise UsageError(
-            "a baseline records the models before any fix",
+            "`--write-baseline` records the models before any fix",
             help="fix first, then write the baseline",
         )
     if request.prune_baseline and (settings.fix != "none" or request.shard is not None):
         raise UsageError(
-            "a baseline is pruned by the findings of all models before any fix",
+            "`--prune-baseline` needs the findings of all models before any fix",
             help="leave out `--fix`, `--diff` and `--shard`",
         )
     if request.prune_baseline and request.write_baseline is not None:
@@ -252,15 +252,13 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
         )
     if settings.dask is not None and settings.fix == "apply":
         raise UsageError(
-            "`--fix` replaces files, and the workers of `--dask` may have others",
+            "`--fix` replaces files, and the workers of `--dask` may read other copies",
             help="fix without `--dask`",
         )
     if settings.dask is not None and "-" in request.paths:
-        raise UsageError("the workers of `--dask` have another standard input than this process")
+        raise UsageError("the workers of `--dask` cannot read the standard input of this process")
     if settings.fix != "none" and any(map(is_remote, request.paths)):
-        raise UsageError(
-            "fixes are made in files, and a model at a URL is none", help="fetch it first"
-        )
+        raise UsageError("kvtool cannot fix a model at a URL", help="fetch it first")
 
 
 def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
@@ -270,7 +268,7 @@ def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
             continue
         if any(is_same(path, target) for path in paths if path != "-"):
             raise UsageError(
-                f"`{target}` is one of the models, which would be overwritten",
+                f"`{target}` is one of the models, and would be overwritten",
                 help="name another file",
             )
 

@@ -98,9 +98,7 @@ def check_nothing(settings: Settings) -> None:
 
 def died(path: str, settings: Settings) -> FileReport:
     """Return the report of a file under which a worker process died."""
-    error = UnreadableModel(
-        "the process that read it died", help="report the model: no model may do that"
-    )
+    error = UnreadableModel("the process that read it died", help="report this bug with the model")
     return _failed(path, error, settings)
 
 

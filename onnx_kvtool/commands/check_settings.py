@@ -84,7 +84,7 @@ def resolve(request: CheckRequest) -> Settings:
     """Merge flags and the configuration file; flags win.
 
     Raises:
-        UsageError: For a code, a target, a configuration key or a value that is not known, and for
+        UsageError: For a code, a target, a configuration key or a value that is unknown, and for
             files of configuration and baseline that cannot be read.
     """
     config = _config(request)

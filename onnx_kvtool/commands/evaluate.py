@@ -207,7 +207,7 @@ def _check_request(request: EvalRequest) -> None:
     check_provider(request.provider)
     if request.provider is not None and "onnxruntime" not in (request.runtime, request.compare):
         raise UsageError(
-            "`--provider` is of onnxruntime, which does not run the model",
+            "`--provider` is for onnxruntime, which does not run the model",
             help="add `--runtime onnxruntime`",
         )
     if request.compare == request.runtime:
@@ -232,7 +232,7 @@ def _check_save(target: str, request: EvalRequest) -> None:
     """Refuse to save into what is read: the model, or the file of an input."""
     if target == "-":
         raise UsageError(
-            "an archive cannot go to standard output, which has the values",
+            "`--save` cannot write to standard output, where the values go",
             help="name a file with `--save FILE.npz`, or use `--format json`",
         )
     sources = [path_in(request.model), *(spec_file(text) for _, text in request.specs)]
@@ -240,7 +240,7 @@ def _check_save(target: str, request: EvalRequest) -> None:
         if source in (None, "", "-") or not (os.path.exists(target) and os.path.exists(source)):
             continue
         if os.path.samefile(target, source):
-            raise UsageError(f"`{target}` is read, and would be overwritten", help=_OTHER)
+            raise UsageError(f"`{target}` is an input file, and would be overwritten", help=_OTHER)
 
 
 def _check_model_request(request: EvalRequest) -> None:
@@ -249,7 +249,7 @@ def _check_model_request(request: EvalRequest) -> None:
     for flag, is_given in (("--attr", bool(request.attributes)), ("--opset", request.opset)):
         if is_given:
             raise UsageError(
-                f"`{flag}` describes a single operator, and a model has its own",
+                f"`{flag}` is for a single operator, not for a model",
                 help="name the operator with `--op` and leave the model out",
             )
     names = [name for name, _ in request.specs]

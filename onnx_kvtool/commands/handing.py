@@ -125,7 +125,7 @@ def _copies(
         allows = f"`--verify-budget {binary_bytes(1 << more).replace(' ', '')}` allows"
         raise _NotRun(f"{error.message}; {allows} the models themselves") from error
     if len({serialize(pair.a) for pair in pairs}) > 1:
-        raise _NotRun("each model has another copy of the source")
+        raise _NotRun("the copies of the source differ between the models")
     shrunken += pairs[0].shrunken
     return pairs[0].a, [pair.b for pair in pairs]
 
@@ -142,7 +142,7 @@ def _driven(
     name = Feeder(means, 1, None, {}).embeddings
     specs = [s for s in means.inputs if s.role == "token_ids" or s.name == name]
     if not specs or len(specs[0].shape) < 2:
-        raise _NotRun("no input is known to take tokens")
+        raise _NotRun("kvtool finds no input for tokens")
     batch, _, *width = (size if isinstance(size, int) else 1 for size in specs[0].shape)
     begin, cases, runs, most, is_equal = time.monotonic(), 0, 0, 0.0, True
 

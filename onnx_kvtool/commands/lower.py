@@ -133,7 +133,7 @@ def check_request(request: LowerRequest) -> None:
 
 
 def _check_target(name: str, request: LowerRequest) -> None:
-    """Refuse a runtime that is not known, and what cannot be asked for together with one."""
+    """Refuse a runtime that is unknown, and what cannot be asked for together with one."""
     if request.only:
         raise UsageError(
             "`--only` names the operators to replace, so that `--target` cannot choose them",
@@ -235,7 +235,7 @@ def _lower(
 
 
 def _stand_in(target: Target) -> list[str]:
-    """Say which release stands for one that is not known."""
+    """Say which release stands for one that is unknown."""
     if target.is_known:
         return []
     return [f"{target.asked} has the limits of {target.release}, the next known release below"]

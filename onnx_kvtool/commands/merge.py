@@ -100,7 +100,7 @@ def resolve_format(request: MergeRequest) -> CheckFormat:
         )
     if kind == "junit" and request.fail_on is not None:
         raise UsageError(
-            "`--fail-on` is for the checks that write JUnit: it says what failed, not how badly",
+            "a JUnit report contains no severities for `--fail-on`",
             help="leave it out, or let the parts write `--format json`",
         )
     return wanted
@@ -143,7 +143,7 @@ def _judge(request: MergeRequest) -> None:
 
 
 def _check_shards(shards: dict[str, str], reports: int) -> None:
-    """Refuse an incomplete set of shards: what a lost job would have found is not known."""
+    """Refuse an incomplete set of shards: what a lost job would have found is unknown."""
     if not shards:
         return
     counts = {parse_shard(shard)[1] for shard in shards}

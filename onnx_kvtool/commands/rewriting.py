@@ -208,8 +208,8 @@ def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[
     lengths = [name for name in lengths if name in of_ids] or lengths
     if not lengths:
         raise UsageError(
-            "`--phases` needs a dimension that counts new tokens, and no input has one",
-            help="take the model as it was before its sizes were fixed",
+            "`--phases` needs an input dimension that counts new tokens",
+            help="use the model before its sizes were fixed",
         )
     if given := [name for name in lengths if name in dims]:
         raise UsageError(
@@ -222,7 +222,7 @@ def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[
     masks = {name: rest[kind] for name, kind in kinds.items() if kind in rest}
     if masks.keys() - dims.keys() and not means.with_role("past_length", "write_indices"):
         raise UsageError(
-            f"new rows go where the size `{next(iter(masks))}` says, which `--static` fixes",
+            f"new rows go where the size `{next(iter(masks))}` sets, and `--static` fixes it",
             help="raise the model with growing caches by `kvtool raise --static --phases`, and"
             " lower each of its phases",
         )

@@ -33,7 +33,7 @@ class LimitEntry(Record):
 
 @dataclass(frozen=True, slots=True)
 class TargetEntry(Record):
-    """One release of a runtime. A version that is not known is null.
+    """One release of a runtime. A version that is unknown is null.
 
     Attributes:
         runtime: Name of the runtime, in lower case.

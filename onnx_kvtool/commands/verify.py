@@ -65,7 +65,7 @@ def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
     _check_request(request)
     if request.a == request.b == "-":
         raise UsageError(
-            "standard input contains one model, and both are to be read from it",
+            "both models are standard input, which contains only one",
             help="name a file for one of them",
         )
     progress("reading both models")
@@ -127,7 +127,7 @@ def _check_runnable(model: ir.Model, path: str) -> None:
 def _check_request(request: VerifyRequest) -> None:
     check_provider(request.provider)
     if request.provider is not None and request.runtime == "reference":
-        raise UsageError("`--provider` is of onnxruntime, and the reference has none")
+        raise UsageError("`--provider` is for onnxruntime, and `--runtime` is `reference`")
     Budget.parse(request.verify_budget)
     for name, tolerance in (("rtol", request.rtol), ("atol", request.atol)):
         if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):

@@ -162,7 +162,7 @@ def _refuse_elsewhere(view: NodeView) -> None:
     if is_read(view, 2):
         raise Refusal(
             "contrib-form",
-            "`state_update` of `CausalConvWithState` is read, which onnxruntime gives on GPUs only",
+            "`state_update` of `CausalConvWithState` is read; onnxruntime computes it on GPUs only",
         )
     _refuse_dilation(view)
 

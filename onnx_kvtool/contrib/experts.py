@@ -132,8 +132,8 @@ class Slots:
         if blocks == 1 and bits != 8:
             raise Refusal(
                 "contrib-form",
-                f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads another "
-                "layout on a CPU than its documentation describes",
+                f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads a layout "
+                "on the CPU that contradicts its documentation",
             )
         packed = -(-blocks * bits // 8)
         demand_dims(self.view, f"{name}_zero_points", self.experts, rows, packed)

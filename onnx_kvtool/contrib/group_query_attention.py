@@ -306,7 +306,7 @@ def _table(view: NodeView, heads: int) -> np.ndarray:
     """Return which blocks of keys a block of queries sees: (layouts, blocks, blocks), bool.
 
     Raises:
-        Refusal: If that is not known, or such that onnxruntime computes something else than what
+        Refusal: If that is unknown, or such that onnxruntime computes something else than what
             the lists say.
     """
     lists = []

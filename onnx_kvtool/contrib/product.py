@@ -146,7 +146,7 @@ def _activated(
 
 def _no_activation(view: NodeView, what: str) -> Refusal:
     return Refusal(
-        "contrib-form", f"the activation of `{view.node.op_type}` is {what}, which is not known"
+        "contrib-form", f"the activation of `{view.node.op_type}` is {what}, which is unknown"
     )
 
 

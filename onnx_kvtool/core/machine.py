@@ -98,7 +98,7 @@ def as_shortage(error: Exception) -> KvtoolError | None:
     ):
         return Shortage(
             "there is not enough memory",
-            help="give the process more, or take a smaller model",
+            help="give the process more memory, or use a smaller model",
         )
     if isinstance(error, ImportError) and not (error.name or "").startswith("onnx_kvtool"):
         text = " ".join(str(error).split())[:200]

@@ -120,7 +120,7 @@ class Record:
         """Return the record that `to_json` has made this of, or a command has printed.
 
         Args:
-            data: The JSON form, or its text. Keys that are not known are passed over, as those of a
+            data: The JSON form, or its text. Keys that are unknown are passed over, as those of a
                 later version are; keys that an earlier version did not write have their defaults.
 
         Raises:

@@ -223,5 +223,5 @@ def missing(covered: Covered | None) -> str | None:
         covered: What it covered; None where nobody knows.
     """
     if covered is None:
-        return "it is not known what the comparison covered"
+        return "it is unknown what the comparison covered"
     return "; ".join(gap.what for gap in covered.gaps) or None

@@ -56,7 +56,7 @@ def stored_bytes(dims: Iterable[int], dtype: int) -> int | None:
         dtype: Number of the element type in `TensorProto`.
 
     Returns:
-        The bytes; None for strings, the undefined type, and types that are not known.
+        The bytes; None for strings, the undefined type, and types that are unknown.
 
     Raises:
         ValueError: If a dim is negative, or the size exceeds 2**63 - 1 bytes; the text says which.

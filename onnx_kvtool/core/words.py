@@ -105,7 +105,7 @@ _NEAR = 0.6
 """Share of characters, in order, that two names must have in common."""
 
 _SHOWN = 12
-"""Most names that are all listed if none is near."""
+"""Most names that the help lists in full."""
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
@@ -143,17 +143,14 @@ def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
     Args:
         message: What is wrong.
         name: The name.
-        known: The names there are; the nearest goes into the help; if none is near, the
-            help lists them as long as they are few.
+        known: The names there are; the help has the nearest, or some of them if none is near.
     """
     names = list(dict.fromkeys(known))
-    listed = ", ".join(f"`{known_name}`" for known_name in names)
-    everything = f"there are {listed}" if names else "there are none"
-    if len(names) == 1:
-        everything = f"there is {listed}"
-    return UsageError(
-        message, help=did_you_mean(name, names, everything if len(names) <= _SHOWN else None)
-    )
+    if not names:
+        return UsageError(message, help="there are none")
+    listed = enumerated(names, _SHOWN if len(names) <= _SHOWN else 4)
+    choice = listed if len(names) == 1 else f"one of {listed}"
+    return UsageError(message, help=did_you_mean(name, names, f"use {choice}"))
 
 
 def missing_file_help(path: str, suffix: str = "") -> str | None:

@@ -34,7 +34,7 @@ def choosing(
     if temperature == 0:
         if top_k is not None or top_p is not None:
             raise UsageError(
-                "`top_k` and `top_p` limit what is drawn, and nothing is drawn at temperature 0",
+                "`top_k` and `top_p` limit a random choice, and temperature 0 makes none",
                 help="give a `temperature`, such as 1.0",
             )
         return likeliest

@@ -149,7 +149,7 @@ class Decoder:
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens the model knows; None when that is not known."""
+        """How many tokens the model knows; None when that is unknown."""
         return next((spec.uses.rows for spec in self._plan.with_role("token_ids")), None)
 
     def prefill(
@@ -162,7 +162,7 @@ class Decoder:
                 states, for a model that takes those.
             inputs: Other inputs by name, such as what an encoder has found, which every step is
                 given as well; but positions, as (3, B, S), which go on after the largest of each
-                sequence. What is left out, and has a meaning that is not known, is drawn.
+                sequence. What is left out, and has a meaning that is unknown, is drawn.
 
         Returns:
             (B, S, V), or what the first output that is no cache has for a shape.
@@ -245,7 +245,7 @@ class Decoder:
             raise UsageError(
                 f"the inputs of {count} tokens behind {self.length} others do not fit"
                 " into the memory",
-                help="take a shorter prompt or fewer steps",
+                help="use a shorter prompt or fewer steps",
             ) from error
         made = part.session.run(arrays, self._caches.pasts, self._caches.targets)
         self._caches.take(made)
@@ -295,8 +295,8 @@ class Decoder:
         """
         if not self.takes_tokens and self._embed is None:
             raise UsageError(
-                "no input of the model is known to take token ids",
-                help="for one that takes hidden states, give what makes them of tokens: `embed`",
+                "kvtool finds no input for token ids",
+                help="for a model that takes hidden states, give the embedding with `embed`",
             )
         if steps < 1:
             raise UsageError(f"`steps` is {steps}, expected at least 1")
@@ -309,7 +309,7 @@ class Decoder:
         drawn = Feeder(self._plan, len(prompt), None, self._dims, inputs).drawn
         if unknown := [name for name in drawn if name not in self._crossed]:
             raise UsageError(
-                f"nothing is known of what to feed as {enumerated(unknown)}",
+                f"kvtool does not know what to feed as {enumerated(unknown)}",
                 help="give it by name in `inputs`",
             )
         chosen = [choose(self.prefill(prompt, inputs))]
@@ -344,7 +344,7 @@ class Decoder:
                 text = f"`embed` made an array of shape {tokens.shape}, expected (B, S, E)"
                 raise UsageError(text)
         if tokens.ndim == 3 and self._feeders[0].embeddings is None:
-            raise UsageError("no input of the model is known to take the hidden states of tokens")
+            raise UsageError("kvtool finds no input for the hidden states of tokens")
         return tokens
 
 

@@ -36,7 +36,7 @@ class Feeder:
         dims: Sizes of other names in the shapes of inputs.
         given: Inputs by name that the caller gives: for every step, but for positions, which are
             those of the prompt.
-        seed: For inputs whose meaning is not known, and for hidden states.
+        seed: For inputs whose meaning is unknown, and for hidden states.
         prompt: Tokens of the prompt, in how many parts it may come; None for those of the step.
 
     Attributes:
@@ -104,7 +104,7 @@ class Feeder:
 
     @property
     def drawn(self) -> list[str]:
-        """Names of the inputs that nobody gives, and whose meaning is not known."""
+        """Names of the inputs that nobody gives, and whose meaning is unknown."""
         free = [spec.name for spec in self._plan.with_role("free")]
         return [name for name in free if name not in self._given and name != self.embeddings]
 
@@ -313,7 +313,7 @@ class KeptCaches:
                 raise UsageError(
                     f"cache `{past}` has {room} rows, {used} of them in use, and there are"
                     f" {new} new ones",
-                    help="take a shorter prompt or fewer steps",
+                    help="use a shorter prompt or fewer steps",
                 )
 
     @property

@@ -81,7 +81,7 @@ def _slots(facts: OpFacts, inputs: Sequence[tuple[str, Given]]) -> list[Slot]:
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
         raise UsageError(
-            f"{facts.op_type} has no value for {names}",
+            f"there is no value for {names} of {facts.op_type}",
             help=f"give each with `--input {missing[0]}=SPEC`",
         )
     return slots
@@ -121,7 +121,7 @@ def _bound_type(formal: Formal, values: Sequence[tuple[str, Given]]) -> ir.DataT
     )
     if found is None:
         raise UsageError(
-            f"the element type of input `{values[0][0]}` is not known",
+            f"the element type of input `{values[0][0]}` is unknown",
             help="put one in front, as in `bfloat16:cache.npy`",
         )
     if found in allowed:

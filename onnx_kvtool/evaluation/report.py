@@ -226,7 +226,7 @@ class Update(Record):
 
     @property
     def changed(self) -> Mask | None:
-        """Which elements differ in a bit; None where the elements are not known."""
+        """Which elements differ in a bit; None where the elements are unknown."""
         if self.old is None or self.new is None:
             return None
         return bits_differ(self.old, self.new)

@@ -290,7 +290,7 @@ def _missing_inputs(part: ir.Model, given: Mapping[str, Value], settings: RunSet
             names += f" and {counted(len(missing) - _MOST, 'other input')}"
         raise UsageError(
             f"there is no value for {names}",
-            help="give each with `--input NAME=SPEC`, or have the rest drawn with `--random`",
+            help="give each with `--input NAME=SPEC`, or use `--random` for the rest",
         )
     return [value.name or "" for value in missing]
 

@@ -85,7 +85,7 @@ class Given:
         for.
 
         Args:
-            declared: The element type of the place where it goes; None when that is not known.
+            declared: The element type of the place where it goes; None when that is unknown.
 
         Raises:
             UsageError: If a literal does not fit the type, or a file holds another one than asked

@@ -104,7 +104,7 @@ def bounded_memory(spare: int) -> Iterator[None]:
 
 
 def _address_space() -> int | None:
-    """Return the bytes of address space that the process has; None where that is not known."""
+    """Return the bytes of address space that the process has; None where that is unknown."""
     if sys.platform != "linux":
         return None
     import resource

@@ -40,7 +40,7 @@ _Holder = onnx.GraphProto | onnx.FunctionProto
 def infer_past_matrix_values(
     contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(contents)`, where the elements of a matrix are not known.
+    """Return `infer(contents)`, where the elements of a matrix are unknown.
 
     Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
     out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two

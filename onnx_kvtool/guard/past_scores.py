@@ -28,7 +28,7 @@ _Holder = onnx.GraphProto | onnx.FunctionProto
 def infer_past_scores(
     contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return `infer(contents)`, where the width of scores over past keys is not known.
+    """Return `infer(contents)`, where the width of scores over past keys is unknown.
 
     onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
     whatever reads the scores is then inferred wrongly. Joined along the keys with something of

@@ -1,4 +1,4 @@
-"""Operators whose inference ends the process where the type of an input is not known."""
+"""Operators whose inference ends the process where the type of an input is unknown."""
 
 from __future__ import annotations
 

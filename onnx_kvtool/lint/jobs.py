@@ -85,7 +85,7 @@ def _past_deaths(
         yield result
         done += 1
     while done < len(items):
-        # A worker died, and which item killed it is not known: the next in line goes alone.
+        # A worker died, and which item killed it is unknown: the next in line goes alone.
         with _pool(work, items[done : done + 1], 1) as results:
             yield from list(results) or [died(items[done])]
         done += 1

@@ -142,7 +142,9 @@ def _claimed_bytes(tensor: ir.ExternalTensor) -> tuple[int, Problem | None]:
         what = f"offset {offset}" if offset < 0 else f"length {length}"
         return 0, Problem("external-range", f"the {what} of its data is negative")
     if offset + size > _MAX_BYTES:
-        return 0, Problem("external-range", f"the offset {offset} of its data is absurd")
+        return 0, Problem(
+            "external-range", f"the offset {offset} of its data is beyond the limit of any file"
+        )
     if length is not None and length != size:
         return 0, Problem(
             "external-length",

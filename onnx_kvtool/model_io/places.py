@@ -157,7 +157,7 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
         return
     if is_remote(output):
         raise UsageError(
-            f"the output {spoken_name(output)} is a URL, and results go to files",
+            f"the output {spoken_name(output)} is a URL, and kvtool writes only files",
             help="name a file, and copy it there",
         )
     if is_directory(output):

@@ -217,7 +217,7 @@ class RemoteFile:
             if not piece:
                 raise UnreadableModel(
                     f"{self.name} ends at byte {start:,}, and {end:,} are needed",
-                    help="copy the file to its place again",
+                    help="upload the file again",
                 )
             yield piece
             start += len(piece)
@@ -265,9 +265,7 @@ class RemoteFile:
         if answer.status == HTTPStatus.PARTIAL_CONTENT:
             found = re.match(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
             if found is None or int(found[1]) != at or not is_plain:
-                raise UnreadableModel(
-                    f"{self.name}: its server sends other bytes than are asked for"
-                )
+                raise UnreadableModel(f"{self.name}: its server sends other bytes than requested")
             self._at, self.size = at, int(found[2])
         elif answer.status == HTTPStatus.OK:
             length = answer.headers.get("Content-Length", "")

@@ -49,7 +49,7 @@ def skeleton(file: RemoteFile) -> Skeleton:
             larger than a message can be.
     """
     if not file.read(0, 1):
-        raise UnreadableModel(f"{file.name} is empty")
+        raise UnreadableModel(f"{file.name} is empty", help="copy or download it again")
     if file.size is not None and file.size > MAX_MESSAGE_BYTES:
         raise _too_large(file)
     walk = _Walk(file)
@@ -140,7 +140,7 @@ class _Walk:
             raise UnreadableModel(
                 f"{self.file.name} is truncated: {count:,} bytes are needed at byte {position:,}, "
                 f"and {len(data):,} are left",
-                help="copy the file to its place again",
+                help="upload the file again",
             )
         return data
 

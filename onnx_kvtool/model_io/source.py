@@ -36,7 +36,7 @@ def read_bytes(source: str) -> bytes:
         with reading(source), open(source, "rb", opener=patient) as file:
             data = _read(file, name)
     if not data:
-        raise UnreadableModel(f"{name} is empty")
+        raise UnreadableModel(f"{name} is empty", help="copy or download it again")
     return data
 
 
@@ -91,15 +91,22 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def _not_a_model(data: bytes, name: str) -> UnreadableModel:
-    if foreign := recognise(data):
-        return UnreadableModel(f"{name} {foreign.what}", help=foreign.help)
+    if foreign := _foreign(data, name):
+        return foreign
     flaw = explain(data)
     return UnreadableModel(f"{name} {flaw.what}", help=flaw.help)
 
 
+def _foreign(data: bytes, name: str) -> UnreadableModel | None:
+    found = recognise(data)
+    if found is None:
+        return None
+    return UnreadableModel(f"{name} {found.what}, expected an ONNX model", help=found.help)
+
+
 def _no_model(data: bytes, name: str, missing: str) -> UnreadableModel:
-    if foreign := recognise(data):
-        return UnreadableModel(f"{name} {foreign.what}", help=foreign.help)
+    if foreign := _foreign(data, name):
+        return foreign
     return UnreadableModel(
         f"{name} is no ONNX model: it has no {missing.removeprefix('a ').removeprefix('an ')}",
         help="check that this is a model and not, for example, a saved tensor",

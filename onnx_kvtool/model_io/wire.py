@@ -21,6 +21,7 @@ class Flaw(NamedTuple):
 
 
 _EXPORT = "export it to ONNX first"
+_OTHER = "name an ONNX model"
 _BINARY = "save it in the binary form, as `onnx.save(model, 'model.onnx')` does"
 
 # Offset, bytes that stand there, what it is, remedy.
@@ -28,12 +29,12 @@ _MAGIC: tuple[tuple[int, bytes, str, str | None], ...] = (
     (
         0,
         b"version https://git-lfs.github.com/spec/",
-        "is a Git LFS pointer, not the model itself",
+        "is a Git LFS pointer",
         "run `git lfs pull` in its repository",
     ),
     (0, b"PK\x03\x04", "looks like a zip archive (a PyTorch checkpoint, or .npz)", _EXPORT),
     (0, b"\x80\x02", "looks like a Python pickle (an old PyTorch checkpoint)", _EXPORT),
-    (0, b"\x93NUMPY", "looks like a NumPy array (.npy)", None),
+    (0, b"\x93NUMPY", "looks like a NumPy array (.npy)", _OTHER),
     (0, b"GGUF", "looks like a GGUF file", _EXPORT),
     (0, b"\x89HDF\r\n\x1a\n", "looks like an HDF5 file (a Keras model)", _EXPORT),
     (0, b"\x1f\x8b", "looks like a gzip archive", "unpack it first"),
@@ -75,7 +76,7 @@ def recognise(data: bytes) -> Flaw | None:
     for sign, what, remedy in _TEXTS:
         if start.startswith(sign):
             return Flaw(what, remedy)
-    return Flaw("looks like a text file", None)
+    return Flaw("looks like a text file", _OTHER)
 
 
 def _is_safetensors(data: bytes) -> bool:

@@ -138,7 +138,7 @@ def whatif_lines(report: InspectReport) -> Iterator[Line]:
         return
     if found.bytes_per_sequence is None:
         need = "rows" if found.bytes_per_token is not None else "sizes"
-        yield Line("what if", f"the {need} of a cache are not known; {_REMEDY[need]}")
+        yield Line("what if", f"the {need} of a cache are unknown; {_REMEDY[need]}")
     else:
         yield Line("what if", _whatif_text(report, found))
     if found.memory is not None and found.sequences is not None:

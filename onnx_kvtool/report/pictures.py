@@ -120,7 +120,7 @@ class Piece:
     Attributes:
         size: Bytes of one row of one sequence, of all these caches together.
         bits: Bits of an element.
-        rows: Rows of each sequence that are allocated; None where their number is not known.
+        rows: Rows of each sequence that are allocated; None where their number is unknown.
         grows: Whether as many rows are allocated as tokens fill.
         is_window: Whether more rows than these are of no use.
     """

@@ -133,7 +133,7 @@ def _check_memory(error: Exception) -> None:
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):
         raise OutOfMemory(
             f"{named()}: there is not enough memory: {_informative(error)}",
-            help="give the process more, or take smaller sizes",
+            help="give the process more memory, or use smaller sizes",
         ) from error
 
 

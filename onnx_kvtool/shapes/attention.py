@@ -43,7 +43,7 @@ def prove_each(
 
     - Inference takes a size that a Reshape asks for to be at least 1, and all that it says may rest
       on that. What must hold where this size is 0 as well is proven without it: an encoder of no
-      tokens has no say in the self attention of a decoder. Sizes that are not known without it are
+      tokens has no say in the self attention of a decoder. Sizes that are unknown without it are
       left unknown where that does, since each stage of an encoder asks for those of the last.
     - In a branch that is taken where a size is one number, the size is that number.
 

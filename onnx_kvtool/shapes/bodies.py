@@ -215,7 +215,7 @@ def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
     for output, row, axis in zip(
         node.outputs[kept:], body.outputs[kept:], output_axes, strict=False
     ):
-        lost = Lost(at(place, output), "unknown-input", "the length of the scan is not known")
+        lost = Lost(at(place, output), "unknown-input", "the length of the scan is unknown")
         rows = knowledge.unknown_size(output, axis, lost) if length is None else length
         results.append(_stacked(run, output, row, rows, axis, place, inner))
     return results

@@ -402,11 +402,11 @@ class Forward:
 
     def _unknown_operator(self, node: ir.Node) -> Sequence[Outcome]:
         """Return what is known of the outputs of an operator nobody knows: nothing."""
-        why = Unknown("unknown-operator", f"`{operator_label(node)}` is not known")
+        why = Unknown("unknown-operator", f"`{operator_label(node)}` is unknown")
         return [Outcome(None, why)] * len(node.outputs)
 
 
-_NOTHING = Unknown("no-rule", "nothing says what this output is")
+_NOTHING = Unknown("no-rule", "kvtool has no rule for this output")
 
 
 def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> tuple[int | str | None, ...]:

@@ -1,4 +1,4 @@
-"""Types and shapes of all values of a model, with the reason for everything that is not known."""
+"""Types and shapes of all values of a model, with the reason for everything that is unknown."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
         if not run.is_known(size):
             return _first(run, size, place, first)
     if type_ is None or type_.dtype == ir.DataType.UNDEFINED:
-        return knowledge.lost.get(value) or Lost(place, "unknown-type", "its type is not known")
+        return knowledge.lost.get(value) or Lost(place, "unknown-type", "its type is unknown")
     return None
 
 
@@ -286,7 +286,7 @@ def _reason(atom: Atom) -> tuple[str, str]:
     if isinstance(atom, Element):
         return "data-dependent", f"it depends on the elements of `{atom.value.name}`"
     if isinstance(atom, Extent):
-        return "unknown-input", f"a size of `{atom.value.name}` is not known"
+        return "unknown-input", f"a size of `{atom.value.name}` is unknown"
     name = getattr(atom, "name", "")
     return "foreign-name", f"`{name}` is a name that no input declares"
 

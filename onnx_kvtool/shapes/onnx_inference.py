@@ -64,7 +64,7 @@ def complaints(
 
     A node that is reached on several ways, such as one of a function that is called twice, is
     yielded for each different complaint. Left out is a complaint that may only follow from a type
-    that is not known. Nothing is yielded where inference cannot start.
+    that is unknown. Nothing is yielded where inference cannot start.
 
     Args:
         model: The model.
@@ -423,7 +423,7 @@ def _result(
 def _reason(site: ShapeSite) -> tuple[str, str]:
     inputs = read_values(site.node)
     if Trait.COUNTS in traits(site.node) and inputs:
-        return "data-dependent", f"it counts elements of `{inputs[0].name}`"
+        return "data-dependent", f"it counts nonzero elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
 
 

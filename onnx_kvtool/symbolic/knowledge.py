@@ -67,8 +67,8 @@ class Knowledge:
     Attributes:
         types: Type of each value that has one.
         shapes: Size of each axis of each value of known rank.
-        lost: Why the type or the rank of a value is not known.
-        lost_sizes: Why a size is not known, by the atom that stands for it.
+        lost: Why the type or the rank of a value is unknown.
+        lost_sizes: Why a size is unknown, by the atom that stands for it.
         equalities: Sizes that are equal.
         conflicts: Contradictions.
         legal: Sizes that would be negative in no run but one that fails.

@@ -226,7 +226,7 @@ def _as_int32(node: ir.Node, em: Emitter, opset: int) -> Replacement:
 
 
 def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
-    """Emit ReduceLogSumExp of floats less their largest; None where the axes are not known.
+    """Emit ReduceLogSumExp of floats less their largest; None where the axes are unknown.
 
     What is infinite or no number is not taken off, so that the result is what it was.
     """
@@ -249,7 +249,7 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
 
 
 def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
-    """Return the axes of a reduction from the front; None where they are not known, or are none."""
+    """Return the axes of a reduction from the front; None where they are unknown, or are none."""
     if "axes" in view.facts.attributes:
         given = view.attribute("axes")
         axes = given if isinstance(given, tuple) else ()

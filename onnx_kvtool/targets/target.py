@@ -37,10 +37,10 @@ def find_target(text: str) -> Target:
     Without a version it is the newest known release. A version with fewer parts than the known ones
     (`1.17`) is the lowest known one that begins so; any other between two known ones, and a later
     patch of the newest, has the limits of the next lower known one. So has a known one whose
-    highest opset is not known.
+    highest opset is unknown.
 
     Raises:
-        UsageError: If the runtime is not known, if the version is no version, if it is below or
+        UsageError: If the runtime is unknown, if the version is no version, if it is below or
             above all that are known, or if nothing can be written for the release.
     """
     known, version = _named(text)
@@ -59,7 +59,7 @@ def named_releases(text: str | None) -> tuple[Release, ...]:
     """Return all releases of a runtime, or the one that `RUNTIME@VERSION` names; None names all.
 
     Raises:
-        UsageError: If the runtime is not known, if the version is no version, or if it is below or
+        UsageError: If the runtime is unknown, if the version is no version, or if it is below or
             above all that are known.
     """
     if text is None:
@@ -82,7 +82,7 @@ def _meant(known: list[Release], version: str) -> tuple[Release, str]:
     runtime = known[0].runtime
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}", version):
         raise UsageError(
-            f"`{version}` is no version, expected numbers with dots between them",
+            f"`{version}` is no version, expected numbers separated by dots",
             help=f"write it like `{runtime}@{known[-1].version}`",
         )
     wanted = tuple(int(part) for part in version.split("."))
@@ -92,13 +92,13 @@ def _meant(known: list[Release], version: str) -> tuple[Release, str]:
     lower = [r for r in known if r.number <= wanted]
     if not lower:
         raise UsageError(
-            f"{runtime} {version} is older than all that kvtool knows; the oldest is "
+            f"{runtime} {version} is older than any release that kvtool knows; the oldest is "
             f"{known[0].version}",
             help=f"use `{runtime}@{known[0].version}`, or choose the opset with `--opset`",
         )
     if lower[-1] is known[-1] and known[-1].number[:2] != wanted[:2]:
         raise UsageError(
-            f"{runtime} {version} is newer than all that kvtool knows; the newest is "
+            f"{runtime} {version} is newer than any release that kvtool knows; the newest is "
             f"{known[-1].version}",
             help=f"use `{runtime}@{known[-1].version}`, or choose the opset with `--opset`",
         )

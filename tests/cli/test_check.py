@@ -34,7 +34,7 @@ def test_findings_are_data_and_the_summary_is_talk(kvtool) -> None:
         "deep/bad.onnx: 1 finding\n"
         "  error KV003 bad-mode: decoder, node `cache` (TensorScatter): "
         "`mode` is `ring`, expected `linear` or `circular`\n"
-        "    help: write `linear`, or `circular` for a cache that starts again at its front\n"
+        "    help: write `linear`, or `circular` for a cache that wraps around\n"
     )
     assert result.stderr == "found: 1 error, 0 warnings, 0 remarks in 2 files\n"
 

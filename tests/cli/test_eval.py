@@ -170,8 +170,8 @@ def test_wrong_options(kvtool, requests, arguments, message) -> None:
     [
         pytest.param("", "there is no model", id="nothing"),
         pytest.param("in.onnx --op Add", "without a model", id="a model and an operator"),
-        pytest.param("in.onnx --attr a=1", "`--attr` describes a single", id="an attribute"),
-        pytest.param("in.onnx --opset 3", "`--opset` describes a single", id="an opset"),
+        pytest.param("in.onnx --attr a=1", "`--attr` is for a single", id="an attribute"),
+        pytest.param("in.onnx --opset 3", "`--opset` is for a single", id="an opset"),
         pytest.param("in.onnx --input a=1 --input a=2", "`a` is given twice", id="an input twice"),
         pytest.param("in.onnx --node a --fetch b", "`--node` fetches", id="node and fetch"),
         pytest.param("in.onnx --compare reference", "with itself", id="a runtime with itself"),

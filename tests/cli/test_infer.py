@@ -37,13 +37,13 @@ def test_json_has_the_keys_of_the_contract(kvtool, odd: Path) -> None:
     assert (answer["schema_version"], answer["command"]) == (1, "infer")
     assert (answer["values"], answer["known_before"], answer["known_after"]) == (4, 2, 2)
     first = {"graph": "main", "node": "first", "index": 0, "op": "my::Odd", "value": "y"}
-    lost = {"location": first, "code": "unknown-operator", "why": "`my::Odd` is not known"}
+    lost = {"location": first, "code": "unknown-operator", "why": "`my::Odd` is unknown"}
     assert answer["unknown"] == [
         {
             "value": "y",
             "node": "first",
             "op": "my::Odd",
-            "why": "`my::Odd` is not known",
+            "why": "`my::Odd` is unknown",
             "code": "unknown-operator",
             "first": "y",
             "graph": "main",
@@ -55,7 +55,7 @@ def test_json_has_the_keys_of_the_contract(kvtool, odd: Path) -> None:
             "value": "z",
             "node": "first",
             "op": "my::Odd",
-            "why": "`my::Odd` is not known",
+            "why": "`my::Odd` is unknown",
             "code": "unknown-operator",
             "first": "y",
             "graph": "main",
@@ -82,7 +82,7 @@ def test_text_groups_unknown_values_by_their_first_cause(kvtool, odd: Path) -> N
     lines = result.stdout.splitlines()
     assert lines[0] == f"inferred: {odd}, 2 of 4 values known, 2 by the file alone"
     assert any(line.startswith("conflict: shape: main, node `second` (Neg)") for line in lines)
-    (row,) = [line for line in lines if "`my::Odd` is not known" in line]
+    (row,) = [line for line in lines if "`my::Odd` is unknown" in line]
     assert row.endswith("y, z")
 
 

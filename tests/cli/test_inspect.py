@@ -372,7 +372,7 @@ def test_unreadable_input(kvtool, tmp_path: Path, content: bytes, message: str) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param("--nodes --format dot", "`--nodes` lists the nodes", id="nodes of a drawing"),
+        pytest.param("--nodes --format dot", "`--nodes` lists nodes", id="nodes of a drawing"),
         pytest.param("--dim bach=2", "no input has a dimension called `bach`", id="an unknown dim"),
         pytest.param(
             "--format svg", "`--format` is `svg`, expected `text`", id="an unknown format"

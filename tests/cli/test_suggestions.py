@@ -1,4 +1,4 @@
-"""Whatever name is not known is answered with the nearest one that is."""
+"""Whatever name is unknown is answered with the nearest one that is."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def test_wrong_usage(
         pytest.param("--only TensorScatter --opset 18", id="an opset that would be kept"),
         pytest.param("--via scatternd --index-dtype int32", id="int32 tuples for ScatterND"),
         pytest.param("--only TensorScattr", id="an operator that does not exist"),
-        pytest.param("--target onnxruntme", id="a runtime that is not known"),
+        pytest.param("--target onnxruntme", id="a runtime that is unknown"),
         pytest.param("--target onnxruntime@1.14", id="a release below all that are known"),
         pytest.param("--target onnxruntime@1.15 --opset 19", id="an opset above the release's"),
         pytest.param("--target openvino --only TensorScatter", id="operators chosen twice"),

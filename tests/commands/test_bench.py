@@ -66,7 +66,7 @@ def test_models_in_memory_and_one_without_room(root: Path) -> None:
     assert np.shape(report.runs[0].chosen) == (2, 2)
     full = kv.bench(message, prompt=30, tokens=4, rounds=2)
     assert full.failed
-    assert (full.runs[0].failure or "").endswith("new ones; take a shorter prompt or fewer steps")
+    assert (full.runs[0].failure or "").endswith("new ones; use a shorter prompt or fewer steps")
     assert "`key_cache.0` has 32 rows" in str(full)
 
 

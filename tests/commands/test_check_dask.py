@@ -67,7 +67,7 @@ def test_without_dask_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     ("flags", "message"),
     [
         ({"fix": True}, "`--fix` replaces files"),
-        ({"paths": ("-",)}, "another standard input"),
+        ({"paths": ("-",)}, "standard input"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(flags: dict[str, object], message: str) -> None:

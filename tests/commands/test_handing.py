@@ -156,7 +156,7 @@ def test_models_without_tokens_hand_on_nothing(tmp_path: Path) -> None:
     path = ROOT.parent / "models" / "native" / "mobius_block_bias_int64_2d.onnx"
     found = judged([read(str(path))], path=path)
     assert found.status == "skipped"
-    assert found.detail is not None and "no input is known to take tokens" in found.detail
+    assert found.detail is not None and "kvtool finds no input for tokens" in found.detail
 
 
 @pytest.mark.long

@@ -41,10 +41,10 @@ def test_what_else_to_do_is_said_where_nothing_is_near() -> None:
     ("known", "help"),
     [
         ([], "there are none"),
-        (["one"], "there is `one`"),
-        (["one", "two"], "there are `one`, `two`"),
-        (["one", "one"], "there is `one`"),
-        ([f"name{i}" for i in range(13)], None),
+        (["one"], "use `one`"),
+        (["one", "two"], "use one of `one`, `two`"),
+        (["one", "one"], "use `one`"),
+        ([f"n{i}" for i in range(13)], "use one of `n0`, `n1`, `n2`, `n3` and 9 more"),
         (["unknwn"], "did you mean `unknwn`?"),
     ],
 )

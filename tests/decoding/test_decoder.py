@@ -190,7 +190,7 @@ def test_logits_that_are_no_numbers_draw_nothing(value: float) -> None:
 
 def test_a_model_that_takes_no_tokens_generates_none(root: Path) -> None:
     decoder = kv.Decoder(root / "fixtures/models/native/mobius_block_bias_int64_2d.onnx")
-    with pytest.raises(kv.UsageError, match="no input of the model is known to take token ids"):
+    with pytest.raises(kv.UsageError, match="kvtool finds no input for token ids"):
         decoder.generate([1], 2)
 
 

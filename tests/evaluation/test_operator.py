@@ -144,7 +144,7 @@ def test_every_operator_can_be_named(op: str) -> None:
         pytest.param({"op": "Scatter", "opset": 11}, "opset 11 has no", None, id="deprecated"),
         pytest.param({"op": "If"}, "If has a body", "--node", id="a body"),
         pytest.param(
-            {"op": "Add", "inputs": "A=1"}, "Add has no value for `B`", "--input B=SPEC", id="none"
+            {"op": "Add", "inputs": "A=1"}, "no value for `B` of Add", "--input B=SPEC", id="none"
         ),
         pytest.param(
             {"op": "Add", "inputs": "A=1; B=1; C=1"}, "no input `C`", "`A`, `B`", id="unknown input"

@@ -126,7 +126,7 @@ CLAIMS: dict[str, tuple[TensorProto, str]] = {
     ),
     "an absurd offset": (
         external("w", [3, 5], location="w.bin", offset=2**63 - 1),
-        "the offset 9223372036854775807 of its data is absurd",
+        "the offset 9223372036854775807 of its data is beyond the limit of any file",
     ),
     "strings": (
         external("w", [3], dtype=TensorProto.STRING, location="w.bin"),

@@ -204,13 +204,13 @@ ENDINGS: dict[str, tuple[Callable[[Handler], None], str]] = {
     "a range of zeros": (body(endless(bytes(1 << 16)), 206, **RANGE), "no protobuf message"),
     "a range of what is packed": (
         body(bomb(FIELDS), 206, Content_Encoding="gzip", **RANGE),
-        "sends other bytes than are asked for",
+        "sends other bytes than requested",
     ),
     "another range": (
         body(endless(FIELDS), 206, Content_Range="bytes 7-70000/70000"),
-        "sends other bytes than are asked for",
+        "sends other bytes than requested",
     ),
-    "a range of no place": (body(endless(FIELDS), 206), "sends other bytes than are asked for"),
+    "a range of no place": (body(endless(FIELDS), 206), "sends other bytes than requested"),
 }
 
 

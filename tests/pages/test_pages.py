@@ -84,7 +84,7 @@ def test_every_target_of_the_pages_can_be_asked_for() -> None:
     named = re.findall(r"`(\w+@[\d.]+)`", MADE["targets"]()["index.md"])
     assert len(named) > 25
     named.remove("opencv@4.12.0")  # is listed with the reason why it is none
-    # One whose highest opset is not known has the limits of the one below it.
+    # One whose highest opset is unknown has the limits of the one below it.
     assert {find_target(name).asked for name in named} == {name.replace("@", " ") for name in named}
 
 

@@ -48,7 +48,7 @@ CALLS = {
     ],
     "eval of NaN": ["eval", "--op=Sqrt", "--input=X=float32:[-1, 4, 65504.5]"],
     "infer": ["infer", STATIC],
-    "infer of what is not known": ["infer", BROKEN, "--strict"],
+    "infer of what is unknown": ["infer", BROKEN, "--strict"],
     "inspect": ["inspect", STATIC],
     "inspect with all": [
         "inspect", GROWING, "--nodes", "--capacity=128", "--cache-dtype=float16",

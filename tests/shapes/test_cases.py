@@ -376,7 +376,7 @@ LOST = [
         "z",
         "y",
         "unknown-operator",
-        "`my::Odd` is not known",
+        "`my::Odd` is unknown",
         id="behind an operator that nobody knows",
     ),
     pytest.param(
@@ -400,7 +400,7 @@ LOST = [
         "y",
         "y",
         "unknown-rank",
-        "the number of elements of `s` is not known",
+        "the number of elements of `s` is unknown",
         id="a rank that is the length of an input",
     ),
     pytest.param(

@@ -105,25 +105,25 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
         pytest.param("", "kvtool knows no runtime ``", LISTED, id="nothing"),
         pytest.param(
             "onnxruntime@1.14",
-            "onnxruntime 1.14 is older than all that kvtool knows; the oldest is 1.15.1",
+            "onnxruntime 1.14 is older than any release that kvtool knows; the oldest is 1.15.1",
             "use `onnxruntime@1.15.1`, or choose the opset with `--opset`",
             id="a version below all known ones",
         ),
         pytest.param(
             "tensorrt@99",
-            "tensorrt 99 is newer than all that kvtool knows; the newest is 11.0",
+            "tensorrt 99 is newer than any release that kvtool knows; the newest is 11.0",
             "use `tensorrt@11.0`, or choose the opset with `--opset`",
             id="a version above all known ones",
         ),
         pytest.param(
             "onnxruntime@",
-            "`` is no version, expected numbers with dots between them",
+            "`` is no version, expected numbers separated by dots",
             "write it like `onnxruntime@1.32.0`",
             id="an empty version",
         ),
         pytest.param(
             "openvino@2026.4-lts",
-            "`2026.4-lts` is no version, expected numbers with dots between them",
+            "`2026.4-lts` is no version, expected numbers separated by dots",
             "write it like `openvino@2026.4.1`",
             id="a version with words in it",
         ),
@@ -143,7 +143,7 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
         ),
         pytest.param(
             "onnxruntime@1.٣",
-            "`1.٣` is no version, expected numbers with dots between them",
+            "`1.٣` is no version, expected numbers separated by dots",
             "write it like `onnxruntime@1.32.0`",
             id="digits of another script",
         ),

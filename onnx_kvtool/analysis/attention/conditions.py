@@ -55,7 +55,7 @@ def element_of(
 ) -> Expr | None:
     """Return 1 where a key is seen and 0 where not, over the coordinates of the frame.
 
-    None for a mask that does something else than to hide keys, or whose elements are not known.
+    None for a mask that does something else than to hide keys, or whose elements are unknown.
 
     Args:
         mask: The mask.

@@ -315,7 +315,7 @@ def _is_stored(value: ir.Value) -> bool:
 
 
 def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | None:
-    """Return what a value is the product of; None where it is none or its sizes are not known.
+    """Return what a value is the product of; None where it is none or its sizes are unknown.
 
     Args:
         seen: The value.
@@ -422,7 +422,7 @@ _BINARY: dict[str, Callable[[float, float], float]] = {
 
 
 def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | None:
-    """Return the only element of a float value, the same in every run; None where it is not known.
+    """Return the only element of a float value, the same in every run; None where it is unknown.
 
     Every step is rounded to its element type, as a runtime rounds it.
     """

@@ -168,13 +168,13 @@ def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
             return _prove(softmax, end, frame, sight, choice)
         except Unproven as error:  # noqa: PERF203
             missing = missing or error
-    raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are not known")
+    raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are unknown")
 
 
 def _check_axis(softmax: ir.Node, scores: ir.Value, sight: Sight) -> None:
     view, shape = sight.view(softmax), sight.shape(scores)
     if view is None or shape is None:
-        raise Unproven("unknown-rank", f"the rank of `{scores.name}` is not known")
+        raise Unproven("unknown-rank", f"the rank of `{scores.name}` is unknown")
     axis = counted_axis(view.integer("axis"), len(shape))
     if axis != len(shape) - 1:
         text_ = f"the Softmax is over axis {axis} of {len(shape)}, expected the last, the keys"
@@ -306,7 +306,7 @@ def _form(
     whole = all(n is not None and n.op_type == "TensorScatter" and n.domain == "" for n in made)
     if choice == "sliced" and whole:
         if causal != "written" or not (keys.is_direct and values.is_direct):
-            text_ = "the source reads the whole capacity, and which rows are in use is not known"
+            text_ = "the source reads the whole capacity, and which rows are in use is unknown"
             raise Unproven("not-sliced", text_)
         return "sliced"
     return "full" if whole else "sliced"

@@ -75,7 +75,7 @@ class MaskFunction:
 
 
 def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFunction | None:
-    """Return which keys a mask shows; None where that is not known from inputs and positions."""
+    """Return which keys a mask shows; None where that is unknown from inputs and positions."""
     element = element_of(mask, frame, sight, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
     hidden = _hidden(mask, frame, sight)
@@ -247,7 +247,7 @@ def masking(
     if not scores.masks:
         return Masking((), None, False, ())
     if any(kind != dtype for kind in scores.masked_as):
-        raise Unproven("mask-type", "the mask is added in another type than that of the queries")
+        raise Unproven("mask-type", "the mask and the queries have different element types")
     alone = scores.masks[0] if len(scores.masks) == 1 else None
     element = None if alone is None else element_of(alone, frame, sight)
     element, unpadded = _granted(element, frame, stored, sight)

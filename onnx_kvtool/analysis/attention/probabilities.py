@@ -143,7 +143,9 @@ def _to_softmax(
         _check_unread(value, count)
     shape = sight.shape(seen.value)
     if shape is None or seen.index != frame.index(shape, frame.at(KEY)):
-        raise Unproven("other-layout", f"`{seen.value.name}` is read in another order")
+        raise Unproven(
+            "other-layout", f"`{seen.value.name}` is read with its axes in another order"
+        )
     return tuple(guards)
 
 
@@ -187,7 +189,7 @@ def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | No
 
 
 def _axes(view: NodeView, sight: Sight) -> tuple[int, ...] | None:
-    """Return the axes of a reduction as they are written; None where they are not known."""
+    """Return the axes of a reduction as they are written; None where they are unknown."""
     if "axes" in view.facts.attributes:
         given = view.attribute("axes")
         return tuple(n for n in given if isinstance(n, int)) if isinstance(given, tuple) else None

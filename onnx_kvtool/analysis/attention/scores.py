@@ -294,7 +294,7 @@ def read_scores(scores: Seen, frame: Frame, sight: Sight) -> Scores:
     """Return how the scores of a frame come from a product.
 
     Raises:
-        Unproven: If a step is none that Attention takes, or a size on the way is not known.
+        Unproven: If a step is none that Attention takes, or a size on the way is unknown.
     """
     return _Reading(frame, sight).up(scores, _Way())
 
@@ -318,7 +318,7 @@ class _Reading:
         if node is None or node.domain != "":
             raise _unknown(seen.value)
         if way.depth > _DEEPEST_SCORE:
-            raise Unproven("unknown-scores", "too many steps lie between Softmax and the product")
+            raise Unproven("unknown-scores", "too many nodes lie between Softmax and the product")
         if is_product(node):
             return self.at_product(seen, way)
         match node.op_type:

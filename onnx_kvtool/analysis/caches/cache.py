@@ -219,9 +219,9 @@ class Footprint:
     Attributes:
         count: Number of caches.
         shares: Those whose bytes per token are known, equal ones added up.
-        unknown: Names of those whose bytes per token are not known.
+        unknown: Names of those whose bytes per token are unknown.
         bytes_per_token: Bytes per token and sequence; None if one is unknown.
-        total_bytes: Bytes of all; None when one is not known.
+        total_bytes: Bytes of all; None when one is unknown.
     """
 
     count: int

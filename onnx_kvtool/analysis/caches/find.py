@@ -180,7 +180,7 @@ class _Finder:
 
 
 def _from_the_front(update: Update, source: Route | None, target: Route | None) -> int | None:
-    """Return the axis of an update counted from the front; None when it is not known.
+    """Return the axis of an update counted from the front; None when it is unknown.
 
     In a function body, where no value has a shape, the rank is that of the ends.
     """

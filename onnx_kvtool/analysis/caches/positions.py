@@ -203,7 +203,7 @@ def rolling_command(caches: Sequence[Cache], model: str = "") -> str:
         caches: Caches that roll.
         model: The model, as the command line has it; empty to leave it out.
     """
-    # What a scatter writes into has a number of rows, even where it is not known along which axis.
+    # What a scatter writes into has a number of rows, even where it is unknown along which axis.
     fixed = (isinstance(cache.capacity, int) or cache.kind != "concat" for cache in caches)
     capacity = "" if all(fixed) else "--capacity N"
     parts = ("kvtool raise", model, capacity, "--assume rotated-rows")

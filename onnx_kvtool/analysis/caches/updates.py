@@ -23,7 +23,7 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 
 AxisMap = tuple[int | None, ...] | Literal["same"] | None
-"""Which axis of one layout each axis of another one is; None: it is not known."""
+"""Which axis of one layout each axis of another one is; None: it is unknown."""
 
 UNKNOWN_AXES: AxisMap = None
 

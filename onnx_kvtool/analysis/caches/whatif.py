@@ -207,7 +207,7 @@ def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | Non
     ]
     if unsure:
         notes.append(
-            f"the window of {enumerated(unsure)} is not known, and counted with {asked:,} rows"
+            f"the window of {enumerated(unsure)} is unknown, and counted with {asked:,} rows"
         )
     return notes
 

@@ -121,7 +121,7 @@ def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
                 "missing-output",
                 site.location(),
                 f"output `{formal.name}` of `{node.op_type}` is not optional and has no name",
-                "give the value a name, also where nothing reads it",
+                "give the value a name, even if nothing reads it",
             )
     if node.attributes.data:
         yield from _values(site, facts)

@@ -40,7 +40,7 @@ def node_words(node: ir.Node) -> str:
 
 
 def shape_words(dims: Sequence[int | str | None] | None) -> str:
-    """Return a shape as messages show it, a dimension that is not known as `?`."""
+    """Return a shape as messages show it, a dimension that is unknown as `?`."""
     if dims is None:
         return "of unknown rank"
     return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"

@@ -50,7 +50,7 @@ def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
             site.location(),
             f"onnx's inference refuses `{node.op_type}`: {text}"
             + (f" (inputs {shapes})" if shapes else ""),
-            help="correct the shape, or what is declared of it",
+            help="correct the shape, or its declaration",
             severity="info" if is_inner else None,
         )
 

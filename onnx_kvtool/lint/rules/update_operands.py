@@ -65,7 +65,7 @@ def bad_mode(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
             yield rule.found(
                 site.location(),
                 error.message,
-                help="write `linear`, or `circular` for a cache that starts again at its front",
+                help="write `linear`, or `circular` for a cache that wraps around",
             )
 
 
@@ -184,7 +184,7 @@ def present_decl_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[
             site.location(found.present),
             f"`{found.present.name}` is declared {declared(found.present)}, "
             f"`{found.past.name}` is {declared(found.past)}: expected the same",
-            help="declare the result as the cache",
+            help="declare the result like the cache",
             fix=_declare(found),
         )
 

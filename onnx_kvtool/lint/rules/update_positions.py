@@ -43,7 +43,7 @@ def linear_overflow(rule: Rule, site: Site, context: Context) -> Iterator[Findin
             site.location(found.write_indices),
             f"writes {which} along axis {found.axis} of `{found.past.name}` (size {capacity}): "
             f"{start.text} + sequence_length={length} > {capacity}",
-            help="pass a smaller start, or use `mode=circular`",
+            help="pass a smaller write index, or use `mode=circular`",
         )
         return
 
@@ -61,7 +61,7 @@ def negative_write_index(rule: Rule, site: Site, context: Context) -> Iterator[F
                 site.location(found.write_indices),
                 f"starts at a negative row of `{found.past.name}`: {start.text}, expected 0 or "
                 "more",
-                help="count from the front: add the size of the cache to the start",
+                help="count from the front: add the size of the cache to the write index",
                 severity="warning" if circular else "error",
             )
             return
@@ -79,7 +79,7 @@ def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Iterator[Fi
     yield rule.found(
         site.location(indices),
         f"`{indices.name}` is {dtype_name(indices.dtype)}, expected int64",
-        help="cast the starts to int64",
+        help="cast the write indices to int64",
         fix=_cast(site) if is_integer else None,
     )
 
@@ -113,7 +113,7 @@ def write_indices_shape(rule: Rule, site: Site, context: Context) -> Iterator[Fi
             site.location(indices),
             f"`{indices.name}` {shown} has rank {len(shape)}, expected rank 1"
             + ("" if batch is None else f" and batch_size={batch} elements"),
-            help="reshape the starts to (batch_size,)",
+            help="reshape the write indices to (batch_size,)",
             fix=_flatten(site, shape, batch),
         )
     elif batch is not None:
@@ -122,8 +122,8 @@ def write_indices_shape(rule: Rule, site: Site, context: Context) -> Iterator[Fi
             yield rule.found(
                 site.location(indices),
                 f"`{indices.name}` has {shape[0]} elements, `{found.past.name}` has "
-                f"batch_size={batch}: expected one start for each row",
-                help="pass one start for each batch row, also where all are the same",
+                f"batch_size={batch}: expected one for each sequence",
+                help="pass one write index for each sequence, even if all are the same",
             )
 
 

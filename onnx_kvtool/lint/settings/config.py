@@ -224,7 +224,7 @@ def load(path: str) -> Config:
             whose keys stand at its top.
 
     Raises:
-        UsageError: If the file cannot be read or is no TOML, or has a key that is not known or a
+        UsageError: If the file cannot be read or is no TOML, or has a key that is unknown or a
             value that does not fit.
     """
     table = _table(path)

@@ -117,7 +117,7 @@ _CONSEQUENCES = frozenset(
         *("unknown-dimension", "unknown-element-type", "unknown-rank"),
     }
 )
-"""Codes of refusals that a type or rank which is not known may bring about."""
+"""Codes of refusals that a type or rank which is unknown may bring about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
         lost.code if lost.code in _HELP else f"unknown-{cause.what.replace(' ', '-')}",
         "error",
         lost.location,
-        f"{lost.why}, so that the {cause.what} of `{lost.location.value}` is not known, {needs}",
+        f"{lost.why}, so that the {cause.what} of `{lost.location.value}` is unknown, {needs}",
         _HELP.get(lost.code, "declare type and shape of the value, as `value_info`"),
         max(known) if len(known) == len(opsets) else None,
     )

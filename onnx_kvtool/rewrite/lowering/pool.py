@@ -36,7 +36,7 @@ class _Axis:
         dilation: Elements from one of the window to the next.
         before: Padding in front.
         after: Padding behind.
-        count: Number of windows; None where it is not known.
+        count: Number of windows; None where it is unknown.
     """
 
     dim: Dim
@@ -208,7 +208,7 @@ def _largest(
     if len(view.node.outputs) > 1 and view.node.outputs[1].uses():
         raise Refusal("attribute", "the indices of such windows need MaxPool of opset 10")
     if dtype not in FLOAT_TYPES:
-        raise Refusal("element-type", f"MaxPool of {dtype.name} is padded with no number")
+        raise Refusal("element-type", f"MaxPool of {dtype.name} has no padding value")
     if any(axis.count is None for axis in axes):
         text = f"windows with gaps depend on the sizes of `{data.name}`, which are unknown"
         raise Refusal("unknown-dimension", text, help="declare the shape of the input")

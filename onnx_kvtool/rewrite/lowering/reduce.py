@@ -56,7 +56,7 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     once, as a mean is.
 
     Where the release must not be given a ReduceMax or ReduceMin, or the target has this form of it
-    and it is asked to go, it becomes one TopK for each axis; axes that are not known are refused.
+    and it is asked to go, it becomes one TopK for each axis; axes that are unknown are refused.
     """
     data = view.required("data")
     given = view.facts.attributes
@@ -130,7 +130,7 @@ def _first_of_sorted(
     if axes is None and dims is not None:
         axes = tuple(range(len(dims)))
     if not isinstance(axes, tuple) or dtype == _BOOL:
-        what = "its element type is bool" if dtype == _BOOL else "its axes are not known"
+        what = "its element type is bool" if dtype == _BOOL else "its axes are unknown"
         raise Refusal(
             "dynamic-input",
             f"`{op}` cannot become TopK: {what}",

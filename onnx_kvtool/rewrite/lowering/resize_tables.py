@@ -207,7 +207,7 @@ def resized_axes(view: NodeView, rank: int) -> list[int]:
 
 
 def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axis] | None:
-    """Return the axes whose rows change; None where something of them is not known."""
+    """Return the axes whose rows change; None where something of them is unknown."""
     dims = dims_of(data)
     if dims is None:
         return None

@@ -204,7 +204,7 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
     if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         raise Refusal(
             "element-type",
-            f"Trilu of {dtype.name} cannot be written before opset 14",
+            f"Trilu of {dtype.name} cannot be lowered below opset 14",
             lowest_opset=14,
         )
     known_type(data)

@@ -79,7 +79,7 @@ def bounds_along(
     """Return where a Slice starts and ends that cuts along one axis in steps of 1.
 
     Returns:
-        The end is None where it is not known. None for a Slice along another axis, or several, or
+        The end is None where it is unknown. None for a Slice along another axis, or several, or
         where nobody knows along which and in what steps.
     """
     starts, ends, axes, steps = (
@@ -269,12 +269,12 @@ def windowed(
     ):
         raise Unproven(
             "window-not-returned",
-            f"the window made of `{base.name}` does not leave the model unchanged",
+            f"the window made of `{base.name}` is not an unchanged output of the model",
         )
     if not _is_said(proof.carriers, window.rows):
         raise Unproven(
             "window-of-unknown-steps",
-            f"a step adds `{text(window.rows)}` rows to `{base.name}`, which no input says",
+            f"a step adds `{text(window.rows)}` rows to `{base.name}`, and no input has this size",
         )
     proof.assume(
         "rotated-rows",

@@ -436,7 +436,7 @@ def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
     seen: set[ir.Value] = set()
     while (node := value.producer()) is not None and value not in seen:
         if node.domain != "" or node.op_type == "Constant" or any(subgraphs(node)):
-            return True  # a state that is stored, or what is not known here
+            return True  # a state that is stored, or what is unknown here
         seen.add(value)
         above: ir.Value | None = pasts.get(value)
         if above is None and node.inputs and _hands_on(node):

@@ -71,10 +71,13 @@ def check_expressible(start: Expr, sizes: Measures) -> None:
         if isinstance(atom, Element) and sum(0 in part.axes for part in atom.index) > 1:
             raise Unproven(
                 "start-not-expressible",
-                f"the first position is on a diagonal of `{atom.value.name}`",
+                f"the first position reads a diagonal of `{atom.value.name}`",
             )
         if isinstance(atom, Extent) and atom.axis.number is None:
-            raise Unproven("start-not-expressible", "the first position is a size of a chosen axis")
+            raise Unproven(
+                "start-not-expressible",
+                "the first position is the size of an axis that is chosen at run time",
+            )
         if isinstance(atom, Dimension) and atom.name not in sizes.carriers:
             raise Unproven(
                 "start-not-expressible",

@@ -46,7 +46,7 @@ def simplified_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]
 def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """SkipLayerNormalization, also simplified: output, two of training, and the sum."""
     shape = site.shape(0)
-    none = Unknown("training-output", "onnxruntime gives this output in training only")
+    none = Unknown("training-output", "onnxruntime computes this output only in training")
     return (shape, none, none, shape)
 
 
@@ -89,7 +89,7 @@ def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
     if state_shape is None:
         count = site.shape_of(bounds)[0] - integer(1) if bounds is not None else query[0]
         state_shape = (count, *row[-2:], query[-1])
-    unknown = Unknown("no-rule", "what is captured is read on GPUs alone")
+    unknown = Unknown("no-rule", "onnxruntime computes this output on GPUs only")
     return (row, state_shape, unknown)
 
 
@@ -120,7 +120,7 @@ def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
         _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, most)
         for output_index, name in ((1, "past_key"), (2, "past_value"))
     ]
-    scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is not known")
+    scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is unknown")
     if total is not None:
         scores = (query[0], integer(heads), query[1], total)
     return (output, *presents, scores)
@@ -222,7 +222,7 @@ def _heads(site: ShapeSite, name: str) -> int:
 def _part(width: Expr, count: int) -> Expr:
     part = exact_quotient(width, integer(count))
     if part is None:
-        raise Unknown("no-expression", "the head size is no whole part of the width")
+        raise Unknown("no-expression", "the head size does not divide the width")
     return part
 
 

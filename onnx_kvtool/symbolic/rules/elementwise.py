@@ -63,7 +63,7 @@ def broadcast_elements(
 
     Returns:
         None when a rank is unknown. An element that depends on a coordinate whose axis may be
-        broadcast is not known: were its size 1, the coordinate would be another.
+        broadcast is unknown: were its size 1, the coordinate would be another.
     """
     shapes = [operand.shape for operand in operands]
     known = [shape for shape in shapes if shape is not None]

@@ -47,7 +47,7 @@ def squeeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
     shape, axes = site.shape(0), site.listed("axes")
     if axes is None:
         if any(size.number is None for size in shape):
-            raise Unknown("data-dependent", "`axes` is absent, and a size without number may be 1")
+            raise Unknown("data-dependent", "`axes` is absent, and an unknown size may be 1")
         return (tuple(size for size in shape if size.number != 1),)
     dropped = {placed(axis, len(shape)) for axis in axes}
     for axis in sorted(dropped):
@@ -219,7 +219,7 @@ def gather_nd(site: ShapeSite) -> Sequence[Shape | Unknown]:
     batch = site.view.integer("batch_dims") if "batch_dims" in facts.attributes else 0
     taken = indices[-1].number if indices else None
     if taken is None:
-        raise Unknown("unknown-rank", "the last axis of the indices has no number")
+        raise Unknown("unknown-rank", "the size of the last axis of the indices is unknown")
     return ((*indices[:-1], *shape[batch + taken :]),)
 
 

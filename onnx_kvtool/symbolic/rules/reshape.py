@@ -40,11 +40,13 @@ def reshape(site: ShapeSite) -> Sequence[Shape | Unknown]:
         found = _size(site, size, axis, shape, keep_zero=keep_zero)
         if found is not None and found.number == -1:
             if place is not None:
-                raise MalformedNode("reshape-sizes", f"{names} leaves two sizes open")
+                raise MalformedNode(
+                    "reshape-sizes", f"{names} contains -1 or an unknown size twice"
+                )
             place, found = axis, ONE
         if found is None:
             certain = False
-            why = f"the elements of {names} are not known, and 0 or -1 would mean another size"
+            why = f"the elements of {names} are unknown, and 0 or -1 would mean another size"
             found = site.lost(axis, why)
         sizes.append(found)
     if place is not None:
@@ -89,12 +91,12 @@ def _rest(
 ) -> Expr:
     """Return the size of the axis that takes what the others leave."""
     if shape is None:
-        return site.lost(place, "the number of elements of the input is not known")
+        return site.lost(place, "the number of elements of the input is unknown")
     if not certain:
-        return site.lost(place, "it is what an unknown size leaves over")
+        return site.lost(place, "it depends on an unknown size")
     whole, others = product(shape), product(sizes)
     if others.number == 0:
-        return site.lost(place, "nothing says what -1 means beside a size of 0", code="malformed")
+        return site.lost(place, "-1 is undefined beside a size of 0", code="malformed")
     exact = exact_quotient(whole, others)
     if exact is not None:
         return exact

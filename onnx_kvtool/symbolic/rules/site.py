@@ -285,7 +285,7 @@ def placed(axis: int, rank: int) -> int:
 
 
 def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
-    """Return the elements of a vector of sizes; None for each one that is not known at all.
+    """Return the elements of a vector of sizes; None for each one that is unknown at all.
 
     Raises:
         Unknown: If not even their number is known.
@@ -298,7 +298,7 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
         content.shape[0].number if content.shape is not None and len(content.shape) == 1 else None
     )
     if length is None:
-        raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is not known")
+        raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is unknown")
     if length > _MOST_AXES:
         raise Unknown(
             "malformed", f"`{value.name}` has {counted(length, 'element')}, more than axes can be"

@@ -75,7 +75,7 @@ def _count(
     """Return how many axes are cut.
 
     Raises:
-        Unknown: If that is not known.
+        Unknown: If that is unknown.
     """
     for given in (starts, ends, axes):
         if given is not None:
@@ -84,7 +84,7 @@ def _count(
         length = site.content(site.view.required(name)).shape
         if length is not None and len(length) == 1 and length[0].number is not None:
             return length[0].number
-    raise Unknown("data-dependent", "how many axes are cut is not known")
+    raise Unknown("data-dependent", "the number of sliced axes is unknown")
 
 
 def _length(

@@ -267,7 +267,7 @@ def shape_vector(site: ShapeSite) -> Sequence[Shape | Unknown]:
     value = site.value(0)
     rank = site.rank_of(value)
     if rank is None:
-        return ((site.lost(0, f"the rank of `{value.name}` is not known", code="unknown-rank"),),)
+        return ((site.lost(0, f"the rank of `{value.name}` is unknown", code="unknown-rank"),),)
     facts = site.view.facts
     start = site.view.integer("start") if "start" in facts.attributes else 0
     end = site.view.attribute("end") if "end" in facts.attributes else None
@@ -284,7 +284,7 @@ def non_zero(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """NonZero: a column for each element that is not zero."""
     value = site.value(0)
     rank = len(site.shape(0))
-    return ((integer(rank), site.lost(1, f"it counts elements of `{value.name}`")),)
+    return ((integer(rank), site.lost(1, f"it counts nonzero elements of `{value.name}`")),)
 
 
 def range_elements(site: ElementSite) -> IndexMap | None:

@@ -228,7 +228,7 @@ def _scaled(
 def _times(
     site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
 ) -> Sequence[Expr]:
-    """Return sizes times scales, rounded down; one that runtimes round apart is not known."""
+    """Return sizes times scales, rounded down; one that runtimes round apart is unknown."""
     if len(scales) != len(axes):
         raise Unknown("malformed", f"`{name}` has {len(scales)} elements for {len(axes)} axes")
     found = []
@@ -241,7 +241,9 @@ def _times(
             continue
         plain = Fraction(scale).limit_denominator(_PLAINEST)
         if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
-            found.append(site.lost(axis, f"no expression is `{shape[axis]}` times {scale}"))
+            found.append(
+                site.lost(axis, f"kvtool has no expression for `{shape[axis]}` times {scale}")
+            )
             continue
         whole = shape[axis] * plain.numerator
         found.append(divided(whole, integer(plain.denominator), Facts()))

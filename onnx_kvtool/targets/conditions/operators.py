@@ -127,7 +127,7 @@ def foreign_types(model: ir.Model, release: Release) -> Iterator[tuple[Location,
     """Yield the first value of each element type that a release lacks, and what is wrong.
 
     Args:
-        model: The model; a value whose type is not known is passed over.
+        model: The model; a value whose type is unknown is passed over.
         release: The release; one without known types has all.
     """
     known, seen = release.types, set[ir.DataType]()

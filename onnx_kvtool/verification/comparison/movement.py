@@ -101,7 +101,7 @@ class Arithmetic:
 def arithmetic(model: ir.Model) -> Arithmetic:
     """Return the values of the main graph that are rounded, and the type of the rounding.
 
-    One pass over all nodes. What is not known (an operator of another domain, a value without a
+    One pass over all nodes. What is unknown (an operator of another domain, a value without a
     type) counts as rounded, in the coarsest type of its inputs.
     """
     walk = _Walk(model, _Budget(_MOST))

@@ -30,7 +30,7 @@ class Port:
         type: Its type as text, without the shape; None when the model does not say.
         rank: Its rank; None when the model does not say.
         shape: Its dimensions: numbers, or names and expressions as in the file, None for one that
-            has neither; None as a whole when the rank is not known.
+            has neither; None as a whole when the rank is unknown.
     """
 
     name: str
@@ -144,7 +144,7 @@ class CachePair:
         present: Name of the graph output.
         kind: `fixed` keeps its size, `growing` gains the new rows, `named` is known by its name
             only.
-        axis: The sequence axis counted from the front; None when it is not known.
+        axis: The sequence axis counted from the front; None when it is unknown.
         mode: Mode of the TensorScatter that writes it; None for other caches.
         operator: What updates it; None when it is known by its name only.
         window: Keys that a query sees, where its operator drops those before; else None.

@@ -202,7 +202,7 @@ def plan(model: ir.Model) -> InputPlan:
     from the names that exporters use.
 
     Raises:
-        CannotDraw: If an input is not a tensor, or its element type or rank is not known.
+        CannotDraw: If an input is not a tensor, or its element type or rank is unknown.
     """
     flow = Flow(model)
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
@@ -223,9 +223,9 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches, pasts: Set[str]) -> Input
     if value.type is not None and not isinstance(value.type, ir.TensorType):
         raise CannotDraw(f"input `{name}` is not a tensor but of type {value.type}")
     if (dtype := _dtype(value)) is None:
-        raise CannotDraw(f"the element type of input `{name}` is not known")
+        raise CannotDraw(f"the element type of input `{name}` is unknown")
     if value.shape is None:
-        raise CannotDraw(f"the rank of input `{name}` is not known")
+        raise CannotDraw(f"the rank of input `{name}` is unknown")
     shape = tuple(
         dim
         if isinstance(dim, int)

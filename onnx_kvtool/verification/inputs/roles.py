@@ -76,7 +76,7 @@ class Uses:
         writes: The TensorScatters whose starts they are.
         rows: They index tables; the smallest has so many rows, less what is added on the
             way; None when they index no table of known size.
-        capacity: They count valid keys among so many; None when that is not known.
+        capacity: They count valid keys among so many; None when that is unknown.
         update_axis: Sequence axis of the TensorScatter whose `update` they are; None when unknown.
         tables: Names of the constant tables that they index.
         only_rows: Whether they index tables and nothing else is made of them.

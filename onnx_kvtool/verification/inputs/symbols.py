@@ -306,7 +306,7 @@ class Layout:
                     yield self.shapes[spec.name][axis]
 
     def capacity(self, write: Write) -> int | None:
-        """Return max_sequence_length of a TensorScatter; None when it is not known."""
+        """Return max_sequence_length of a TensorScatter; None when it is unknown."""
         pair = write.cache
         if pair is not None and pair.axis is not None and pair.past in self.shapes:
             return self.shapes[pair.past][pair.axis]
@@ -324,7 +324,7 @@ class Layout:
         return min(last, default=None)
 
     def valid_limit(self, spec: InputSpec) -> int | None:
-        """Return the largest valid length that `spec` may give; None when it is not known."""
+        """Return the largest valid length that `spec` may give; None when it is unknown."""
         if spec.uses.capacity is not None:
             return spec.uses.capacity
         known = map(self.capacity, self._plan.writes)
@@ -364,7 +364,7 @@ def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: 
         raise TooLarge(
             f"a run would take about {binary_bytes(needed)} of memory, "
             f"expected at most {binary_bytes(most)}",
-            help="bind the dimensions of inputs to small sizes with `--dim NAME=INT`",
+            help="give the dimensions of inputs small sizes with `--dim NAME=INT`",
             needed=needed,
         )
 

@@ -234,7 +234,7 @@ def token_ids(
     rows: int | None,
     chosen: Sequence[int] = (),
 ) -> Array:
-    """Return integers that index a table of `rows` rows; in [0, 4) when that is not known.
+    """Return integers that index a table of `rows` rows; in [0, 4) when that is unknown.
 
     The first of them are those of `chosen` that the table has, as many as there is room for.
     """

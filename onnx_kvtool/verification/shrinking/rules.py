@@ -84,7 +84,7 @@ def _matched(shape: Shape, items: list[Size | None]) -> Shape:
 
 
 def _left(before: Shape, after: list[Size | None]) -> Size | None:
-    """Return a size for what is left beside known ones; None if it is not known."""
+    """Return a size for what is left beside known ones; None if it is unknown."""
     numbers = [size.number for size in before]
     others = [size.number for size in after if size is not None]
     if len(others) == len(after) or None in numbers or None in others:

@@ -28,7 +28,7 @@ class Size:
         is_pinned: Whether it has to stay as it is; of a product only the parts say so.
         is_part: Whether it is a part of another size.
         is_indexed: Whether computed indices point along it.
-        what: What it counts, in the plural; "" where that is not known.
+        what: What it counts, in the plural; "" where that is unknown.
     """
 
     __slots__ = ("_parent", "_parts", "is_indexed", "is_part", "is_pinned", "number", "what")

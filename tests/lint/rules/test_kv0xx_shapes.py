@@ -161,7 +161,7 @@ def test_rank_mismatch(case: Case) -> None:
             "without an axis nothing is off the axis",
             tensor_scatter(update="float[2, 4, 1, 5]", attributes="axis: int = 9"),
         ),
-        Case("shapes inside a function are not known", IN_A_FUNCTION % 24),
+        Case("shapes inside a function are unknown", IN_A_FUNCTION % 24),
     ]
 )
 def test_non_axis_dim_mismatch(case: Case) -> None:
@@ -202,7 +202,7 @@ def test_non_axis_dim_mismatch(case: Case) -> None:
             tensor_scatter("float8e4m3fn[2, 3, 7, 5]", "float8e4m3fn[2, 3, 1, 5]"),
         ),
         Case("starts of another type are for another rule", tensor_scatter(start="int32[2]")),
-        Case("types inside a function are not known", IN_A_FUNCTION % 24),
+        Case("types inside a function are unknown", IN_A_FUNCTION % 24),
     ]
 )
 def test_dtype_mismatch(case: Case) -> None:

@@ -141,7 +141,7 @@ IN_A_FUNCTION = """
         Case("an initializer that the caller may replace", OVERRIDDEN),
         Case("an update longer than the cache is for another rule", constant("1, 1", rows=17)),
         Case("a bad mode", constant("14, 14", attributes='axis: int = 2, mode: string = "ring"')),
-        Case("sizes inside a function are not known", IN_A_FUNCTION % "14, 14"),
+        Case("sizes inside a function are unknown", IN_A_FUNCTION % "14, 14"),
     ]
 )
 def test_linear_overflow(case: Case) -> None:
@@ -184,7 +184,7 @@ def test_negative_write_index(case: Case) -> None:
             at=["cache"],
         ),
         Case("int64", tensor_scatter()),
-        Case("inside a function the type is not known", IN_A_FUNCTION % "1, 2"),
+        Case("inside a function the type is unknown", IN_A_FUNCTION % "1, 2"),
     ]
 )
 def test_write_indices_dtype(case: Case) -> None:

@@ -442,7 +442,7 @@ CASES = {
         Case("several tokens at once are prefill", graph(
             "present = TensorScatter (past, new)", f"{CACHE} past, float[2, 3, 4, 5] new",
             f"{CACHE} present")),
-        Case("a number of tokens that is not known", graph(
+        Case("a number of tokens that is unknown", graph(
             "present = TensorScatter (past, new)", f"{CACHE} past, float[2, 3, L, 5] new",
             f"{CACHE} present")),
         Case("a prompt of one token into an empty cache", graph(
@@ -536,7 +536,7 @@ CASES = {
             f"{ROW} query, float[2, 7, 3, 5] past, float[2, 1, 3, 5] new, int64[2] start, "
             "int64[2] valid", f"{ROW} y, float[2, 7, 3, 5] present")),
         Case("a real decoder with caches of 3 dimensions", planted(lambda message: None)),
-        Case("a rank that is not known", graph(
+        Case("a rank that is unknown", graph(
             "present = TensorScatter <axis = 1> (past, new, start) "
             "y = Attention (query, present, present, , , , valid)",
             "float[] query, float[] past, float[] new, int64[2] start, int64[2] valid",

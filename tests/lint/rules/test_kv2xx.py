@@ -71,7 +71,7 @@ def elements(data: str, indices: str, updates: str, axis: int = 2) -> str:
             says="dimension 3 of `updates` is 6, expected 5 as in `data`",
         ),
         Case(
-            "a length of tuples that is not known fits no rank",
+            "a length of tuples that is unknown fits no rank",
             nd("[2, 7, 3]", "[2, 1, k]", "[2]"),
             at=["cache"],
             says="`updates` has rank 1, expected 2 to 4",
@@ -79,7 +79,7 @@ def elements(data: str, indices: str, updates: str, axis: int = 2) -> str:
         Case("whole tuples", nd("[2, 7, 3]", "[2, 1, 3]", "[2, 1]")),
         Case("one component", nd("[7, 2, 5]", "[3, 1]", "[3, 2, 5]")),
         Case("names beside numbers", nd("[b, 7, h, 5]", "[b, l, 2]", "[2, 1, 3, d]")),
-        Case("a length that is not known", nd("[2, 7, 3]", "[2, 1, k]", "[2, 1, 3]")),
+        Case("a length that is unknown", nd("[2, 7, 3]", "[2, 1, k]", "[2, 1, 3]")),
         Case("nothing to write", nd("[2, 7, 3]", "[0, 2]", "[0, 3]")),
         Case("an unknown rank", nd("[2, 7, 3]", "[2, 1, 2]", "[]")),
         Case("unknown data", nd("[]", "[2, 1, 2]", "[4]")),

@@ -319,7 +319,7 @@ def test_a_window_names_the_assumption() -> None:
             says="a step copies all rows of 2 caches",
         ),
         Case(
-            "rows that do not leave the model",
+            "rows that are no output of the model",
             GROWING.replace("present_key = Concat", "key = Concat")
             .replace("present_value = Concat", "value = Concat")
             .replace(

@@ -122,7 +122,7 @@ CASES = {
         Case("the form of the layer", SCATTER, targets=TRT),
         Case("a symbolic batch", scatter("axis = -2", "float[B, 3, 7, 5]", "float[B, 3, 1, 5]"),
              targets=TRT),
-        Case("a rank that is not known", scatter("axis = -2", "float[]", "float[]"), targets=TRT),
+        Case("a rank that is unknown", scatter("axis = -2", "float[]", "float[]"), targets=TRT),
         Case("onnxruntime takes all of it", scatter("axis = 1", "float[2, 7, 15]",
              "float[2, 1, 15]"), targets=ORT),
     ],
@@ -158,7 +158,7 @@ CASES = {
         Case("a real decoder", planted(nothing), at=[FIRST_ATTENTION, SECOND_ATTENTION],
              targets=TRT, says="`nonpad_kv_seqlen`, 3-dimensional `Q`, 3-dimensional `K`"),
         Case("the plain form", attention("q, k, v, m", ", bool[2, 1, 4, 7] m"), targets=TRT),
-        Case("a rank that is not known", attention("q, k, v, m", ", bool[] m"), targets=TRT),
+        Case("a rank that is unknown", attention("q, k, v, m", ", bool[] m"), targets=TRT),
         Case("onnxruntime takes it", attention("q, k, v, , , , valid"), targets=ORT),
     ],
     "KV307": [
@@ -167,7 +167,7 @@ CASES = {
         Case("1.26 aligns the causal limit to the left", attention(
             "q, k, v, , , , valid", attributes=CAUSAL), at=["att"],
             targets=["onnxruntime@1.26.0"], says="to the left, here for 4 queries"),
-        Case("a number of queries that is not known", attention(
+        Case("a number of queries that is unknown", attention(
             "q, k, v, , , , valid", attributes=CAUSAL, rows="L"), at=["att"], severity="warning",
             targets=["onnxruntime@1.27.0"], says="here for L queries"),
         Case("a real decoder", planted(nothing), at=[FIRST_ATTENTION, SECOND_ATTENTION],
@@ -192,7 +192,7 @@ CASES = {
         Case("operators of plugins, functions, and what TensorRT imports", PLUGIN, targets=TRT),
         Case("an operator of onnxruntime in onnxruntime", CONTRIB, targets=ORT),
         Case("the newest release", SCATTER, targets=ORT),
-        Case("a type that is not known", graph(
+        Case("a type that is unknown", graph(
             "s = vendor.Make () [s] y = Softmax (s)", "", "float[2, 3] y", opset=18
         ).replace('"local": 1', '"vendor": 1').replace("float[2, 3] y", "y"),
             targets=["onnxruntime@1.15.1"]),

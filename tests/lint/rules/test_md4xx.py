@@ -535,7 +535,7 @@ CASES = {
         Case("value_info of a Constant", constants("", "float[7] c, int64[5] d", "", """
              c = Constant <value = int64[2] {2, 3}> () d = Reshape (x, c)"""), at=["#1"],
              says="Constant `c` is declared as float32[7], and contains int64[2]", severity="info"),
-        Case("names and sizes that are not known agree",
+        Case("names and sizes that are unknown agree",
              constants("float[S, ?] w", "", "float[3, 4] w")),
         Case("no shape", constants("float w", "", "float w")),
         Case("a real decoder", planted(nothing)),

@@ -391,7 +391,7 @@ CASES: dict[str, list[Case]] = {
                 "y = ScatterND (x, i, x)", 11, "bfloat16[2, 5] x, int64[2, 1] i", "bfloat16[2, 5] y"
             ),
         ),
-        Case("inside a function types are not known", in_function("Exp", 18)),
+        Case("inside a function types are unknown", in_function("Exp", 18)),
     ],
     "ON608": [
         Case(

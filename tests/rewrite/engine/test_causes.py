@@ -93,7 +93,7 @@ REFUSED = [
                 "unknown-operator",
                 "odd",
                 (
-                    "`my::Odd` is not known, so that the element type of `p` is not known, which 2 "
+                    "`my::Odd` is unknown, so that the element type of `p` is unknown, which 2 "
                     "nodes need, the first of them m, node `first` (RMSNormalization)"
                 ),
             )
@@ -108,7 +108,7 @@ REFUSED = [
                 "unknown-operator",
                 "odd",
                 (
-                    "`my::Odd` is not known, so that the element type of `p` is not known, which "
+                    "`my::Odd` is unknown, so that the element type of `p` is unknown, which "
                     "m, node `last` (RMSNormalization) needs"
                 ),
             )
@@ -123,7 +123,7 @@ REFUSED = [
                 "unknown-element-type",
                 None,
                 (
-                    "the input declares no shape, so that the element type of `x` is not known, "
+                    "the input declares no shape, so that the element type of `x` is unknown, "
                     "which 2 nodes need, the first of them m, node `a` (RMSNormalization)"
                 ),
             )
@@ -138,7 +138,7 @@ REFUSED = [
                 "malformed",
                 "bad",
                 (
-                    "input 0 of `CumSum` is absent, so that the element type of `p` is not known, "
+                    "input 0 of `CumSum` is absent, so that the element type of `p` is unknown, "
                     "which m, node `last` (RMSNormalization) needs"
                 ),
             )

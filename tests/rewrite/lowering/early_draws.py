@@ -270,7 +270,7 @@ def unique(draw: st.DrawFn, rng: np.random.Generator) -> Case:
 
 
 def conv_transpose(draw: st.DrawFn, rng: np.random.Generator) -> Case:
-    """Pads from `auto_pad`, of sizes that are not known, or from `output_shape`."""
+    """Pads from `auto_pad`, of sizes that are unknown, or from `output_shape`."""
     rank = draw(st.integers(1, 2))
     sizes = [draw(st.integers(1, 4)) for _ in range(rank)]
     kernel = [draw(st.integers(1, 4)) for _ in range(rank)]

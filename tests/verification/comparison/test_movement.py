@@ -51,9 +51,7 @@ FLOATS = "float[N, M]"
             id="rounding to integers after a division",
         ),
         pytest.param(FLOATS, "y = RandomNormalLike (x)", False, id="random numbers"),
-        pytest.param(
-            FLOATS, "y = com.microsoft.Gelu (x)", False, id="an operator that is not known"
-        ),
+        pytest.param(FLOATS, "y = com.microsoft.Gelu (x)", False, id="an operator that is unknown"),
         pytest.param(
             FLOATS,
             "n = Constant <value_ints = [-1]> () k = Cast <to = 7> (i) l = Neg (k)"

@@ -256,10 +256,10 @@ def test_inputs_that_cannot_be_drawn_are_named(text: str, message: str | None) -
 def test_an_input_of_unknown_rank_or_type_is_named() -> None:
     unknown = model("g (float[N] x) => (float[N] y) { y = Identity (x) }")
     unknown.graph.inputs[0].shape = None
-    with pytest.raises(CannotDraw, match="the rank of input `x` is not known"):
+    with pytest.raises(CannotDraw, match="the rank of input `x` is unknown"):
         plan(unknown)
     unknown.graph.inputs[0].type = None
-    with pytest.raises(CannotDraw, match="the element type of input `x` is not known"):
+    with pytest.raises(CannotDraw, match="the element type of input `x` is unknown"):
         plan(unknown)
 
 

@@ -53,7 +53,7 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
-        differ or are unknown, or it is not known whether the user's mask differs between grouped
+        differ or are unknown, or it is unknown whether the user's mask differs between grouped
         heads.
     """
     heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype

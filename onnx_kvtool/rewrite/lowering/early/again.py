@@ -39,7 +39,7 @@ def known_rank(value: ir.Value, op_type: str, lowest: int) -> tuple[Dim, ...]:
     Raises:
         Refusal: If it is not.
     """
-    return known_dims(value, f"{op_type} cannot be written before opset {lowest} where ", lowest)
+    return known_dims(value, f"{op_type} cannot be lowered below opset {lowest}: ", lowest)
 
 
 def element_type(value: ir.Value, op_type: str, lowest: int) -> ir.DataType:

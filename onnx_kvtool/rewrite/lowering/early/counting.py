@@ -151,7 +151,7 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
     data, axis = view.required("X"), view.attribute("axis")
     dtype = element_type(data, "Unique", 11)
     if not (dtype in FLOAT_TYPES or dtype.is_integer() or dtype == _BOOL):
-        text = f"Unique of {dtype.name} cannot be written before opset 11"
+        text = f"Unique of {dtype.name} cannot be lowered below opset 11"
         raise Refusal("element-type", text, lowest_opset=11)
     if axis is None:
         source = em.op("Reshape", data, [-1], hint="flat")
@@ -325,7 +325,7 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
 
     Version 1 takes no 0, which is none of all.
 
-    Refuses a number that is known at run time only where the size of the axis is not known.
+    Refuses a number that is known at run time only where the size of the axis is unknown.
     """
     data, known = view.required("X"), view.context.folder.integers(view.required("K"))
     axis = view.integer("axis")
@@ -339,8 +339,8 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
     if not isinstance(size, int) or not size:
         raise Refusal(
             "dynamic-input",
-            "TopK cannot be written before opset 10 where neither `K` is a constant above 0 nor "
-            "the size of the axis known and above 0",
+            "TopK cannot be lowered below opset 10 unless `K` is a constant above 0, or the size "
+            "of the axis is known and above 0",
             help="fix the sizes of the input with `--dim`",
             lowest_opset=10,
         )

@@ -204,7 +204,7 @@ def _tuple_length(indices: ir.Value, op_type: str) -> int:
     if not last or not isinstance(last[0], int):
         raise Refusal(
             "unknown-dimension",
-            f"{op_type} cannot be written before opset 11 where the last size of "
+            f"{op_type} cannot be lowered below opset 11 because the last size of "
             f"`{indices.name}` is unknown",
             help="declare the shape of the indices",
             lowest_opset=11,

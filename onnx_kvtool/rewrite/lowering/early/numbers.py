@@ -57,7 +57,7 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
     if not (dtype in FLOAT_TYPES or dtype.is_integer()):
         raise Refusal(
             "element-type",
-            f"Equal of {dtype.name} cannot be written before opset 11",
+            f"Equal of {dtype.name} cannot be lowered below opset 11",
             lowest_opset=11,
         )
     orders = (em.op(op_type, a, b) for op_type in ("Less", "Greater"))

@@ -105,7 +105,7 @@ class _Settling:
             self.settled.append(place)
 
     def of(self, value: ir.Value | None) -> _Elements | None:
-        """Return the elements of a sequence; None where they are not known."""
+        """Return the elements of a sequence; None where they are unknown."""
         return None if value is None else self.elements.get(value)
 
     def place(self, node: ir.Node, index: int, default: int) -> int | None:

@@ -146,7 +146,7 @@ def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
                 return size
     raise Refusal(
         "unknown-dimension",
-        "Slice cannot be written before opset 10 where the number of its bounds is unknown",
+        "Slice cannot be lowered below opset 10 because the number of its bounds is unknown",
         lowest_opset=10,
     )
 

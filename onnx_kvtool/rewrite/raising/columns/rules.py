@@ -94,7 +94,7 @@ class Widened:
         found = []
         for size in self.sizes(value):
             if size is None:
-                raise Stuck(f"a size of `{value.name}` is not known as a number")
+                raise Stuck(f"a size of `{value.name}` is unknown as a number")
             found.append(self.capacity + behind(size) if size < 0 else size)
         return found
 
@@ -102,12 +102,12 @@ class Widened:
         """Return the wide form of a value with a number in the place of rows that are not in use.
 
         Raises:
-            Stuck: If it is not known which rows these are.
+            Stuck: If it is unknown which rows these are.
         """
         em, sizes, wide = self.em, self.sizes(value), self.of(value)
         size = sizes[axis]
         if size is None or size == LONGER:
-            raise Stuck(f"`{value.name}` has rows of which it is not known whether they are in use")
+            raise Stuck(f"`{value.name}` has rows of which it is unknown whether they are in use")
         numbers = np.arange(self.capacity + behind(size), dtype=np.int64)
         numbers[self.capacity :] = -1  # which stand behind the rows in use, and are before any
         keys = em.constant(numbers.reshape(-1, *[1] * (len(sizes) - 1 - axis)), "keys")
@@ -217,7 +217,7 @@ def _cut(
         if before in (GROWN, LONGER):
             return value
         if before is None:
-            raise Stuck("it is not known how many rows the table has that `Slice` cuts")
+            raise Stuck("it is unknown how many rows the table has that `Slice` cuts")
         if 0 <= before < state.capacity:
             raise Stuck(
                 f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
@@ -239,7 +239,7 @@ def _cut(
         raise Stuck("`Slice` cuts what is of no known length")
     if before == GROWN:
         if after is None:
-            raise Stuck("it is not known how many rows `Slice` takes")
+            raise Stuck("it is unknown how many rows `Slice` takes")
         place = _from_front(start, state.count, em)
         rows = em.op("Add", place, em.constant(np.arange(after, dtype=np.int64), "rows"))
         return em.op("Gather", value, rows, axis=axis)
@@ -266,7 +266,7 @@ def gathered(view: NodeView, state: Widened) -> Wide:
             table, size = _flattened(data, len(sizes), state)
             places = _in_flattened(places, size // state.capacity, state)
         if size is None or size < 1:
-            raise Stuck(f"the size of `{data.name}` is not known")
+            raise Stuck(f"the size of `{data.name}` is unknown")
         places = _limited(places, (-size, size - 1), state)
     return state.again(view, table, places)
 
@@ -295,7 +295,7 @@ def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int
             count = math.prod(numbers) * state.capacity
             shape = state.em.constant([count, *[1] * (rank - 1)], "shape")
             return state.em.op("Reshape", state.of(value), shape), count
-    raise Stuck(f"the size of `{data.name}` is not known")
+    raise Stuck(f"the size of `{data.name}` is unknown")
 
 
 def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:

@@ -51,7 +51,7 @@ def check_attention(
         text = f"`{name}` has a past of keys and one of values, and one of them cannot be raised"
         raise Unproven("half-attention", text)
     if view.nonpad_kv_seqlen is not None or "qk_matmul_output" in view.outputs:
-        raise Unproven("inside-attention", f"`{name}` counts keys, or hands out its scores")
+        raise Unproven("inside-attention", f"`{name}` counts keys, or outputs its scores")
     if view.left_window >= 0 or view.right_window >= 0:
         raise Unproven("inside-attention", f"`{name}` has a window that counts from its past")
     if view.rank == 3 and view.heads() is None:

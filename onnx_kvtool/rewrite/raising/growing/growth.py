@@ -218,7 +218,7 @@ def growth_of(
     positions = outputs.get(cache.present, [])
     is_input = past is not None and past.is_graph_input() and past.graph is graph
     if past is None or not is_input or not positions:
-        text = f"`{cache.present}` grows, and it is no output of the model that an input continues"
+        text = f"`{cache.present}` grows, and it is no output that a caller feeds back"
         raise Unproven("not-fed-back", text)
     if past.shape is None:
         raise Unproven("unknown-rank", f"the rank of `{past.name}` is unknown")
@@ -229,12 +229,12 @@ def growth_of(
     output = graph.outputs[positions[0]]
     left_over = set(reading.appends) - {end.node for end in ends.found if end.node is not None}
     if len(positions) > 1 or len(ends.found) != len({end.graph for end in ends.found}):
-        raise Unproven("present-twice", f"`{output.name}` leaves the model more than once")
+        raise Unproven("present-twice", f"`{output.name}` is more than one output of the model")
     if left_over:
         node = min(left_over, key=lambda n: n.name or "")
         raise Unproven(
             "grown-rows-stay",
-            f"the rows that `{node.name}` joins to those of `{past.name}` do not leave the model",
+            f"`{node.name}` joins rows to those of `{past.name}` that are no output of the model",
         )
     return Growth(
         place,

@@ -102,7 +102,8 @@ def rolling_of(
     output = next((v for v in model.graph.outputs if v.name == cache.present), None)
     if past is None or output is None or past not in model.graph.inputs or past.shape is None:
         raise Unproven(
-            "not-fed-back", f"`{cache.present}` is no output of the model that an input continues"
+            "not-fed-back",
+            f"`{cache.present}` is no output that a caller feeds back",
         )
     look = _Looking(past, opset)
     cut = output.producer()
