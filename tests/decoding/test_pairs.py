@@ -37,7 +37,7 @@ PAIRS = {
 @pytest.fixture(
     scope="module",
     params=[
-        name if name in ("llama", "native") else pytest.param(name, marks=pytest.mark.exhaustive)
+        name if name == "llama" else pytest.param(name, marks=pytest.mark.exhaustive)
         for name in PAIRS
     ],
 )

@@ -20,7 +20,7 @@ _SHARE = 0.02
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("count", "tries"), [(2, 3), pytest.param(60, 6, marks=pytest.mark.exhaustive)]
+    ("count", "tries"), [(2, 3), pytest.param(30, 6, marks=pytest.mark.exhaustive)]
 )
 def test_nearly_every_change_that_shows_is_seen(count: int, tries: int) -> None:
     counts: Counter[str] = Counter()

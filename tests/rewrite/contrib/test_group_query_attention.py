@@ -226,7 +226,7 @@ def test_a_cache_of_codes(
 
 @pytest.mark.long
 @grid(
-    5,
+    15,
     steps=[step.values for step in STEPS],
     at=[24, 21, 18, 13],
     options={"plain": {}, "rotated": {"do_rotary": 1}, "beside a sink": {"smooth_softmax": 1}},

@@ -16,7 +16,7 @@ from onnx_kvtool.emit.forms import size
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.onnxruntime import Session
-from tests.grids import grid
+from tests.grids import grid, rest
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
@@ -152,7 +152,7 @@ def planted(call: Call, count: ir.Value) -> ir.Value:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [1, *rest(2)])
 def test_a_cache_that_drops_rows_is_proven(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source, capacity = with_window(layers), 16 if layers == 1 else None
     raised, report = kv.raise_(source, capacity=capacity)

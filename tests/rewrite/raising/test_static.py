@@ -111,7 +111,7 @@ _GROWING = [
 
 
 @pytest.mark.long
-@part(20)
+@part(28)
 @pytest.mark.parametrize(("name", "dims"), _GROWING, ids=str)
 def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     """The mask is as long as the caches; what it says of rows that are not in use is nothing."""
@@ -152,7 +152,7 @@ _ROLLING = [
 """The last: fewer rows of all tokens than the window has."""
 
 
-@part(4)
+@part(7)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "dims", "capacity", "columns"), _ROLLING, ids=str)
 def test_a_decoder_whose_caches_roll(
@@ -365,7 +365,7 @@ def test_branches_of_two_shapes_are_named(dims: dict[str, int], shape: str) -> N
     ("path", "given", "lacking"),
     [
         (_GPTJ, {}, ["batch_size", "sequence_length"]),
-        (_GPTJ, {"batch_size": 2}, ["sequence_length"]),
+        pytest.param(_GPTJ, {"batch_size": 2}, ["sequence_length"], marks=pytest.mark.exhaustive),
         (_GENAI, {"batch_size": 1}, ["sequence_length"]),
     ],
 )

@@ -193,7 +193,7 @@ def _source(body: str) -> onnx.ModelProto:
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(
     ("body", "fused"),
