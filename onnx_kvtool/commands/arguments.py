@@ -1,4 +1,4 @@
-"""What can be wrong with the arguments of commands, in the words of who reads it."""
+"""Checks of the arguments of commands, and messages in the caller's syntax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
-# What can be wrong with what commands have in common: arguments, and the model they are about.
+# Checks that commands share: of arguments, and of the model.
 
 
 def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_least(name: str, number: int | None, least: int) -> None:
-    """Refuse a number below `least`; None is none given."""
+    """Refuse a number below `least`; None passes."""
     if number is not None and number < least:
         raise UsageError(f"`{name}` is {number}, expected at least {least}")
 
@@ -63,7 +63,7 @@ def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
 
 
 def impossible_size(model: ir.Model, dims: Mapping[str, int]) -> str | None:
-    """Say which dimension of an input cannot be with sizes for its names; None if all can."""
+    """Return which input dimension would be negative with these sizes; None if none would."""
     for value in model.graph.inputs if dims else ():
         for axis, dim in enumerate(dims_of(value) or ()):
             if isinstance(dim, str) and dims.keys() >= set(names_in(dim)):
@@ -108,7 +108,7 @@ def spare_model(model: ir.Model, output: str) -> None:
             )
 
 
-# Errors in the words of who reads them: keywords to a program, flags to a terminal.
+# Messages in the caller's syntax: keywords for a program, flags for a terminal.
 
 
 _P = ParamSpec("_P")
@@ -181,7 +181,7 @@ def asked(request: Callable[_P, _Q]) -> Callable[[Callable[[_Q], _R]], Callable[
 def speaking_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Check the types of keywords, and let errors name keywords where a command names flags.
 
-    The checks behind a command and its function are the same, and their sentences name flags.
+    The command and the function share their checks, whose messages name flags.
     """
     annotations = {
         name: str(parameter.annotation)
@@ -236,7 +236,7 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 def _check_type(name: str, value: Any, annotation: str) -> None:
-    """Refuse a value of another type than the annotation; what has no simple one is let through."""
+    """Refuse a value of another type than the annotation; complex annotations pass."""
     # Any other name is that of a choice of words, which are checked where they are read.
     parts = annotation.split(" | ") if annotation else ()
     kinds = [_KINDS.get(part, _KINDS["str"] if part.isidentifier() else None) for part in parts]
@@ -281,7 +281,7 @@ def in_keywords(sentence: str, parameters: Mapping[str, inspect.Parameter]) -> s
 
 
 def _assigned(name: str, value: str | None, default: Any) -> str:
-    """Return how `name` is given `value` in a call; with None how it is switched on, or named."""
+    """Return an argument in Python: `name=value`; with None its switch, or its name."""
     if value is None:
         return f"{name}=True" if default is False or name == "verify" else name
     if name in _MAPPINGS.values():

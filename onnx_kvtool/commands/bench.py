@@ -1,4 +1,4 @@
-"""Run decoders in turns, as a good host would, and say what each takes."""
+"""Run decoders in turns, as a good host would, and report time and memory of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VOCABULARY = 4
 
 @asked(BenchRequest)
 def bench(request: BenchRequest) -> BenchReport:
-    """Run decoders of any form in onnxruntime, in turns, and return what each takes.
+    """Run decoders of any form in onnxruntime, in turns, and return time and memory of each.
 
     Each runs in a process of its own as `kv.Decoder` runs it: caches in place where the model
     allows it. A run that fails is in the report, with the reason.

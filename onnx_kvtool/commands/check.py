@@ -1,4 +1,4 @@
-"""`kvtool check`: what it is asked, what can be wrong with that, and what it does."""
+"""`kvtool check`: its request, the checks of it, and the work."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def stream(
 
 
 class _KnownFiles:
-    """What of a baseline the files of a run are, and what of it nothing is any more."""
+    """The parts of a baseline that the files of a run have, and those that no file has."""
 
     def __init__(self, baseline: Baseline, request: CheckRequest, paths: Sequence[str]) -> None:
         self._renamed = baseline.renamed(paths)
@@ -186,7 +186,7 @@ class _KnownFiles:
 def _each(
     paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool, tally: Tally
 ) -> Iterator[FileReport]:
-    """Yield the report of each file, in order: of an earlier run where that still holds."""
+    """Yield the report of each file, in order; of an earlier run if that is still valid."""
     if settings.cache_dir is None or settings.fix != "none":
         yield from _checked(paths, settings, progress, may_copy)
         return
@@ -208,7 +208,7 @@ def _each(
 def _checked(
     paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
 ) -> Iterator[FileReport]:
-    """Yield the report of each file, in order, from a look at it."""
+    """Check each file, and yield the reports in order."""
     jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
     work = functools.partial(check_file, settings=settings)
     if jobs > 1 and settings.fix == "apply":
@@ -274,14 +274,14 @@ def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
 
 
 class _Sizes:
-    """Whether the sizes that were given are those of dimensions, model by model."""
+    """Checks that given sizes are those of dimensions, model by model."""
 
     def __init__(self) -> None:
         self._unknown: set[str] | None = None
         self._known: set[str] = set()
 
     def check(self, file: FileReport) -> None:
-        """Refuse a size that cannot be in an input of this model."""
+        """Refuse a size that no input of this model can have."""
         if not file.is_read:
             return
         if file.impossible_size is not None:

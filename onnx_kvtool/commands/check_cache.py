@@ -1,4 +1,4 @@
-"""Results of `kvtool check` that are kept from one run to the next."""
+"""The cache of results of `kvtool check` between runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LAYOUT = 2
 _SETTLED = 2 * 10**9  # nanoseconds: a file younger than that may change within one tick of a clock
 _SMALL = 1 << 20  # bytes of a file beside the model that is read to see whether it has changed
 _DAY = 24 * 60 * 60
-_FORGOTTEN = 60 * _DAY  # seconds after which what nobody has asked for is dropped
-_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the second of a message that quotes what is damaged
+_FORGOTTEN = 60 * _DAY  # seconds until an unused result is dropped
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # from a message that quotes damaged content
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
     path BLOB, request TEXT, used INTEGER, body TEXT, seal TEXT, PRIMARY KEY (path, request)
@@ -104,7 +104,7 @@ class Kept:
         return tuple(notes)
 
     def has(self, path: str) -> bool:
-        """Return whether there is a result that holds for a file as it is now."""
+        """Return whether the cache has a valid result for a file."""
         row = self._row(path)
         if row is None:
             return False
@@ -121,7 +121,7 @@ class Kept:
         return True
 
     def get(self, path: str) -> FileReport | None:
-        """Return the result of a file that `has` one; None where it was damaged since."""
+        """Return the result of a file that `has` one; None if it is damaged."""
         row = self._row(path)
         try:
             report = FileReport.from_json(row["file"]) if row else None
@@ -174,10 +174,10 @@ class Kept:
         return {**row, "used": used}
 
     def _connected(self) -> sqlite3.Connection:
-        """Return a database with an empty table, or one that results were kept in."""
+        """Return a new database, or the existing one."""
         data = sqlite3.connect(self._place, timeout=60, isolation_level=None)
         try:
-            data.text_factory = bytes  # what is no UTF-8 is no error here
+            data.text_factory = bytes  # text that is not UTF-8 is no error here
             # Written through by the system, not at once to the disk: a result that a crash of the
             # machine takes is found again by looking at the model.
             data.execute("PRAGMA journal_mode=WAL")
@@ -212,7 +212,7 @@ class Kept:
             raise self._unusable(again) from again
 
     def _do(self, statement: str, values: dict[str, Any]) -> list[Any]:
-        """Return the rows that a statement gives, of a new database if this one is damaged."""
+        """Run a statement and return its rows; with a new database if this one is damaged."""
         try:
             return self._data.execute(statement, values).fetchall()
         except _ERRORS as error:
@@ -252,7 +252,7 @@ class Kept:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error is one of the content of a file, not locked, full, ..."""
+    """Return whether an error means a damaged file, not a locked or full one, ..."""
     if isinstance(error, sqlite3.OperationalError):
         return re.match("no such|use DROP|unsupported file format", str(error)) is not None
     return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
@@ -264,7 +264,7 @@ def _seal(key: dict[str, Any], body: bytes) -> str:
 
 
 def _version() -> str:
-    """Return a digest of all that decides what is found in a model, but for the model."""
+    """Return a digest of everything that decides the findings, except the model."""
     import onnx_kvtool
 
     def pieces() -> Iterator[bytes]:
@@ -279,13 +279,13 @@ def _version() -> str:
 
 
 def _beside(path: str, files: list[Any]) -> list[Any]:
-    """Return name, whether the content counts, and what is to be seen of files beside a model."""
+    """Return the name, whether the content counts, and the state of files beside a model."""
     directory = _directory(path)
     return [[name, deep, _seen(os.path.join(directory, name), deep)] for name, deep, _ in files]
 
 
 def _seen(path: str, deep: bool) -> list[Any] | None:
-    """Return what a check may see of a file; None if it is not there."""
+    """Return the state of a file that a check may see; None if it does not exist."""
     try:
         here, there = os.lstat(path), os.stat(path)
     except (OSError, ValueError):

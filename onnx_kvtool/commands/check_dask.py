@@ -1,4 +1,4 @@
-"""Doing one thing to many files on a Dask cluster, which somebody else runs."""
+"""Work on many files on the user's Dask cluster."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _distributed() -> Any:
 
 
 def _threads(client: Any, address: str) -> int:
-    """Return how many threads the workers have. All workers have this version of kvtool."""
+    """Return the number of threads of the workers. All workers have this version of kvtool."""
     versions: dict[str, str | None] = client.run(_installed)
     if not versions:
         raise UsageError(
@@ -117,7 +117,7 @@ def _threads(client: Any, address: str) -> int:
 
 
 def _installed() -> str | None:
-    """Return the version of kvtool on a worker; None where there is none."""
+    """Return the version of kvtool on a worker; None if it has none."""
     # Sent as a whole: a worker without kvtool could not import this module.
     import importlib
 
@@ -158,7 +158,7 @@ def _results(
             result = waited(future.result)
         except distributed.KilledWorker:
             for _, other in begun:
-                waited(other.exception)  # so that nothing else is on the workers
+                waited(other.exception)  # so that nothing else runs on the workers
             try:
                 result = waited(submitted(item).result)
             except distributed.KilledWorker:
@@ -168,7 +168,7 @@ def _results(
 
 
 def _waited(distributed: Any, client: Any, ask: Callable[..., Any]) -> Any:
-    """Return what a future answers, however long it takes while there are workers.
+    """Return the result of a future; wait as long as there are workers.
 
     A nanny gives up on a worker that dies while it starts, and Dask waits for others without end.
     """
@@ -187,7 +187,7 @@ def _waited(distributed: Any, client: Any, ask: Callable[..., Any]) -> Any:
 
 
 def _there(work: Callable[[str], T], item: str, place: str) -> T:
-    """Do the work on a worker; one thing at a time, as it is in a process of its own elsewhere."""
+    """Do the work on a worker, one item at a time, as in a separate process."""
     with _one_at_a_time:
         here = os.getcwd()
         with contextlib.suppress(OSError):  # files that are named by URLs need no directory

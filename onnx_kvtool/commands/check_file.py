@@ -1,4 +1,4 @@
-"""Checking one file: read, look, fix, verify, write."""
+"""Check one file: read, find, fix, verify, write."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def check_file(path: str, settings: Settings) -> FileReport:
 
 
 def check_model(source: ir.Model | onnx.ModelProto, settings: Settings) -> FileReport:
-    """Check a model in memory, which is the same afterwards."""
+    """Check a model in memory; leave it unchanged."""
     try:
         model = open_model(source)
     except MalformedModel as error:
@@ -134,7 +134,7 @@ class _Check:
         self.notes: list[str] = []
 
     def look(self) -> list[Finding]:
-        """Look at the model as it is now."""
+        """Return the findings of the current model."""
         with bound(self.model, self.settings.dims):
             found, self.suppressed = look(self.model, self.rules, self.targets)
         left = [finding for finding in found if finding.fingerprint not in self.known]
@@ -150,7 +150,7 @@ class _Check:
         return {rule.code for rule in on}
 
     def run(self) -> FileReport:
-        """Look, and fix what is to be fixed."""
+        """Find, then fix if requested."""
         names = dim_names(self.model)
         found = self.look()
         report = FileReport(
@@ -200,7 +200,7 @@ class _Check:
         )
 
     def _apply(self) -> tuple[list[Applied], Sequence[Finding], str | None]:
-        """Return what was applied, what is left, and why the result must not be kept."""
+        """Return applied fixes, remaining findings, and why the result must not be written."""
         safe = frozenset[Applicability](("safe",))
         verifier = self._verifier()
         applied, found = apply_fixes(self.look, safe)
@@ -226,7 +226,7 @@ class _Check:
         return applied, found, None
 
     def _verifier(self) -> Verifier | None:
-        """Return what compares the fixed model with the model as it is now."""
+        """Return the function that compares the fixed model with the current one."""
         from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
 
         try:
@@ -244,7 +244,7 @@ class _Check:
 
 
 def readable(model: ir.Model, digests: Digests) -> list[str]:
-    """Return a model as text, and as comments what that does not tell but rules do."""
+    """Return a model as text, with comments for facts of rules that the text lacks."""
     from onnx_kvtool.review.printing import model_lines
 
     told = [f"{d.location}: {d.message}" for d in origin(model).defects]
@@ -267,7 +267,7 @@ def difference(before: list[str], after: list[str], path: str) -> str:
 
 
 def _beside(model: ir.Model) -> tuple[tuple[str, bool], ...]:
-    """Return the files that rules look at, relative to the model, and whether into them."""
+    """Return the files that rules look at, relative to the model, and whether they read them."""
     hashed = {
         os.fspath(tensor.location)
         for _, tensor in tensors(model)
@@ -279,7 +279,7 @@ def _beside(model: ir.Model) -> tuple[tuple[str, bool], ...]:
 
 
 def _portable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings that no longer hold on to the model, for another process or to be kept."""
+    """Return findings without references to the model, for another process or the cache."""
     return tuple(
         finding if finding.fix is None else replace(finding, fix=replace(finding.fix, apply=_spent))
         for finding in findings
@@ -287,4 +287,4 @@ def _portable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _spent() -> None:
-    """Stand in for the edit of a fix whose model is no longer at hand."""
+    """Replace the edit of a fix whose model is gone."""

@@ -1,4 +1,4 @@
-"""What flags and configuration together ask `kvtool check` to do."""
+"""The settings of `kvtool check`, from flags and configuration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FixMode = Literal["none", "apply", "show"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for every file of one run; picklable.
+    """The settings for every file of one run; picklable.
 
     Attributes:
         selection: Which rules are on.
@@ -126,7 +126,7 @@ def _config(request: CheckRequest) -> Config:
 
 
 def _selection(request: CheckRequest, config: Config) -> Selection:
-    """Return which rules are on; a `select` on the command line starts afresh."""
+    """Return which rules are on; `--select` replaces the `select` of the file."""
     values = {} if request.select is not None else config.values
     where = f"`{config.path}`"
     select = request.select
@@ -176,7 +176,7 @@ def _check_pattern(pattern: str, where: str) -> None:
 
 def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
     if request.write_baseline is not None:
-        return None  # everything that is found goes into the new one
+        return None  # all findings go into the new one
     named = config.values.get("baseline")
     path = request.baseline or (None if named is None else os.path.join(config.base, named))
     if path is None and request.prune_baseline:

@@ -1,4 +1,4 @@
-"""`kvtool eval`: what it is asked, what can be wrong with that, and what it does."""
+"""`kvtool eval`: its request, the checks of it, and the work."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
 def _limited(
     work: Callable[[Progress], EvalReport], limits: Limits | None, progress: Progress
 ) -> EvalReport:
-    """Run within limits; None for none."""
+    """Run within limits; None means no limit."""
     if limits is None:
         return work(progress)
     try:
@@ -229,7 +229,7 @@ def _check_request(request: EvalRequest) -> None:
 
 
 def _check_save(target: str, request: EvalRequest) -> None:
-    """Refuse to save into what is read: the model, or the file of an input."""
+    """Refuse to overwrite the model, or the file of an input."""
     if target == "-":
         raise UsageError(
             "`--save` cannot write to standard output, where the values go",
@@ -284,7 +284,7 @@ def _check_operator_request(request: EvalRequest) -> None:
 
 
 def _keep_data(target: str, model: ir.Model) -> None:
-    """Refuse to save into a file that holds weights of the model."""
+    """Refuse to overwrite a file with weights of the model."""
     for file in external_files(model):
         if is_same(file.path, target):
             raise UsageError(f"`{target}` contains weights, and would be overwritten", help=_OTHER)

@@ -95,7 +95,7 @@ def handed_on(
 
 
 class _NotRun(KvtoolError):
-    """The source does not run, or there is no copy of it."""
+    """The source does not run, or no copy of it fits."""
 
 
 def _copies(
@@ -137,7 +137,7 @@ def _driven(
     dims: Mapping[str, int],
     seconds: float,
 ) -> Verification:
-    """Drive both and compare their logits."""
+    """Run both and compare their logits."""
     means = plan(models[0])
     name = Feeder(means, 1, None, {}).embeddings
     specs = [s for s in means.inputs if s.role == "token_ids" or s.name == name]
@@ -180,7 +180,7 @@ def _driven(
             try:
                 found = pair.step(new) if start else pair.prefill(new)
             except UsageError:
-                break  # none of them takes so few tokens
+                break  # no model accepts so few tokens
             except KvtoolError as error:
                 return different(f"the models fail {place}: {error.message}")
             runs += 1

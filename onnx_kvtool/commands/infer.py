@@ -1,4 +1,4 @@
-"""Infer types and shapes: read, infer, compare with what is declared, perhaps write."""
+"""Infer types and shapes: read, infer, compare with declarations, write on request."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _run(request: InferRequest, progress: Progress) -> InferReport:
     inference = _infer(model, shown(path), request.sizes, request.strict)
     report = inference.report
     if request.output is None:
-        return report  # which says the same of the nodes in any order
+        return report  # whose result does not depend on the order of nodes
     report.notes[:0] = notes
     if not report.failed:
         inference.annotate(frozen=True)

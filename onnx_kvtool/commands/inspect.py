@@ -77,7 +77,7 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
 
 
 def _question(request: InspectRequest) -> Question:
-    """Return what is asked about the caches.
+    """Return the question about the caches.
 
     Raises:
         UsageError: If a number of rows, a type or a size is none.
@@ -104,7 +104,7 @@ def _question(request: InspectRequest) -> Question:
 
 
 def _size(flag: str, given: int | str | None) -> int | None:
-    """Return the bytes that a text gives; None for none."""
+    """Return the bytes that a text states; None for no text."""
     size = None if given is None else bytes_of(str(given).removesuffix("/s"))
     if given is not None and not size:
         raise UsageError(f"`{flag}` is `{given}`, expected a size such as `24GiB`")
@@ -145,7 +145,7 @@ def _inspect(
 
 
 def _check_capacity_dim(caches: Sequence[Cache], name: str) -> None:
-    """Refuse a dimension that is the capacity of no cache."""
+    """Refuse a dimension that is no cache's capacity."""
     names = {n for c in caches if isinstance(c.capacity, str) for n in names_in(c.capacity)}
     if name not in names:
         raise unknown_name(f"no cache has a capacity called `{name}`", name, sorted(names))

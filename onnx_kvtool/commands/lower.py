@@ -1,4 +1,4 @@
-"""`kvtool lower`: what it is asked, what can be wrong with that, and what it does."""
+"""`kvtool lower`: its request, the checks of it, and the work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def run(request: LowerRequest, progress: Progress = silent) -> LowerReport:
 
 
 def _suffix(report: LowerReport) -> str:
-    """Return what the name of a result says of it: `opset18`, `onnxruntime-1.17`."""
+    """Return the suffix of the output's name: `opset18`, `onnxruntime-1.17`."""
     if report.target is None:
         return f"opset{report.target_opset}"
     runtime, version = report.target.rsplit(" ", 1)
@@ -133,7 +133,7 @@ def check_request(request: LowerRequest) -> None:
 
 
 def _check_target(name: str, request: LowerRequest) -> None:
-    """Refuse a runtime that is unknown, and what cannot be asked for together with one."""
+    """Refuse an unknown runtime, and options that contradict it."""
     if request.only:
         raise UsageError(
             "`--only` names the operators to replace, so that `--target` cannot choose them",
@@ -235,7 +235,7 @@ def _lower(
 
 
 def _stand_in(target: Target) -> list[str]:
-    """Say which release stands for one that is unknown."""
+    """Note which known release replaces an unknown one."""
     if target.is_known:
         return []
     return [f"{target.asked} has the limits of {target.release}, the next known release below"]

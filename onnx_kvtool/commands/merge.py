@@ -68,7 +68,7 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
 
 
 def parts(request: MergeRequest) -> Iterator[Part]:
-    """Yield the reports, one at a time, when it is sure that all of them can be merged.
+    """Yield the reports, one at a time, once all of them are known to be mergeable.
 
     They are read twice for that, so that never more than one is in memory.
 
@@ -203,7 +203,7 @@ def _read(path: str) -> Part:
 
 
 def _parsed(path: str, text: str) -> Part | None:
-    """Return what a report says; None if it is none."""
+    """Return the content of a report; None if it is no report."""
     if text.lstrip().startswith("<"):
         if "<!" in text:
             return None  # no report has a document type, nor entities that could grow

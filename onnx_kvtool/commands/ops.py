@@ -1,4 +1,4 @@
-"""`kvtool ops`: what it is asked, and the facts of an operator that it answers."""
+"""`kvtool ops`: its request, and the facts of an operator."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class KernelEntry(Record):
 
 @dataclass(frozen=True, slots=True)
 class LoweringEntry(Record):
-    """A rule that takes the operator to an older opset.
+    """A rule that lowers the operator to an older opset.
 
     Attributes:
         rule: Its name in the report of `kvtool lower`.
@@ -106,7 +106,7 @@ class LoweringEntry(Record):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeEntry(Record):
-    """A rule that takes the operator to a later opset.
+    """A rule that upgrades the operator to a newer opset.
 
     Attributes:
         rule: Its name in the report.

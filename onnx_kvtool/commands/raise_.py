@@ -1,4 +1,4 @@
-"""`kvtool raise`: what it is asked, what can be wrong with that, and what it does."""
+"""`kvtool raise`: its request, the checks of it, and the work."""
 
 from __future__ import annotations
 

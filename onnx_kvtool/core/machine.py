@@ -1,4 +1,4 @@
-"""What the machine gives: budgets, shortage, the cycle collector, and saying what is under way."""
+"""Budgets, shortage, the cycle collector, and progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from onnx_kvtool.core.errors import KvtoolError, Shortage, UsageError
 from onnx_kvtool.core.words import binary_bytes, bytes_of
 
-# What verification may take.
+# The limits of verification.
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Memory and time that comparing two models may take, about.
+    """Approximate memory and time for the comparison of two models.
 
     Attributes:
         memory: Bytes for both models and all they read and give.
@@ -75,7 +75,7 @@ def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
             )
 
 
-# Telling that the machine fell short from that kvtool is wrong.
+# A shortage of the machine, as opposed to a bug in kvtool.
 
 
 _PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
@@ -109,7 +109,7 @@ def as_shortage(error: Exception) -> KvtoolError | None:
     return None
 
 
-# Keeping Python's cycle collector still while a model is built or written.
+# Pausing Python's cycle collector while a model is built or written.
 
 
 @contextlib.contextmanager
@@ -137,14 +137,14 @@ def collect_rarely() -> None:
     gc.set_threshold(500_000, 2, 2)
 
 
-# Saying what is under way, to whoever waits for it.
+# Progress, for whoever waits.
 
 
 class Progress(Protocol):
-    """Takes what is being done now; called as often as one likes, and does not raise."""
+    """Receives the current activity; callable at any rate, never raises."""
 
     def __call__(self, what: str, part: int = 0, parts: int = 0) -> None:
-        """Say what is begun.
+        """Report the activity that begins.
 
         Args:
             what: In a few words (`reading the model`); a noun that is counted comes last
@@ -155,4 +155,4 @@ class Progress(Protocol):
 
 
 def silent(what: str, part: int = 0, parts: int = 0) -> None:
-    """Say nothing: the `Progress` of those for whom nobody waits."""
+    """Ignore progress: for callers that show none."""

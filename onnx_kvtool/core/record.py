@@ -27,7 +27,7 @@ R = TypeVar("R", bound="Record")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a value stands in JSON that is no plain data itself.
+    """The JSON form of a value that is no plain data.
 
     Attributes:
         view: Type of what stands for it.
@@ -68,7 +68,7 @@ class Key:
 
 
 class Misfit(Exception):
-    """JSON that is not of the type it is read as."""
+    """JSON that does not have the expected type."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class Misfit(Exception):
 
 
 class Record:
-    """A dataclass that has a JSON form; see the module."""
+    """A dataclass with a JSON form; see the module."""
 
     __slots__ = ()
 
@@ -173,7 +173,7 @@ def defaults(record: type) -> dict[str, Field[Any]]:
 
 
 def is_default(record: type, name: str, value: Any) -> bool:
-    """Return whether `value` is what the field has when nobody gives it."""
+    """Return whether `value` is the default of the field."""
     field = defaults(record).get(name)
     if field is None:
         return value is None or value == ()
@@ -183,7 +183,7 @@ def is_default(record: type, name: str, value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return the JSON form of a value."""
     if isinstance(value, Record):
         return value.to_json()
     if hasattr(value, "__dataclass_fields__"):
@@ -253,7 +253,7 @@ def read(kind: Any, data: Any) -> Any:
 
 def _scalar(kind: Any, data: Any) -> Any:
     if kind is float and data is None:
-        return math.nan  # what a number is printed as that JSON has no form of
+        return math.nan  # how to print numbers that JSON cannot represent
     wanted = (int, float) if kind is float else kind
     if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
         raise Misfit(f"is {_shown(data)}, expected {_NAMES.get(kind, str(kind))}")
@@ -355,7 +355,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Return what `repr` shows of a field: the number of elements in place of many."""
+    """Return the short `repr` of a field: the number of elements of a collection."""
     if isinstance(value, (list, tuple, set, frozenset, Mapping)):
         return f"<{len(value)}>"
     return _cut(repr(value), 50)
@@ -400,7 +400,7 @@ def _object_schema(record: type, inner: dict[str, Any]) -> dict[str, Any]:
 
 
 def _view(kind: Any, key: Key) -> Any:
-    """Return the type of what stands for a value, which may be absent where the value may."""
+    """Return the type of the JSON form of a value, optional if the value is."""
     assert key.form is not None
     is_optional = type(None) in get_args(kind)
     return key.form.view | None if is_optional else key.form.view
@@ -420,7 +420,7 @@ def _value(kind: Any, inner: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": _value(arguments[1], inner)}
     if hasattr(kind, "__dataclass_fields__"):
         if kind.__name__ not in inner:
-            inner[kind.__name__] = {}  # so that one that holds its own kind comes to an end
+            inner[kind.__name__] = {}  # so that a recursive type ends
             inner[kind.__name__] = _object_schema(kind, inner)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     return {"type": ["number", "null"]} if kind is float else {"type": _SCALARS[kind]}
@@ -450,7 +450,7 @@ def _either(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(record: type, key: Key, said: Mapping[str, str]) -> str:
-    """Return what is said of a key: of a field in the docstring, of a property in its own."""
+    """Return the description of a key: from the docstring of the record, or of the property."""
     if key.path in said:
         text = said[key.path]
     elif "." in key.path or key.path in defaults(record):
@@ -461,7 +461,7 @@ def _text(record: type, key: Key, said: Mapping[str, str]) -> str:
 
 
 def _described(record: type) -> dict[str, str]:
-    """Return what the docstring of a dataclass says of each attribute, in one line."""
+    """Return the description of each attribute of a dataclass, as one line."""
     text = inspect.getdoc(record) or ""
     found = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
     said: dict[str, str] = {}

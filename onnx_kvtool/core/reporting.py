@@ -1,4 +1,4 @@
-"""What reports have in common: how they are shown, and what a proof covered."""
+"""What reports share: how they are shown, and what a proof covered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.words import counted, enumerated
 
-# What every report is to Python: the text that its command prints, and a page in a notebook.
+# A report in Python: the text that its command prints, and a page in a notebook.
 
 
 class Shown(Record):
@@ -54,12 +54,12 @@ def _shown() -> Any:
     return core.load_shown()
 
 
-# What the copies that are run in place of models have less of.
+# What is smaller in the copies that run instead of the models.
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunken(Record):
-    """Something that copies have less of than the models.
+    """A property that is smaller in the copies than in the models.
 
     Attributes:
         what: What is smaller, in the plural (`widths`, `rows of tables`).
@@ -74,7 +74,7 @@ class Shrunken(Record):
     JSON = ("what", Key("before", "from"), Key("after", "to"))
 
 
-# What a proof by running covered: where it compared, and what a mistake could have changed.
+# What a proof covered: the compared places, and the mistakes that it would have noticed.
 
 
 Remedy = Literal["places", "values", "lengths", "none"]
@@ -83,7 +83,7 @@ Remedy = Literal["places", "values", "lengths", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A value that both models have, where one of them was rewritten.
+    """A value that both models have, at a rewritten place.
 
     Attributes:
         a: Name of the value in the main graph of A.
@@ -168,7 +168,7 @@ class Covered(Record):
     tolerance: Mapping[str, NamedTolerance] = field(default_factory=dict)
 
     def of(self, outputs: Mapping[str, str]) -> Covered:
-        """Return the same of a model whose outputs are those of a copy.
+        """Return the same for a model whose outputs are those of a copy.
 
         Args:
             outputs: For each output of the model, the one of the copy that stands for it.
@@ -193,7 +193,7 @@ class Covered(Record):
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What was not covered; empty where everything was."""
+        """What was not covered; empty if everything was."""
         found = []
         if self.unnoticed:
             first, others = self.unnoticed[0], len(self.unnoticed) - 1
@@ -217,7 +217,7 @@ class Covered(Record):
 
 
 def missing(covered: Covered | None) -> str | None:
-    """Return what a comparison did not cover, in words; None where it covered everything.
+    """Return what a comparison did not cover, as text; None if it covered everything.
 
     Args:
         covered: What it covered; None where nobody knows.

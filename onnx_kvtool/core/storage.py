@@ -1,4 +1,4 @@
-"""How many bytes the elements of a tensor take, and constants that are not what they say."""
+"""Bytes of the elements of a tensor, and constants that contradict their declaration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 
-# How many bytes the elements of a tensor take, in memory and on disk.
+# Bytes of the elements of a tensor, in memory and on disk.
 
 
 #: Most bytes that one protobuf message can have.
@@ -72,13 +72,13 @@ def stored_bytes(dims: Iterable[int], dtype: int) -> int | None:
 
 
 def tensor_bytes(tensor: ir.TensorProtocol) -> int:
-    """Return the bytes that the values of `tensor` take, read off its shape and type.
+    """Return the bytes of the values of `tensor`, from its shape and type.
 
     Strings count with their length. A tensor of an undefined type or with impossible dims counts
     as 0: what is wrong with it is said elsewhere.
     """
     if tensor.dtype == ir.DataType.STRING:
-        # Strings cannot be external; such a tensor has no bytes that are known.
+        # Strings cannot be external; the size of such a tensor is unknown.
         return 0 if isinstance(tensor, ir.ExternalTensor) else int(tensor.nbytes)
     try:
         return stored_bytes(tensor.shape.numpy(), int(tensor.dtype)) or 0
@@ -86,7 +86,7 @@ def tensor_bytes(tensor: ir.TensorProtocol) -> int:
         return 0
 
 
-# Constants that are declared otherwise than what they hold.
+# Constants whose declaration differs from their content.
 
 
 def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
@@ -105,7 +105,7 @@ def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
 
 
 def is_misdeclared(value: ir.Value) -> bool:
-    """Return whether a constant is declared with a type or shape that its tensor has not.
+    """Return whether a constant is declared with a type or shape that its tensor does not have.
 
     That is what a graph input of the name of an initializer says, or `value_info`. The elements are
     not read. What is not declared contradicts nothing, and neither does a name, or a negative size,
@@ -129,7 +129,7 @@ def is_misdeclared(value: ir.Value) -> bool:
     )
 
 
-# Tensors in the place of the external data that stood for them while a model was read.
+# Placeholders for tensors while a model is read, and the tensors put back.
 
 
 _Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
@@ -144,7 +144,7 @@ def new_mark() -> str:
 
 
 def number_of(tensor: ir.TensorProtocol | None, mark: str) -> int | None:
-    """Return the number of a placeholder with this mark; None for what is none."""
+    """Return the number of a placeholder with this mark; None for other locations."""
     if not isinstance(tensor, ir.ExternalTensor):
         return None
     location = str(tensor.location)

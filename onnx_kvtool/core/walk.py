@@ -90,12 +90,12 @@ def is_output_of(value: ir.Value, graph: ir.Graph) -> bool:
 
 
 def producer(value: ir.Value | None) -> ir.Node | None:
-    """Return the node that makes a value; None for inputs, initializers and inputs left out."""
+    """Return the node that makes a value; None for inputs, initializers and omitted inputs."""
     return None if value is None else value.producer()
 
 
 def read_values(node: ir.Node) -> list[ir.Value]:
-    """Return the inputs of a node but those that are left out."""
+    """Return the inputs of a node, without omitted ones."""
     return [value for value in node.inputs if value is not None]
 
 

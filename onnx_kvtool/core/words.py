@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from onnx_kvtool.core.errors import UsageError
 
-# Numbers and names for people: bytes, how many of something there are, and which.
+# Numbers and names for people: bytes, counts, lists.
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -40,7 +40,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def enumerated(names: Iterable[str], most: int = 4) -> str:
-    """Return names in backticks with commas between them; those after `most` are counted."""
+    """Return names in backticks, separated by commas; those after `most` are counted."""
     all_names = list(names)
     shown = ", ".join(f"`{name}`" for name in all_names[:most])
     rest = len(all_names) - most
@@ -52,7 +52,7 @@ _SIZES |= {f"{p}ib": 1024**n for n, p in enumerate("kmgtp", 1)}
 
 
 def bytes_of(text: str) -> int | None:
-    """Return the bytes that a text such as `1.5GiB`, `300 MB` or `4096` gives; None if it does not.
+    """Return the bytes that a text such as `1.5GiB`, `300 MB` or `4096` states; None for others.
 
     A unit is a power of 1024 with an `i` and of 1000 without; case does not matter.
     """
@@ -95,10 +95,10 @@ def _code(char: str) -> str:
     return f"\\x{ord(char):02x}"
 
 
-# The name that was probably meant, for messages about one that nobody has.
+# Suggestions for unknown names.
 #
-# Every command, option, rule, runtime, operator, value, dimension, attribute and file that is not
-# found is answered with the nearest one, by the functions of this module.
+# Every unknown command, option, rule, runtime, operator, value, dimension, attribute and file gets
+# the nearest one as help, from the functions of this module.
 
 
 _NEAR = 0.6
@@ -113,7 +113,7 @@ def closest(word: str, words: Iterable[str]) -> str | None:
 
     Case does not count. Of words that are equally near the first is taken.
     """
-    from difflib import SequenceMatcher  # a millisecond, on the way to an error alone
+    from difflib import SequenceMatcher  # costs a millisecond, only before an error
 
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(word.lower())
@@ -179,7 +179,7 @@ def closest_path(path: str, suffix: str = "") -> str | None:
         parent = closest_path(directory) if directory and directory != path else None
         found = None if parent is None else os.path.join(parent, name)
         return found if found is not None and os.path.exists(found) else None
-    # What all names end with says nothing of how near they are.
+    # The common suffix of all names does not count.
     stems = {entry.removesuffix(suffix): entry for entry in names}
     stem, ending = os.path.splitext(name)
     near = closest(stem if closest(ending, [suffix]) else name, stems)

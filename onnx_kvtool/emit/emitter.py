@@ -1,4 +1,4 @@
-"""What a rule builds with: new nodes, fresh names, and what takes the place of outputs."""
+"""The tools of a rule: new nodes, fresh names, replacements of outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx_kvtool.ops.schema import op_facts
 
 
 class Names:
-    """Names that no value or node of a model has, in any graph, sub-graph or function.
+    """Names that no value or node of a model has in any graph, sub-graph or function.
 
     One name space serves values and nodes of all scopes, so that a new name can neither collide
     in its own graph nor shadow one of an outer graph.
@@ -53,11 +53,11 @@ class Names:
         return name
 
 
-# What a rule returns, and how it says no.
+# The results of a rule: replacements and refusals.
 
 
 class Refusal(KvtoolError):
-    """Raised by a guard before anything was edited: this node cannot be rewritten, and why.
+    """Raised by a guard before any edit: why a node cannot be rewritten.
 
     Attributes:
         code: Stable identifier of the reason (`unknown-rank`, `element-type`).
@@ -75,7 +75,7 @@ class Refusal(KvtoolError):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What takes the place of a node, once the emitter's nodes stand before it.
+    """The replacement of a node, computed by the emitter's nodes.
 
     A rule of one output returns the value itself where it has nothing to say beside it.
 
@@ -90,7 +90,7 @@ class Replacement:
     folds: bool = True
 
 
-# Building new nodes for one opset, without touching the graph until they are wanted.
+# Building nodes for one opset, apart from the graph until `commit`.
 
 
 AttributeValue = (
@@ -110,7 +110,7 @@ Operand = ir.Value | float | Sequence[float] | np.ndarray | None
 
 @dataclass(slots=True)
 class ScopedValues:
-    """Values that were built for one graph and may be used again in it and below it.
+    """Built values that a graph and the graphs below it may reuse.
 
     Attributes:
         graph: The graph that computes the values of this scope.
@@ -143,7 +143,7 @@ class ScopedValues:
 
 
 class Emitter:
-    """Nodes and constants that one rewrite wants to add; nothing is attached before `commit`.
+    """Nodes and constants that one rewrite adds; nothing is attached before `commit`.
 
     Args:
         scope: Where the nodes will stand.
@@ -334,7 +334,7 @@ class Emitter:
         if known is None:
             known = self.scope.find(key)
             if known is not None and known.graph is None and known.const_value is not None:
-                self._constants[key] = known  # which nobody has read so far
+                self._constants[key] = known  # which has no readers yet
         if known is None:
             known = self._shared[key] = build()
         return known
@@ -345,7 +345,7 @@ class Emitter:
         inputs: Sequence[ir.Value] = (),
         hint: str = "branch",
     ) -> ir.Graph:
-        """Return a body for If, Loop or Scan that holds what `build` emits.
+        """Return a body for If, Loop or Scan with the nodes that `build` emits.
 
         Constants still go to the root graph. What `build` shares with `once` is shared in the body
         only, since a node outside must not read it.
@@ -411,7 +411,7 @@ class Emitter:
         return self.nodes
 
     def discard(self) -> None:
-        """Forget all that was emitted; the values that it read no longer count it among users."""
+        """Drop all emitted nodes, and detach them from the values that they read."""
         for node in self.nodes:
             release(node)
         self.nodes.clear()
@@ -447,7 +447,7 @@ def _attribute(name: str, value: AttributeValue) -> ir.Attr:
 
 
 def release(node: ir.Node) -> list[ir.Value]:
-    """Take away the inputs of a node and of the nodes in its bodies, and return them.
+    """Detach the inputs of a node and of the nodes in its bodies, and return them.
 
     A value that only nodes of no graph read has no readers then.
     """

@@ -1,4 +1,4 @@
-"""Forms that many rules write: selections, shapes, sizes."""
+"""Forms that many rules emit: selections, shapes, sizes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def where(
     no: ir.Value | float,
     hint: str | None = None,
 ) -> ir.Value:
-    """Return `yes` where `condition` is true, else `no`, both of one element type; a number has it.
+    """Return `yes` where `condition` is true, else `no`, in one element type; numbers adopt it.
 
     Each of the two has the shape of the result or one element (see `one_shape`), as everything has
     that a Where chooses from: MNN 3.6.1 is wrong where one of them is spread over a part of the
@@ -133,7 +133,7 @@ def one_shape(
 
 
 def covers(dims: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:
-    """Return whether a shape is certainly what it and another one are broadcast to."""
+    """Return whether a shape is certainly the broadcast of itself and another one."""
     if dims is None or others is None or len(dims) < len(others):
         return False
     last = dims[len(dims) - len(others) :]
@@ -208,7 +208,7 @@ def scales_queries(dtype: ir.DataType, scale: float) -> bool:
 def scaled_queries(
     em: Emitter, queries: ir.Value, dtype: ir.DataType, scale: float
 ) -> tuple[ir.Value, float]:
-    """Return what Attention is to be given as queries and as `scale`.
+    """Return the queries and the `scale` for Attention.
 
     The factor of the scores goes to the queries, which are few, where the element type has digits
     for it: onnxruntime 1.32.0 multiplies one query by many keys without packing them only where
@@ -230,7 +230,7 @@ def scaled_queries(
 
 
 def dim_key(dim: Dim, value: ir.Value, axis: int) -> Hashable:
-    """Return what a size depends on: its number, its name, or this very value and axis.
+    """Return the key of a size: its number, its name, or its value and axis.
 
     A name stands for one size in the whole model, so two values that share it share the size.
     """
@@ -340,7 +340,7 @@ def looped(
     state: Sequence[ir.Value],
     step: Callable[[ir.Value, ir.Value], Sequence[ir.Value]],
 ) -> tuple[ir.Value, ...]:
-    """Return what a Loop of at most so many rounds makes of the state at its start.
+    """Return the final state of a Loop with at most this many iterations.
 
     `state` are the inputs of its body; `step` builds a round of its number and of its condition,
     which it gives first if that stays.

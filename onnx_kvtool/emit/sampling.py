@@ -1,4 +1,4 @@
-"""Points between pixels: which pixels they are made of, and in what shares."""
+"""Interpolation between pixels: the pixels of each point, and their weights."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Numbers:
         return self.em.op(op_type, *given)
 
     def is_greater(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """Return where `a > b`; nowhere where one is not a number."""
+        """Return `a > b`; false where one is NaN."""
         return self.em.op("Greater", a, b)
 
     def clip(self, x: ir.Value, low: ir.Value | float, high: ir.Value | float) -> ir.Value:
-        """Return `x` held between two single numbers; `low` where it is not a number."""
+        """Return `x` clipped to two scalars; `low` where it is NaN."""
         bound = low if isinstance(low, ir.Value) else self.constant(low)
         above = where(self.em, self.is_greater(x, bound), x, bound, "above")
         return self.op("Min", above, high)
@@ -64,7 +64,7 @@ class Axis:
     margin: int = 0
 
     def length(self, numbers: Numbers, plus: float = 0) -> ir.Value:
-        """Return the size, and something more: (), a float."""
+        """Return the size plus a number: (), a float."""
         if isinstance(self.dim, int):
             return numbers.constant(self.dim + plus)
         em = numbers.em

@@ -1,4 +1,4 @@
-"""Files that appear as a whole or not at all, and files that may be pipes."""
+"""Atomic writing of files, and opening files that may be pipes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from onnx_kvtool.core.errors import UnwritableOutput
 
-# Temporary files, and those that killed processes have left.
+# Temporary files, and stale ones of killed processes.
 
 
 if sys.platform != "win32":
@@ -41,7 +41,7 @@ def temporary_file(directory: str, mode: int) -> Iterator[tuple[str, int]]:
         OSError: If the system refuses.
     """
     for _ in range(_ATTEMPTS):
-        # A name of its own: that of the target may already be the longest that is allowed.
+        # Not derived from the target's name, which may already have the maximal length.
         path = os.path.join(directory, f".kvtool-{secrets.token_hex(8)}.tmp")
         claim = None
         try:
@@ -53,7 +53,7 @@ def temporary_file(directory: str, mode: int) -> Iterator[tuple[str, int]]:
             yield path, descriptor
             return
         except BaseException:
-            # Of any kind: an interrupt must not leave a half-written file either.
+            # Any exception: an interrupt must not leave a half-written file either.
             with contextlib.suppress(OSError):
                 os.unlink(path)
             raise
@@ -93,7 +93,7 @@ def _claim(descriptor: int) -> int | None:
 
 def _remove_unclaimed(path: str) -> None:
     with contextlib.suppress(OSError):
-        # Neither through a link nor waiting for the writer of a pipe.
+        # Do not follow links, and do not wait for the writer of a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -103,7 +103,7 @@ def _remove_unclaimed(path: str) -> None:
             os.close(descriptor)
 
 
-# Files that appear as a whole or not at all.
+# Atomic writing of files.
 
 
 Stamp = tuple[int, int, int, int]
@@ -337,7 +337,7 @@ def _remedy(error: OSError) -> str | None:
     return None
 
 
-# Opening files that may be pipes, without waiting for ever.
+# Opening files that may be pipes, without waiting forever.
 
 
 _PATIENCE = 10.0

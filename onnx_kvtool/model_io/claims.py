@@ -1,4 +1,4 @@
-"""Whether what a message claims of tensors, types, attributes and names can be true."""
+"""Checks of the claims of a message about tensors, types, attributes and names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.protobuf import Message, UnknownFieldSet
 
-# What the judging of a model message yields.
+# The result of judging a model message.
 
 
 def require_text(texts: Iterable[str | bytes], path: str) -> None:
@@ -37,7 +37,7 @@ def require_text(texts: Iterable[str | bytes], path: str) -> None:
 
 @dataclass(slots=True)
 class Judgement:
-    """What was found in a model message before onnx_ir saw it.
+    """The findings in a model message before onnx_ir sees it.
 
     Attributes:
         defects: What is wrong with the message. An `error` is something that onnx_ir repairs,
@@ -73,7 +73,7 @@ class Judgement:
         self.defects.append(Diagnostic(code, severity, location, message, help))
 
     def keys(self, entries: Any, location: Location) -> None:
-        """Record metadata keys that stand twice in `entries`; the last of them is kept."""
+        """Record duplicate metadata keys in `entries`; the last one wins."""
         seen: set[str] = set()
         for entry in entries:
             if entry.key in seen:
@@ -104,7 +104,7 @@ class Judgement:
             )
 
 
-# Which values a node can read.
+# The values that a node can read.
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class Scope:
         return Location.of(self.path, self.nodes[index], index, value)
 
 
-# Whether the value of an attribute message stands where its type says.
+# Whether an attribute message has its value in the field of its type.
 
 
 _A = onnx.AttributeProto
@@ -164,7 +164,7 @@ _VALUE_FIELDS: dict[str, int] = {
 
 
 def misplaced_value(attribute: onnx.AttributeProto) -> str | None:
-    """Return what is wrong with the fields of a value; None when nothing is.
+    """Return what is wrong with the fields of a value; None if nothing is.
 
     onnx_ir takes the field that the type says; a number that is absent there becomes 0.
     """
@@ -192,7 +192,7 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-# Whether what a tensor message claims about itself can be true.
+# Whether the claims of a tensor message can be true.
 
 
 _EXTERNAL = onnx.TensorProto.EXTERNAL
@@ -276,7 +276,7 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
-    """Return what is wrong with the fields of the data; None for one right field.
+    """Return what is wrong with the fields of the data; None for one correct field.
 
     Readers look into one field, and not all into the same; the data in others is lost.
     """
@@ -381,13 +381,13 @@ def _has_form(type_: onnx.TypeProto, location: Location, *, nested: bool) -> boo
         tensor: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor = type_.tensor_type
     elif type_.HasField("sparse_tensor_type"):
         tensor = type_.sparse_tensor_type
-        nested = True  # onnx_ir knows a sparse tensor by its element type alone
+        nested = True  # onnx_ir keeps only the element type of a sparse tensor
     elif type_.HasField("sequence_type"):
         return _has_form(type_.sequence_type.elem_type, location, nested=True)
     elif type_.HasField("optional_type"):
         return _has_form(type_.optional_type.elem_type, location, nested=True)
     else:
-        # No type at all is what onnx_ir has a form for: None.
+        # onnx_ir represents a missing type: None.
         return not nested and type_.WhichOneof("value") is None and not type_.denotation
     if tensor.elem_type not in ELEMENT_TYPES:
         raise unknown_type(tensor.elem_type, location)

@@ -1,4 +1,4 @@
-"""External data: which files a model refers to, and whether they may be read."""
+"""External data: the files that a model refers to, and whether kvtool may read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.places import is_inside, place_files
 from onnx_kvtool.model_io.remote import is_remote, local_directory
 
-# Whether a reference to external data stays where it may, and whether the bytes are there.
+# Whether a reference to external data is allowed, and whether the bytes exist.
 
 
 _SHARED_REMEDY = "keep the data file in the directory of the model, as a plain relative name"
@@ -99,7 +99,7 @@ class ReferenceJudge:
 
 
 def _location_problem(location: str) -> Problem | None:
-    """Judge the text of a location by the rules of all systems, as models travel."""
+    """Judge a location by the rules of all systems, because models travel."""
     if not location:
         return Problem("external-escape", "its external data names no file", _SHARED_REMEDY)
     if "\0" in location:
@@ -129,7 +129,7 @@ def _location_problem(location: str) -> Problem | None:
 
 
 def _claimed_bytes(tensor: ir.ExternalTensor) -> tuple[int, Problem | None]:
-    """Return the bytes that shape and type take, and what does not fit them."""
+    """Return the bytes of shape and type, and what contradicts them."""
     dims = [dim if isinstance(dim, int) else -1 for dim in tensor.shape]
     try:
         size = stored_bytes(dims, int(tensor.dtype))
@@ -155,7 +155,7 @@ def _claimed_bytes(tensor: ir.ExternalTensor) -> tuple[int, Problem | None]:
 
 
 def _look(base: str, location: str) -> Problem | int | None:
-    """Return the size of the data file in bytes, None when it is missing, or what it is not."""
+    """Return the size of the data file in bytes, None if it is missing, or its problem."""
     path = os.path.join(base, location)
     try:
         real = os.path.realpath(path)
@@ -192,7 +192,7 @@ def _in_hub_cache(real: str, base: str) -> bool:
     return False
 
 
-# External data: which files a model refers to, whether they may be read, and moving them along.
+# External data: the files of a model, whether kvtool may read them, and placing them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
             its shape.
         KvtoolError: If it is a sparse initializer, whose values are not read.
     """
-    if any(size < 0 for size in tensor.shape.numpy()):  # numpy takes -1 for whatever fits
+    if any(size < 0 for size in tensor.shape.numpy()):  # numpy would compute a size of -1
         raise UnreadableModel(f"`{tensor.name}` has shape {tensor.shape}, which is negative")
     if isinstance(tensor, ir.ExternalTensor):
         if problem := ReferenceJudge(need_bytes=True).judge(tensor):

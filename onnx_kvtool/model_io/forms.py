@@ -1,4 +1,4 @@
-"""Protobuf messages of types and values, and forms for what onnx_ir has none for."""
+"""Protobuf messages of types and values, and forms that onnx_ir does not have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 
-# The bodies of the nodes of a protobuf message, whatever node holds them.
+# The bodies of the nodes of a protobuf message, of any operator.
 #
 # Graphs stand in attributes of If, Loop, Scan and SequenceMap, and in those of operators of other
 # domains: `decoder` and `init_decoder` of onnxruntime's BeamSearch. So it is not the operator but
@@ -86,11 +86,11 @@ def _outermost(root: onnx.ModelProto | _Holder) -> list[_Holder]:
     return [root.graph, *root.functions] if isinstance(root, onnx.ModelProto) else [root]
 
 
-# Forms for what onnx_ir has none for: kept verbatim, and opaque to whoever looks at them.
+# Forms that onnx_ir does not have: kept verbatim, and opaque.
 
 
 class VerbatimType:
-    """A type that onnx_ir has no form for, such as a map.
+    """A type that onnx_ir does not support, such as a map.
 
     Attributes:
         message: The type as it stood in the file.

@@ -1,4 +1,4 @@
-"""From an `onnx_ir.Model` to a protobuf message, carrying what onnx_ir cannot hold."""
+"""From an `onnx_ir.Model` to a protobuf message, with content that onnx_ir does not support."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onnx_kvtool.model_io.forms import (
     write_type,
 )
 
-# Carrying around onnx_ir what it cannot hold.
+# Carrying content around onnx_ir that it does not support.
 #
 # Before a message is turned into an `onnx_ir.Model`, what onnx_ir would drop or refuse is taken
 # out of it (`hide`), with a placeholder that says which piece stood there; afterwards each piece
@@ -53,12 +53,12 @@ class Hidden:
         return f"{self.mark}{len(self.pieces) - 1}"
 
     def get(self, placeholder: str) -> _Piece:
-        """Return the piece that `placeholder` stands for."""
+        """Return the piece behind `placeholder`."""
         return self.pieces[int(placeholder.removeprefix(self.mark))]
 
 
 def hide(found: Judgement) -> Hidden:
-    """Take out of the judged message what onnx_ir cannot hold; changes the message."""
+    """Take content out of the judged message, in place, that onnx_ir does not support."""
     hidden = Hidden()
     for attribute in found.attributes:
         piece = _A()
@@ -173,13 +173,13 @@ def _verbatim(type_: onnx.TypeProto) -> ir.TypeAndShape:
 
 
 def external_extras(tensor: ir.TensorProtocol) -> tuple[tuple[str, str], ...]:
-    """Return the entries of external data that onnx_ir does not hold, such as a checksum."""
+    """Return the entries of external data that onnx_ir drops, such as a checksum."""
     extras: tuple[tuple[str, str], ...] = tensor.meta.get(_KEY, ())
     return extras
 
 
 def drop_external_extras(tensor: ir.TensorProtocol, keys: Iterable[str]) -> None:
-    """Forget the entries of external data with these keys, which are then not written."""
+    """Drop the entries of external data with these keys."""
     dropped = frozenset(keys)
     tensor.meta[_KEY] = tuple(e for e in external_extras(tensor) if e[0] not in dropped)
 
@@ -215,7 +215,7 @@ class MessageWriter:
         self._types = types or TypeWriter()
 
     def model(self, model: ir.Model) -> onnx.ModelProto:
-        """Return the message of the whole model, but for what `Origin` keeps beside it."""
+        """Return the message of the whole model, without the content in its `Origin`."""
         out = onnx.ModelProto(ir_version=model.ir_version)
         for name in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
             if (value := getattr(model, name)) not in (None, "", 0):
@@ -334,7 +334,7 @@ class MessageWriter:
         written.name = name
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
-        """Write one tensor; of an external one only where its data lies."""
+        """Write one tensor; for an external one, only the location of its data."""
         if isinstance(tensor, ir.TensorProtoTensor):
             out.CopyFrom(tensor.raw)
             del out.metadata_props[:]  # written below, as they may have been edited
@@ -365,7 +365,7 @@ class MessageWriter:
             write(self, out, attribute.value)
 
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
-        """Write what is known of an inner value; nothing when nothing is."""
+        """Write the known type and shape of an inner value, if any."""
         if not value.name or (
             value.type is None
             and value.shape is None
@@ -416,7 +416,7 @@ def _imports(out: Any, versions: Mapping[str, int]) -> None:
 
 
 def _says_more(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
-    """Return whether the declaration of an initializer adds to what its tensor says."""
+    """Return whether the declaration of an initializer says more than its tensor."""
     if value.doc_string or value.metadata_props:
         return True
     type_, shape = value.type, value.shape

@@ -1,4 +1,4 @@
-"""A model file without its large weights, put together from the bytes around them."""
+"""A model file without its large weights, assembled from the other bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Walk:
         self.places: list[tuple[int, int]] = []
 
     def joined(self, way: tuple[int, ...], start: int, end: int | None) -> bytearray:
-        """Return what `message` yields, without a list of it: some pieces have two bytes."""
+        """Join the pieces of `message` without a list: some pieces have two bytes."""
         data = bytearray()
         for piece in self.message(way, start, end):
             data += piece
@@ -102,7 +102,7 @@ class _Walk:
             first, last = position + used, position + used + length
             if end is not None and last > end:
                 raise self._flaw()
-            if last > MAX_MESSAGE_BYTES:  # of a file whose size nobody announced
+            if last > MAX_MESSAGE_BYTES:  # limit of a file without an announced size
                 raise _too_large(self.file)
             if way and number == way[0]:
                 inner = self.joined(way[1:], first, last)
@@ -119,7 +119,7 @@ class _Walk:
         return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | VARINT, 1))
 
     def _plain(self, head: bytes, used: int, kind: int) -> int:
-        """Return the bytes of a field that is no text, its tag included."""
+        """Return the bytes of a field, tag included, that is no text."""
         if kind == VARINT:
             return self._varint(head, used)[1]
         if kind in (FIXED32, FIXED64):

@@ -1,4 +1,4 @@
-"""Putting nodes behind those whose results they read, and names in the order of their numbers."""
+"""Topological order of nodes, and natural order of names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSORTED = "unsorted-nodes"
 
 
 def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
-    """Return what sorts `layer.2` before `layer.10`, however many digits a number has."""
+    """Return the sort key that puts `layer.2` before `layer.10`."""
     keys = []
     for place, part in enumerate(_DIGITS.split(name)):
         digits = part.lstrip("0")
@@ -26,7 +26,7 @@ def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
 
 
 def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> list[str]:
-    """Sort the graphs that have nodes before what they read, in place; others are not touched.
+    """Sort the graphs whose nodes precede their inputs, in place; leave others unchanged.
 
     onnxruntime loads such models, which its converter to float16 writes; ONNX wants nodes in an
     order in which they can run. Nodes that may stand in either order keep theirs. A graph with a

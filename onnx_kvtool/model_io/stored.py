@@ -1,4 +1,4 @@
-"""Weights that are converted and stored beside the model, and digests of files."""
+"""Converted weights in a data file beside the model, and digests of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onnx_kvtool.model_io.external_data import array, external_files
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.places import is_same
 
-# Digests of files and of what comes in pieces.
+# Digests of files and of pieces.
 
 
 _PIECE = 1 << 20
@@ -62,7 +62,7 @@ def file_pieces(
             yield piece
 
 
-# Weights in another element type than that of the source.
+# Weights in another element type than in the source.
 
 
 _CHUNK = 1 << 22
@@ -70,7 +70,7 @@ _CHUNK = 1 << 22
 
 
 class ConvertedTensor(ir.LazyTensor):
-    """A tensor whose values are those of another one, converted when they are asked for.
+    """A tensor with the values of another one, converted on access.
 
     Nothing is kept: each reader reads the source again, and a file is written chunk by chunk.
 
@@ -123,7 +123,7 @@ _ALIGNMENT = 4096
 def stored(
     model: ir.Model, output: str
 ) -> contextlib.AbstractContextManager[Callable[[], list[str]]]:
-    """Let the converted weights of external ones stand in a file beside `output` in a block.
+    """Store converted external weights in a file beside `output`, within the block.
 
     The model refers to `<output>.data` there, and holds the converted weights again afterwards. A
     file of that name with weights that the model reads is not touched; another name is taken then.
@@ -223,7 +223,7 @@ def _stored(
 
 
 def _content(tensor: ir.TensorProtocol) -> Hashable:
-    """Return what two tensors have in common that have the same bytes; external ones by place."""
+    """Return a key that is equal for tensors with the same bytes; external ones by place."""
     if isinstance(tensor, ConvertedTensor):
         return tensor.dtype, _content(tensor.source)
     if isinstance(tensor, ir.ExternalTensor):

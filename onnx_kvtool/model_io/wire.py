@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from onnx_kvtool.core.words import counted
 
-# Other kinds of files that people hand over as a model, known by their first bytes.
+# Other kinds of files that users name as a model, recognised by their first bytes.
 
 
 class Flaw(NamedTuple):
-    """Why bytes are no model: `what` follows the name of the file, `help` is the remedy."""
+    """Why bytes are no model: `what` follows the name of the file; `help` is the remedy."""
 
     what: str
     help: str | None
@@ -24,7 +24,7 @@ _EXPORT = "export it to ONNX first"
 _OTHER = "name an ONNX model"
 _BINARY = "save it in the binary form, as `onnx.save(model, 'model.onnx')` does"
 
-# Offset, bytes that stand there, what it is, remedy.
+# Offset, bytes at the offset, kind of file, remedy.
 _MAGIC: tuple[tuple[int, bytes, str, str | None], ...] = (
     (
         0,
@@ -46,7 +46,7 @@ _MAGIC: tuple[tuple[int, bytes, str, str | None], ...] = (
     (4, b"TFL3", "looks like a TensorFlow Lite model", _EXPORT),
 )
 
-# What a text starts with, after white space and in lower case.
+# The start of a text, after white space and in lower case.
 _TEXTS: tuple[tuple[bytes, str, str | None], ...] = (
     (b"<!doctype html", "looks like a web page", "check what was downloaded"),
     (b"<html", "looks like a web page", "check what was downloaded"),
@@ -204,7 +204,7 @@ def varint(data: bytes | mmap, position: int, end: int) -> tuple[int, int]:
 
 
 def _too_deep(data: bytes) -> bool:
-    # Depth first with a stack of its own, as the depth is what is in question.
+    # Depth first with an explicit stack, because the depth may be too large.
     pending = [("model", 0, len(data), 1)]
     while pending:
         kind, start, end, depth = pending.pop()
@@ -260,7 +260,7 @@ def outline(path: str) -> Outline:
             for start, end in _inner(data, 0, len(data), (_MODEL_GRAPH,)):
                 _graph(data, start, end, found)
     except (OSError, ValueError):
-        pass  # whoever presses a key learns nothing from an error
+        pass  # completion shows no errors
     return found
 
 

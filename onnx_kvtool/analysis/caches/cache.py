@@ -31,7 +31,7 @@ GroupQueryAttention; `where` is any elementwise choice between the new row and t
 
 @dataclass(frozen=True, slots=True)
 class RotatedCache:
-    """A window that one model keeps in order, and another one as a circular cache.
+    """A window that one model keeps in order and another one in a circular cache.
 
     The row of position p is row p modulo the capacity of the circular cache.
 
@@ -63,7 +63,7 @@ class InPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cache(Record):
-    """A tensor that a model takes, updates and hands on.
+    """A tensor that a model takes, updates and returns.
 
     Attributes:
         kind: The update that writes it.
@@ -153,7 +153,7 @@ class Cache(Record):
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Cache:
-        """Return the cache that an object describes, without the graph that it stands in."""
+        """Return the cache from its JSON object, without its graph."""
         from onnx_kvtool.core.record import filled
 
         cache: Cache = filled(cls, data, past_value=None, node=ir.Node("", "", []))
@@ -164,12 +164,12 @@ class Cache(Record):
         return cache
 
     def bind(self, dims: Mapping[str, int]) -> Cache:
-        """Return the cache with values for the named dimensions in its shape."""
+        """Return the cache with sizes for its symbolic dimensions."""
         return replace(self, shape=bound(self.shape, dims))
 
 
 def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, ...] | None:
-    """Return `shape` with the values that `dims` has for its names; others stay as they are."""
+    """Return `shape` with the sizes from `dims` for its symbolic dimensions."""
     return None if shape is None else tuple(bind_dim(dim, dims) for dim in shape)
 
 
@@ -184,12 +184,12 @@ def _whole(number: Fraction) -> int | float:
     return int(number) if number.denominator == 1 else float(number)
 
 
-# What the caches of a model cost together, by batch and sequence length.
+# The total cost of the caches of a model, by batch and sequence length.
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one or several caches of one size cost.
+    """The cost of one or several caches of one size.
 
     Attributes:
         bytes_per_token: Bytes of one row of one sequence, of all these caches together.
@@ -214,7 +214,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What the caches of a model cost together; a cache that two nodes update counts once.
+    """The total cost of the caches of a model; a cache that two nodes update counts once.
 
     Attributes:
         count: Number of caches.
@@ -240,13 +240,13 @@ def kept(caches: Sequence[Cache]) -> list[Cache]:
     found: dict[object, Cache] = {}
     for cache in caches:
         value = cache.past_value
-        name = cache.past or cache.present  # all that a report from JSON knows
+        name = cache.past or cache.present  # the only fields in a report from JSON
         found.setdefault(id(value) if value is not None else name, cache)
     return list(found.values())
 
 
 def footprint(caches: Sequence[Cache]) -> Footprint:
-    """Add up what `caches` cost."""
+    """Return the total cost of `caches`."""
     distinct = kept(caches)
     sizes: dict[tuple[int | None, int | None], int | float] = {}
     unknown: list[str] = []
@@ -271,12 +271,12 @@ def footprint(caches: Sequence[Cache]) -> Footprint:
 
 
 def growing(caches: Sequence[Cache]) -> list[Cache]:
-    """Return the caches that come in with the rows of the past and go out with new ones as well."""
+    """Return the caches whose present is the past and the new rows."""
     return [cache for cache in caches if cache.is_growing and cache.past is not None]
 
 
 def growth_in_words(caches: Sequence[Cache]) -> str:
-    """Return what a step costs because these caches grow, as a clause."""
+    """Return the cost of a step due to growing caches, as a clause."""
     text = f"a step copies all rows of {counted(len(caches), 'cache')}"
     per_token = footprint(caches).bytes_per_token
     if per_token is None:

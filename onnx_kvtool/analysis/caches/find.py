@@ -1,4 +1,4 @@
-"""The cache table: every tensor that a model takes, updates and hands on."""
+"""The cache table: every tensor that a model takes, updates and returns."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Finder:
         return _is_constant(value) and len(_shape(value) or ()) >= 3
 
     def _is_fixed(self, value: ir.Value | None, frame: Frame, past: Route) -> bool:
-        """Return whether `value` is nothing new: a constant, or the past itself."""
+        """Return whether `value` is a constant or the past itself, without new rows."""
         if value is None:
             return True
         source = self.routes.source(value, frame)
@@ -149,7 +149,7 @@ class _Finder:
         )
 
     def _with_positions(self, update: Update, frame: Frame, source: Route) -> Update:
-        """Add to an update what its positions or its mask prove.
+        """Add the facts that positions or mask prove to an update.
 
         A start that changes with another axis than that of the batch, such as one for each head, is
         no start of a cache.
@@ -180,7 +180,7 @@ class _Finder:
 
 
 def _from_the_front(update: Update, source: Route | None, target: Route | None) -> int | None:
-    """Return the axis of an update counted from the front; None when it is unknown.
+    """Return the axis of an update as a non-negative number; None if unknown.
 
     In a function body, where no value has a shape, the rank is that of the ends.
     """
@@ -232,7 +232,7 @@ def _can_hold_rows(value: ir.Value) -> bool:
 
 
 def _can_be_fed_back(update: Update, source: Route, target: Route) -> bool:
-    """Return whether nothing that is known forbids the present to be the past of the next step."""
+    """Return whether no known fact prevents feeding the present back as the past."""
     before, after = _shape(source.end), _shape(target.end)
     if _dtype(source.end) != _dtype(target.end) and None not in (
         _dtype(source.end),
@@ -273,7 +273,7 @@ def _with_head_size(
 def _batch_axis(
     update: Update, axes: AxisMap, shape: tuple[Dim, ...] | None, axis: int | None
 ) -> int | None:
-    """Return the axis of the sequences of a batch, where it is known.
+    """Return the batch axis if it is known.
 
     An operator made for caches says so, and so do positions with a start for each sequence. With
     one start for all, it is the first axis of (batch, heads, rows, features) or of three such; a

@@ -25,7 +25,7 @@ def judge_in_place(
     source: Route | None,
     target: Route | None,
 ) -> InPlace:
-    """Return whether one buffer can be the past and the present of an update.
+    """Return whether past and present of an update can share one buffer.
 
     It can when nothing but the update needs the old content: the past is an input of the model that
     reaches the update as it is and that no other node reads, the present is an output as it is, and
@@ -81,7 +81,7 @@ def _reasons(
 
 
 def source_in_words(value: ir.Value, named: Callable[[ir.Node], str]) -> str:
-    """Return what a value is that is no graph input, with a node in the words of `named`."""
+    """Return the source of a value that is no graph input, as text; `named` formats a node."""
     node = value.producer()
     if node is not None:
         return "a constant" if node.op_type == "Constant" else f"computed by {named(node)}"
@@ -123,7 +123,7 @@ def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iter
 
 
 def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
-    """Say who else needs the old content, through copies and calls of model-local functions."""
+    """Return the other readers of the old content, through copies and function calls."""
     past = source.end
     stack, seen = [(past, source.frame)], {(id(past), id(source.frame))}
     while stack:

@@ -1,4 +1,4 @@
-"""The graph around the update of a cache, small enough to draw."""
+"""A drawable part of the graph around the update of a cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value on its way from one spot to another.
+    """A value that flows from one spot to another.
 
     Attributes:
         source: Key of the spot that makes the value.
@@ -93,7 +93,7 @@ class _Drawing:
         return Neighbourhood(tuple(self._spots.values()), tuple(self._edges.values()))
 
     def _way_of_the_cache(self) -> set[int]:
-        """Return the values that hold the cache, from where it comes in to where it goes out."""
+        """Return the values that contain the cache, from its input to its output."""
         cache = self._cache
         way: set[int] = set()
         for value in cache.node.inputs:
@@ -182,7 +182,7 @@ class _Drawing:
 
 
 def _is_setting(value: ir.Value) -> bool:
-    """Return whether `value` holds sizes or axes, which say nothing in a picture."""
+    """Return whether `value` contains sizes or axes, which a picture omits."""
     tensor = value.const_value
     return tensor is not None and tensor.dtype.is_integer() and tensor.size <= 16
 

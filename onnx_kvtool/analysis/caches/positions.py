@@ -1,4 +1,4 @@
-"""Where a scatter or a mask writes, and windows that move up."""
+"""Where a scatter or a mask writes, and rolling windows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified
 
-# Where a scatter or a mask writes, read off what its integers hold.
+# Where a scatter or a mask writes, from the elements of its indices.
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where the new rows of an update go.
+    """The positions of the new rows of an update.
 
     Attributes:
         axis: The axis of the updated tensor along which the positions count.
@@ -96,7 +96,7 @@ def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Posit
 
 
 def mask_positions(maps: IndexMaps, mask: ir.Value) -> Positions | None:
-    """Return where a mask is set that compares a coordinate with one position."""
+    """Return the position of a mask that compares a coordinate with it."""
     described = maps.of(mask)
     if described.element is None or described.shape is None:
         return None
@@ -151,7 +151,7 @@ def _start(element: Expr, size: Expr, grid: Sequence[Expr], axis: int | None) ->
 
 
 def _legal(element: Expr, size: Expr, facts: Facts) -> Expr:
-    """Return what an index is wherever it is legal and no position counts from the end.
+    """Return an index, assuming that it is legal and counts from the front.
 
     TensorScatter has no positions that count from the end, and lowered ones send them out of range.
     """
@@ -167,7 +167,7 @@ def _value(expression: Expr) -> ir.Value | None:
     return atom.value if isinstance(atom, Element) else None
 
 
-# Caches that keep the last rows alone, which a step moves up to make room for new ones.
+# Caches of the last rows; each step moves them up for new ones.
 
 
 _MOST_ABOVE = 16
@@ -178,7 +178,7 @@ _TO_THE_END = 2**31 - 1
 
 
 def rolling(caches: Sequence[Cache]) -> list[Cache]:
-    """Return the caches whose rows move up in every step, as far as it is seen at their nodes.
+    """Return the caches whose rows move up in every step, judged by their nodes.
 
     Such a cache is cut from a Concat of past and new rows, is a Concat of the last rows of the past
     and new ones, or takes new rows into what a Concat of two halves of the past has rolled, or a
@@ -188,7 +188,7 @@ def rolling(caches: Sequence[Cache]) -> list[Cache]:
 
 
 def rolling_in_words(caches: Sequence[Cache]) -> str:
-    """Return what a step costs because these caches roll, as a clause."""
+    """Return the cost of a step due to rolling caches, as a clause."""
     text = f"a step moves all rows of {counted(len(caches), 'window')}"
     per_token = footprint(caches).bytes_per_token
     if per_token is None:
@@ -230,7 +230,7 @@ def _rolls(cache: Cache) -> bool:
 
 
 def _is_gathered(node: ir.Node, past: ir.Value) -> bool:
-    """Return whether a scatter writes into rows of the past that are computed to be others.
+    """Return whether a scatter writes into gathered rows of the past.
 
     Sequences may be put in another order as well, as a beam search does, which is no window.
     """

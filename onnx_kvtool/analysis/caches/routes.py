@@ -1,4 +1,4 @@
-"""Where a cache comes from and where it leaves, through calls and branches."""
+"""The input and output of a cache, through calls and branches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Frame:
 
 
 class Program:
-    """The graphs of `model`, which is read and not changed, and how they are nested.
+    """The graphs of `model` and their nesting; the model stays unchanged.
 
     Attributes:
         model: The model.
@@ -98,7 +98,7 @@ class Program:
                 self._outputs.setdefault(id(value), []).append((function, index))
 
     def _leave_out_the_rest(self) -> None:
-        """Forget the calls of functions that neither hold a wanted node nor call one that does."""
+        """Drop calls of functions that lead to no wanted node."""
         callers: dict[int, list[int]] = {}
         useful: list[int] = []
         for root, found in self._found.items():
@@ -183,7 +183,7 @@ class Program:
         return None if index is None else (owner[0], index)
 
     def argument(self, value: ir.Value, frame: Frame) -> tuple[ir.Value | None, Frame] | None:
-        """Return what a call gives to the function input `value`; None for any other value."""
+        """Return the argument of a call for the function input `value`; None for other values."""
         index = self._inputs.get(id(value))
         if index is None or frame.call is None or frame.outer is None:
             return None
@@ -199,7 +199,7 @@ class Program:
                 yield frame.call.outputs[index], frame.outer
 
 
-# Where a value comes from, and as which output of the model it leaves.
+# The source of a value, and the model output that it becomes.
 
 
 _CHANGES = ("same", "view", "cast", "updated", "moved")
@@ -242,7 +242,7 @@ class Route:
 
     @property
     def change(self) -> int:
-        """How much the way changes; 0 where it hands on the very same tensor."""
+        """The number of changes on the way; 0 for the identical tensor."""
         return 0 if self.link is None else _CHANGES.index(self.link.how)
 
 
@@ -274,7 +274,7 @@ class Routes:
         self._mark()
 
     def source(self, value: ir.Value, frame: Frame) -> Route:
-        """Return where `value` comes from: a graph input, an initializer, or a computed value.
+        """Return the source of `value`: a graph input, an initializer, or a computed value.
 
         The way is followed as long as there is only one: not into the branches of an If, nor
         into what a Loop returns.
@@ -299,7 +299,7 @@ class Routes:
         return route
 
     def target(self, value: ir.Value, frame: Frame, past: ir.Value | None = None) -> Route | None:
-        """Return the output of the model as which `value` leaves; None when it does not.
+        """Return the model output that `value` becomes; None if it becomes none.
 
         Of several, one that may be declared as `past` is: the others are copies, such as one that
         is quantized. Of equal ones, the one that changes least on the way, then the first.
@@ -366,7 +366,7 @@ def _alike(a: ir.Value, b: ir.Value) -> bool:
 
 
 def _may_be_alike(value: ir.Value, past: ir.Value) -> bool:
-    """Return whether nothing that is declared of the two tells them apart, but for lengths."""
+    """Return whether declared types and shapes differ at most in lengths."""
     if value.dtype is not None and past.dtype is not None and value.dtype != past.dtype:
         return False
     here, there = dims_of(value), dims_of(past)
@@ -378,7 +378,7 @@ def _may_be_alike(value: ir.Value, past: ir.Value) -> bool:
 
 
 def _handed_out(node: ir.Node, value: ir.Value) -> Iterator[ir.Value]:
-    """Yield the outputs of the bodies of `node` that its output `value` is, as it is."""
+    """Yield the outputs of bodies of `node` that become its output `value` unchanged."""
     index = value.index()
     if index is None:
         return
@@ -394,7 +394,7 @@ def _handed_out(node: ir.Node, value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _states(node: ir.Node) -> int:
-    """Return how many inputs of a Scan are states."""
+    """Return the number of states of a Scan."""
     scanned = given_integer(node, "num_scan_inputs")
     return 0 if scanned is None else max(0, len(node.inputs) - scanned)
 

@@ -1,4 +1,4 @@
-"""What a node does to a cache, and the operators that hand a cache on."""
+"""How nodes update a cache, and the operators that pass a cache on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-# Operators that hand a tensor on: the same, arranged differently, cast, or a part of it.
+# Operators that pass a tensor on: unchanged, rearranged, cast, or a part of it.
 
 
 AxisMap = tuple[int | None, ...] | Literal["same"] | None
@@ -32,7 +32,7 @@ How = Literal["same", "view", "cast", "moved", "updated"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How an output of a node holds what one of its inputs holds.
+    """How an output of a node contains one of its inputs.
 
     Attributes:
         node: The node.
@@ -49,7 +49,7 @@ class Link:
 
 
 def link(value: ir.Value, folder: ConstantFolder) -> Link | None:
-    """Return how `value` holds what an input of its producer holds; None when it is computed."""
+    """Return how `value` contains an input of its producer; None if it is computed."""
     node = value.producer()
     if node is None or not node.inputs:
         return None
@@ -79,7 +79,7 @@ _SAME_AXES: tuple[tuple[Trait, How], ...] = (
 
 
 def base(value: ir.Value) -> ir.Value:
-    """Return the tensor that `value` is a slice of; `value` itself when it is none."""
+    """Return the tensor that `value` is a slice of; otherwise `value` itself."""
     node = value.producer()
     if node is None or not {Trait.PART, Trait.KEEPS_AXES} <= traits(node).kinds:
         return value
@@ -186,7 +186,7 @@ def inverted(axes: AxisMap) -> AxisMap:
     return tuple(back)
 
 
-# What a node does to a cache, read through the view of its operator.
+# Updates of a cache, read through the view of the operator.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Update:
 
 
 def updates(node: ir.Node, opset: int) -> Iterator[Update]:
-    """Yield what `node` may update, without asking where the tensors come from or go to.
+    """Yield the possible updates of `node`, regardless of where its tensors come from or go to.
 
     A node that its schema does not allow has no meaning and yields nothing; only a TensorScatter is
     taken for one all the same, its axis and mode unknown.
@@ -386,7 +386,7 @@ def _complement(value: ir.Value | None) -> ir.Value | None:
 
 
 def _chosen_axis(mask: ir.Value, new: ir.Value | None) -> int | None:
-    """Return the axis along which `mask` picks the row that `new` has; None when unclear."""
+    """Return the axis along which `mask` selects the row of `new`; None if unclear."""
     picked, given = dims_of(mask), dims_of(new)
     if picked is None or given is None or len(picked) != len(given):
         return None

@@ -1,4 +1,4 @@
-"""What the caches of a model would cost with other rows and another element type."""
+"""The cost of the caches of a model with another capacity and element type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx_kvtool.symbolic.dimensions import bind_dim
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about the caches of a model.
+    """A question about the caches of a model.
 
     Attributes:
         capacity: Rows that each sequence gets; None for those that the caches have.
@@ -34,7 +34,7 @@ class Question:
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything is asked."""
+        """Whether the question asks for anything."""
         return self != Question()
 
 
@@ -64,7 +64,7 @@ class Step(Record):
 
 @dataclass(frozen=True, slots=True)
 class WhatIf(Record):
-    """What the caches would cost.
+    """The cost of the caches.
 
     Attributes:
         capacity: Requested rows; None for those of the caches.
@@ -90,7 +90,7 @@ class WhatIf(Record):
 
 
 def answer(question: Question, caches: Sequence[Cache], weight_bytes: int) -> WhatIf:
-    """Return what the caches of a model would cost.
+    """Return the cost of the caches of a model for a question.
 
     A window keeps its rows where it has fewer than are asked for: a circular cache, and one of a
     fixed size for which it is not proven that its rows stay where they were written.
@@ -141,7 +141,7 @@ def _row_bytes(cache: Cache, dtype: ir.DataType | None) -> float | None:
 
 
 def _rows(cache: Cache, question: Question) -> int | None:
-    """Return the rows that a sequence gets in a cache."""
+    """Return the rows of a sequence in a cache."""
     asked, known = question.capacity, cache.capacity
     if question.dim is not None:
         assert asked is not None
@@ -153,12 +153,12 @@ def _rows(cache: Cache, question: Question) -> int | None:
 
 
 def is_window(cache: Cache) -> bool:
-    """Return whether a cache keeps its rows where it has fewer than are asked for."""
+    """Return whether a cache is a window, which keeps its rows if it has fewer than requested."""
     return cache.mode != "linear" and not cache.is_growing
 
 
 def _copied(cache: Cache, size: float | None) -> float | None:
-    """Return the bytes that one sequence has copied at a step; each is read and written."""
+    """Return the copied bytes per sequence and step; each is read and written."""
     return 0 if cache.in_place.possible else None if size is None else 2 * size
 
 
@@ -213,7 +213,7 @@ def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | Non
 
 
 def _batch(caches: Sequence[Cache]) -> int | None:
-    """Return how many sequences a batch has; None where the caches do not say it alike."""
+    """Return the batch size; None if the caches disagree."""
     found = {
         None if c.shape is None or c.batch_axis is None else c.shape[c.batch_axis] for c in caches
     }

@@ -1,4 +1,4 @@
-"""Element types that an operator does not take: exact detours through one that it does."""
+"""Exact detours through another element type, for operators that do not support one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ _WAYS: Mapping[str, _Way] = Table(
 
 
 def exact_carrier(dtype: ir.DataType, op_type: str, opset: int) -> ir.DataType | None:
-    """Return the type through which values of `dtype` pass `op_type` at `opset` unchanged.
+    """Return a type that carries values of `dtype` through `op_type` at `opset` unchanged.
 
     Returns:
         None when the first input of the operator takes the type as it is.
@@ -142,7 +142,7 @@ def exact_carrier(dtype: ir.DataType, op_type: str, opset: int) -> ir.DataType |
 
 
 def takes(op_type: str, index: int, dtype: ir.DataType, opset: int) -> bool:
-    """Return whether the input at `index` of an operator may have an element type at `opset`."""
+    """Return whether an operator supports an element type at its input `index` at `opset`."""
     facts = op_facts(op_type, opset)
     formal = facts.input(index) if facts else None
     return formal is not None and tensor_type(dtype) in formal.types
@@ -162,7 +162,7 @@ def _lowest(
 
 
 def detoured_parameter(op_type: str) -> str | None:
-    """Return the type parameter of an operator whose values may take a detour; None for none."""
+    """Return the type parameter of an operator that may take a detour; None without one."""
     way = _WAYS.get(op_type)
     return None if way is None else way.parameter
 

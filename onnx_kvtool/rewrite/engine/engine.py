@@ -39,7 +39,7 @@ _DYNAMIC = Problem("dynamic-input", "an input that must become an attribute is n
 
 @dataclass(slots=True)
 class Engine:
-    """One legalisation of one model.
+    """The legalisation of one model.
 
     Nodes of other domains, and of operators that ONNX does not define, are left alone. A node that
     cannot be made legal is refused, and the work goes on with the next one, so that every refusal
@@ -102,7 +102,7 @@ class Engine:
                 limited = self._limited(self.context, node)
                 if limited is None and relabel(node, fitted, target, self.context.folder):
                     return
-            # Here, as most nodes of a large graph have returned.
+            # Checked here, because most nodes of a large graph return earlier.
             place = Location.of(path, node, index)
             if limited is not None:
                 self._rewrite(node, place, scope, [limited], forced=True)
@@ -117,7 +117,7 @@ class Engine:
     def _limited(
         self, context: LoweringContext, node: ir.Node, stage: Stage = "source"
     ) -> Problem | None:
-        """Return why the release must not be given a node that the opset has."""
+        """Return why the release does not support a node that the opset has."""
         if context.limits is None:
             return None
         return context.limits.problem(node, context.opset_of(node), context.folder, stage)
@@ -125,7 +125,7 @@ class Engine:
     def _still_limited(
         self, context: LoweringContext, node: ir.Node, em: Emitter
     ) -> Problem | None:
-        """Return why the release must not be given another form of `node` that was emitted."""
+        """Return why the release does not support an emitted form of `node`."""
         forms = (new for new in em.nodes if new.op_type == node.op_type)
         return next(filter(None, (self._limited(context, new, "emitted") for new in forms)), None)
 
@@ -171,7 +171,7 @@ class Engine:
             if limited is not None:
                 self._rewrite(new, place, scope, [limited], forced=True, part=True)
                 for key in [k for k, value in scope.shared.items() if value.producer() is new]:
-                    del scope.shared[key]  # the value has gone with its node
+                    del scope.shared[key]  # the value was removed with its node
                 self.avoided[new.op_type, limited.text] += 1
 
     def _replacement(
@@ -235,7 +235,7 @@ class Engine:
         problems: list[Problem],
         forced: bool,
     ) -> tuple[str, ir.Value | Replacement] | None:
-        """Emit the same operator as the target, or its release, takes it; None for no way."""
+        """Emit the same operator in a form that the target supports; None if there is none."""
         detour: Replacement | None = None
         if not forced:
             detour = detour_element_type(context, node, em) if problems else None
@@ -252,7 +252,7 @@ class Engine:
         return None if detour is None else ("element_type", detour)
 
     def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
-        """Return the legal body of a node, from the ones made before where it is the same."""
+        """Return the legal body of a node; reuse an equal one."""
         if op_facts(node.op_type, opset) is None:
             return None
         key = (context.target, body_key(node, opset, context.folder))

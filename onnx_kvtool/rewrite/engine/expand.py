@@ -1,4 +1,4 @@
-"""The function body that the schema of an operator gives, simplified, as a graph of its own."""
+"""The function body in the schema of an operator, simplified, as a separate graph."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from onnx_kvtool.ops.schema import NEWEST, is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.shapes.infer import forget_invented_names
 
-# If nodes whose condition is known: their branch takes their place.
+# If nodes with a known condition become their branch.
 
 
 def decide_branches(
     model: ir.Model, folder: ConstantFolder, names: Names | None = None
 ) -> list[ir.Node]:
-    """Replace each If whose condition is a constant by the branch that it takes, in place.
+    """Replace each If with a constant condition by its taken branch, in place.
 
     Main graph and bodies; not functions, and not bodies of operators that ONNX does not define. The
     other branch may be impossible for what is known (a Split into more parts than there are), and
@@ -101,7 +101,7 @@ class _Deciding:
             else:
                 output.replace_all_uses_with(result)
         remove_node(node)
-        release(node)  # the branch that is not taken reads nothing any more
+        release(node)  # the other branch must not count as a reader
         return nodes
 
     def _hand_out(
@@ -111,7 +111,7 @@ class _Deciding:
         output: ir.Value,
         result: ir.Value,
     ) -> None:
-        """Let the result of a branch be an output of the graph, under the name that it has there.
+        """Make the result of a branch an output of the graph, under its name there.
 
         A value that has another name already is handed out through an Identity.
         """
@@ -129,7 +129,7 @@ class _Deciding:
         result.shape = shape if shape is not None else result.shape
 
 
-# Removing from a function body what is decided once its types and attributes are known.
+# Simplifying a function body after its types and attributes are known.
 
 
 def simplify(model: ir.Model) -> None:
@@ -200,7 +200,7 @@ def _cast(data: ir.Value | None, to: ir.DataType) -> ir.TensorProtocol | None:
     return ir.Tensor(found, dtype=to) if same else None
 
 
-# The function body that the schema of an operator gives, as a graph of its own.
+# The function body in the schema of an operator, as a separate graph.
 
 
 class Body:
@@ -230,7 +230,7 @@ def has_body(op_type: str) -> bool:
 
 
 def body_key(node: ir.Node, opset: int, folder: ConstantFolder) -> bytes:
-    """Return what the body of a call depends on: operator, attributes, types, small constants."""
+    """Return the key of a call's body: operator, attributes, types, small constants."""
     call = _call(node, opset, folder)
     return b"\0".join(
         [
@@ -311,7 +311,7 @@ _INT64_ALONE = {"CenterCropPad": ("shape",)}
 
 
 def _widen(graph: onnx.GraphProto, name: str) -> None:
-    """Let the nodes of `graph` read `name` as int64."""
+    """Cast `name` to int64 for the nodes of `graph`."""
     wide = f"{name}_int64"
     for node in graph.node:
         node.input[:] = [wide if read == name else read for read in node.input]
@@ -320,7 +320,7 @@ def _widen(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _squeeze_one(graph: onnx.GraphProto) -> None:
-    """Let the body of AffineGrid drop the second axis, not the batch where there is one grid."""
+    """Make the body of AffineGrid drop the second axis, never a batch of size 1."""
     for node in graph.node:
         inner = [n for body in bodies(node) for n in body.node]
         for squeeze in (n for n in inner if n.op_type == "Squeeze" and len(n.input) == 1):
@@ -338,7 +338,7 @@ def _to_scalar(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _typed(model: onnx.ModelProto) -> ir.Model:
-    """Infer and simplify in turns: sizes that fold to constants let inference see further."""
+    """Infer and simplify alternately: folded sizes let inference find more."""
     for _ in range(2):
         inferred = infer_with_data(model)
         result = ir.from_proto(inferred)

@@ -1,4 +1,4 @@
-"""The guards that hold for every rewrite: of a model, of a node, of a result."""
+"""The guards of every rewrite: of a model, of a node, of a result."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def require_meaning(node: ir.Node, opset: int) -> None:
 
 
 def _unlisted(node: ir.Node) -> Iterator[Problem]:
-    """Yield the strings that an attribute takes at no opset: function bodies take any for one."""
+    """Yield the strings of attributes that are legal at no opset; function bodies accept any."""
     for name, word in unlisted(node):
         expected = ", ".join(f"`{listed}`" for listed in sorted(STRINGS[node.op_type, name]))
         text = f"attribute `{name}` is `{word}`, expected one of {expected}"
@@ -78,7 +78,7 @@ def _unlisted(node: ir.Node) -> Iterator[Problem]:
 
 
 def illegal_in(em: Emitter) -> Problem | None:
-    """Return why what was emitted cannot stand at the target.
+    """Return why emitted nodes are not legal at the target.
 
     A rule need not ask of each operator that it emits whether it takes the element type.
     """

@@ -1,4 +1,4 @@
-"""Inlining the model-local functions that the target cannot keep."""
+"""Inline the model-local functions that the target does not support."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter
 
 
-# Placing a copy of a function body where it is called.
+# Inlining a function body at its call.
 
 
 def instantiate(
@@ -98,7 +98,7 @@ def _prepare(
 def _distinct(
     em: Emitter, outputs: list[ir.Value], given: Mapping[ir.Value, ir.Value | None]
 ) -> list[ir.Value]:
-    """Return the outputs, with an Identity for one that is an input or stands there twice."""
+    """Return the outputs, with an Identity for each that is an input or appears twice."""
     result: list[ir.Value] = []
     for output in outputs:
         if output in given or output.producer() is None or output in result:
@@ -111,7 +111,7 @@ def _distinct(
     return result
 
 
-# The edits of one node: another form, other nodes in its place, known by its name.
+# The edits of one node: another form, or other nodes under its name.
 
 
 def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> bool:
@@ -158,7 +158,7 @@ def can_relabel(node: ir.Node, fitted: Fit, folder: ConstantFolder) -> bool:
 def _constants(
     node: ir.Node, fitted: Fit, folder: ConstantFolder
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the inputs that become attributes; None when one of them cannot."""
+    """Return the inputs that become attributes; None if one cannot."""
     constants: dict[str, tuple[int, ...]] = {}
     for index, name in fitted.as_attribute:
         numbers = folder.integers(node.inputs[index])
@@ -166,12 +166,12 @@ def _constants(
             return None
         constants[name] = tuple(int(n) for n in numbers.ravel())
         if not constants[name] and not node.op_type.startswith("Reduce"):
-            return None  # an empty attribute reads like an absent one, which means another thing
+            return None  # an empty attribute reads like an absent one, with another meaning
     return constants
 
 
 def remove_unused(constant: ir.Value) -> None:
-    """Remove a constant that a node no longer reads, unless others do or it is an output."""
+    """Remove a constant that is neither read nor an output."""
     if constant.uses() or constant.is_graph_output() or constant.graph is None:
         return
     producer = constant.producer()
@@ -236,7 +236,7 @@ def put_in_place(
 
 
 def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:
-    """Make new nodes known by what the node was known by whose place they took, in place.
+    """Copy the name and metadata of a replaced node to its replacements, in place.
 
     The node that computes the first output takes the name, the documentation and the device
     configurations; each output takes documentation and metadata of the one it replaces. A value
@@ -424,7 +424,7 @@ def without_initializers(graph: ir.Graph, opset: int) -> None:
 
 
 def cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
-    """Return whether a function as it is cannot stand in a model of these versions."""
+    """Return whether an unchanged function is illegal in a model of these versions."""
     # IR 8 brought functions, IR 9 default values of their attributes, IR 10 overloads.
     if ir_version < 8 or (ir_version < 10 and function.overload):
         return True

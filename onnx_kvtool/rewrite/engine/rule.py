@@ -1,4 +1,4 @@
-"""What a rule is and is given, refusals by their cause, and what nobody reads removed."""
+"""Rules and their context, refusals by cause, and removal of unread nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.limits import ReleaseLimits
 
 
-# What a rule is, and what it is given.
+# Rules and their context.
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller chose about the form of the result.
+    """The caller's choices about the form of the result.
 
     Attributes:
         via: Form of a lowered TensorScatter.
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class LoweringContext:
-    """One legalisation, as its rules see it.
+    """The context of one legalisation, for its rules.
 
     Attributes:
         opset: Version of the default domain of the source graph.
@@ -66,12 +66,12 @@ class LoweringContext:
     limits: ReleaseLimits | None = None
 
     def opset_of(self, node: ir.Node) -> int:
-        """Return the opset that `node` was written for: its own tag, or that of the graph."""
+        """Return the opset of `node`: its own tag, or that of the graph."""
         return node.version if node.version is not None else self.opset
 
 
 class Rewritten(NodeView):
-    """A node that a rule rewrites, read by the schema that it was written for.
+    """A node to rewrite, read by the schema of its own opset.
 
     Args:
         node: The node.
@@ -88,7 +88,7 @@ class RewriteRule(Protocol):
 
     @property
     def name(self) -> str:
-        """What the report calls the rule."""
+        """The name of the rule in the report."""
 
     @property
     def apply(self) -> Callable[[Rewritten, Emitter], ir.Value | Replacement | None]:
@@ -108,7 +108,7 @@ class RewriteRule(Protocol):
         """
 
 
-# Refusals sorted by what they come from: one for each cause, none for its consequences.
+# Refusals by cause: one for each cause, none for its consequences.
 
 
 _CONSEQUENCES = frozenset(
@@ -122,7 +122,7 @@ _CONSEQUENCES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a node lacks, and where that was lost.
+    """A fact that a node lacks, and where it was lost.
 
     Attributes:
         what: `element type` or `rank`.
@@ -136,7 +136,7 @@ class Cause:
 def cause_of(
     node: ir.Node, place: Location, code: str, lost: Mapping[ir.Value, Lost]
 ) -> Cause | None:
-    """Return what made the refusal of a node unavoidable; None where it is a cause itself.
+    """Return the cause of the refusal of a node; None if the node is the cause itself.
 
     A node that is refused says itself why its own results have no rank, as Unsqueeze with axes
     whose number is unknown.
@@ -159,7 +159,7 @@ def cause_of(
 
 
 def by_cause(refused: Sequence[Diagnostic], causes: Mapping[int, Cause]) -> list[Diagnostic]:
-    """Return the refusals that are no consequence of another one, in the order of the graph.
+    """Return the refusals that do not follow from another one, in graph order.
 
     Args:
         refused: Every refusal.
@@ -186,7 +186,7 @@ def _node(place: Location) -> tuple[str, int | None]:
 
 
 def _key(lost: Lost) -> Hashable:
-    """Return what two losses of one cause share: an operator that nobody knows, or the value."""
+    """Return the key of a cause: an unknown operator, or the value."""
     if lost.code == "unknown-operator":
         return lost.why
     return (*_node(lost.location), lost.location.value)
@@ -199,7 +199,7 @@ _HELP = {
 
 
 def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
-    """Return the refusal that names a cause in place of the nodes that suffer from it."""
+    """Return one refusal for a cause, instead of those of its consequences."""
     first, lost = behind[0], cause.lost
     if len(behind) == 1 and lost.code == "undeclared":
         return first  # which says what of the input it needs, and what would do instead
@@ -221,7 +221,7 @@ def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-# Removing what nobody reads any more.
+# Removing unread nodes and constants.
 
 
 def remove_dead(
@@ -265,7 +265,7 @@ def constants_of(model: ir.Model) -> set[ir.Value]:
 
 
 def remove_unread_constants(model: ir.Model, before: set[ir.Value]) -> None:
-    """Remove initializers that nobody reads, but for those that were there `before`, in place."""
+    """Remove unread initializers, except those of `before`, in place."""
     for _, graph in graphs(model):
         for name, value in tuple(graph.initializers.items()):
             if value not in before and not _is_needed(value):

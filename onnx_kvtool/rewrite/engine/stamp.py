@@ -1,4 +1,4 @@
-"""Opset and IR version of the result, and what its IR version cannot hold."""
+"""Opset and IR version of the result, and the fields that its IR version does not have."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _forget(imports: dict[str, int], used: Collection[str], meant: Callable[[str
 
 
 def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = True) -> list[str]:
-    """Write opset and IR version, and strip what the IR version lacks, in place.
+    """Write opset and IR version, and strip fields that the IR version does not have, in place.
 
     Constants that are no inputs, as new ones are, raise the IR version to the one that has such.
 
@@ -139,7 +139,7 @@ def _lacks(dtype: ir.DataType, ir_version: int) -> str | None:
 
 
 def strip(model: ir.Model) -> list[str]:
-    """Leave out what the IR version of a model does not have, in place.
+    """Remove fields that the IR version of a model does not have, in place.
 
     Metadata of graphs, nodes, values, tensors and functions came with IR 10, device configurations
     with IR 11. Functions and overloads are inlined before.
