@@ -150,6 +150,22 @@ _FUSED = {
     " parts = Constant <value_ints = [3, 7]> () a, b = Split <axis = -1> (rows, parts)"
     " left = Transpose <perm = [0, 1, 3, 2]> (b) scores = MatMul (q, left) p = Softmax (scores)"
     " y = MatMul (p, b)",
+    "keys that are put together and flattened": "rows = Transpose <perm = [3, 1, 2, 0]>"
+    " (present_key) sizes = Shape (rows) none = ConstantOfShape (sizes)"
+    " parts = Constant <value_ints = [3, 4]> () a, b = Split <axis = 0> (rows, parts)"
+    " three = Constant <value_ints = [3, 1]> () four = Constant <value_ints = [4, 1]> ()"
+    " at = Constant <value_ints = [4, 6, 5]> () to = Constant <value_ints = [0, 3, 1, 2]> ()"
+    " firsts = Reshape (at, three) seconds = Reshape (to, four)"
+    " half_full = ScatterND (none, firsts, a) full = ScatterND (half_full, seconds, b)"
+    " again = Transpose <perm = [3, 1, 2, 0]> (full) shape = Shape (again)"
+    " end = Constant <value_ints = [3]> () far = Constant <value_ints = [9]> ()"
+    " tall = Slice (shape, two, end) width = Slice (shape, end, far)"
+    " outer = Slice (shape, zero, two) flat_shape = Concat <axis = 0> (last, tall, width)"
+    " flat = Reshape (again, flat_shape) across = Transpose <perm = [0, 2, 1]> (flat)"
+    " left_shape = Concat <axis = 0> (outer, width, tall) left = Reshape (across, left_shape)"
+    " scored = MatMul (q, left) biases = ReduceMax (present_value, last)"
+    " bias = Transpose <perm = [0, 1, 3, 2]> (biases) scores = Add (scored, bias)"
+    " p = Softmax (scores) y = MatMul (p, present_value)",
 }
 
 _DYNAMIC = {

@@ -172,7 +172,12 @@ def _raise(
         if growing:
             # More is known of a window once it is a circular cache.
             rolling = {cache.node for cache in find_caches(model, prove=False) if is_rolling(cache)}
-            proven = [one for one in proven if one[1].grows_by and not one[1].grows_by & rolling]
+            proven = [
+                (place, one)
+                for place, one in proven
+                if (one.grows_by or (one.mask == "kept" and not rolling))
+                and not one.grows_by & rolling
+            ]
             outcome.growing = {one.location: one for one in refused}
         else:
             # The sizes of the source say more than those of slices of a cache.

@@ -78,7 +78,8 @@ def widen(
         if is_grown(shapes.get(value, ())):
             found.wide[value] = value
     found.wide.update(grown.caches)
-    mask = next((v.name for v in graph.inputs if LONGER in shapes.get(v, ())), None)
+    masks = (v.name for v in graph.inputs if shapes.get(v, ())[1:] in ((LONGER,), (capacity,)))
+    mask = next(masks, None)
     for index, node in enumerate(list(graph)):
         operands = [v for v in node.inputs if v is not None and is_grown(shapes.get(v, ()))]
         results = [v for v in node.outputs if is_grown(shapes.get(v, ()))]
@@ -89,7 +90,7 @@ def widen(
             continue
         known = [*operands, *results]
         read = [n for v in node.inputs if v is not None for n in shapes.get(v, ())]
-        is_lacking = any(size is None or size <= LONGER for size in read)
+        is_lacking = any(size in (None, capacity) or size < GROWN for size in read)
         help_ = _GRANT.format(mask) if mask and is_lacking else _NO_HELP
         lost = Diagnostic(
             "dynamic-size", "error", Location.of(scope.graph.name or "", node, index), "", help_
