@@ -245,6 +245,7 @@ def test_a_result_that_differs_from_the_exported_model_is_wrong(
     assert ("wrong" in cell) == (place is not None), cell
 
 
+@pytest.mark.long
 def test_a_step_that_dies_or_raises_is_wrong() -> None:
     for work in (lambda: os.kill(os.getpid(), 9), lambda: {}[0]):
         assert "wrong" in architectures.bounded(work)  # type: ignore[arg-type]

@@ -124,6 +124,7 @@ def test_an_export_answers_as_pytorch_did(name: str) -> None:
         assert largest(*pair) <= limit_of(name), present
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ANSWERED])
 def test_an_export_without_a_record_answers_in_steps_as_at_once(name: str) -> None:
     talk = talk_with(name, 2, sum(CHUNKS))

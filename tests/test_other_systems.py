@@ -170,6 +170,7 @@ def test_a_worker_of_windows_tidies_up_when_its_parent_is_gone(
     assert ("exit", 128 + signal.SIGTERM) in done
 
 
+@pytest.mark.long
 def test_no_file_of_tests_needs_linux_to_be_read(root: Path) -> None:
     """One that Windows cannot import would end the run of all others there."""
     needs = re.compile(r"^(?:import|from) (?:fcntl|grp|pty|pwd|resource|termios)\b", re.MULTILINE)

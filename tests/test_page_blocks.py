@@ -22,10 +22,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+pytestmark = pytest.mark.long  # pages are made to be collected
+
 DOCUMENTS = documents()
 PROGRAMS = r"(?:\$ |kvtool |pip |python3? |mkdocs |pytest|\.venv/)"
 
 
+@pytest.mark.long
 @each("name", DOCUMENTS.keys())
 def test_every_block_is_fenced_and_of_a_known_kind(name: str) -> None:
     text = DOCUMENTS[name]

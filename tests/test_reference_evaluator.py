@@ -237,6 +237,7 @@ def test_onnx_s_own_tests_pass_but_for_what_is_stricter_here(tmp_path: Path) -> 
     assert sum(not error for error in found.values()) >= 147  # of 259
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["path", "message", "onnx_ir"])
 def test_a_model_runs_as_in_evaluate(form: str, root: Path) -> None:
     path = root / LLAMA

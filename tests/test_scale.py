@@ -143,6 +143,7 @@ def _many_nodes(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_rules_share_their_walks(tmp_path: Path, walks: list[ir.Graph]) -> None:
     """A hundred rules go through the nodes a dozen times together: most look at few of them."""
     report = kv.check(_many_nodes(tmp_path))

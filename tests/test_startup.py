@@ -39,6 +39,7 @@ def all_modules_after(code: str) -> set[str]:
     return set(json.loads(result.stderr.splitlines()[-1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [

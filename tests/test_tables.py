@@ -27,6 +27,7 @@ def tables() -> dict[str, Table]:
     return found
 
 
+@pytest.mark.long
 def test_every_table_says_what_it_holds() -> None:
     found = tables()
     assert "onnx_kvtool.cli.app.COMMANDS" in found

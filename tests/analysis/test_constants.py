@@ -168,6 +168,7 @@ def _nodes(steps: list[Any]) -> list[onnx.NodeProto]:
     ]
 
 
+@pytest.mark.long
 @each(("steps", "constants"), list(_CASES.values()))
 def test_folding_agrees_with_the_reference(
     steps: list[Any], constants: dict[str, np.ndarray]

@@ -161,6 +161,7 @@ def test_statistics(kvtool) -> None:
     ]
 
 
+@pytest.mark.long
 def test_fix_and_diff(kvtool) -> None:
     path = save(UNUSED, Path("unused.onnx"))
     before = path.read_bytes()
@@ -244,6 +245,7 @@ class TestRule:
         assert result.exit_code == 2 and said in result.stderr
 
 
+@pytest.mark.long
 def test_a_model_with_text_that_is_not_utf_8_has_a_diff(kvtool) -> None:
     message = onnx.parser.parse_model("""<ir_version: 12, opset_import: ["": 24]>
         g (string[1] x) => (bool[1] y) <float[1] unused = {8}> { y = Equal (x, w) }""")

@@ -108,6 +108,7 @@ def test_strict_exits_with_1_when_something_is_unknown(kvtool) -> None:
     assert kvtool("infer", path, "--strict").exit_code == 1
 
 
+@pytest.mark.long
 def test_a_constant_that_a_builder_declares_wrongly_is_no_conflict(kvtool, tmp_path: Path) -> None:
     result = kvtool("infer", GENAI)
     assert result.exit_code == 0
@@ -176,6 +177,7 @@ def test_an_unreadable_model(kvtool, tmp_path: Path, content: bytes) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_the_page_shows_what_is_printed(kvtool, monkeypatch) -> None:
     page = (ROOT / "docs" / "commands" / "infer.md").read_text(encoding="utf-8")
     shown = page.partition("```text\n$ kvtool ")[2].partition("```")[0]

@@ -197,6 +197,7 @@ def test_the_page_offers_element_types(kvtool) -> None:
     assert re.findall(r'value="(\d*)"', menu) == ["", "32", "16", "8", "4"]
 
 
+@pytest.mark.long
 def test_the_page_knows_what_grows_and_what_is_a_window(kvtool) -> None:
     _, cost = page_of(kvtool, HYBRID, "--dim", "batch=2")
     kinds = {(p["grows"], p["rows"]) for p in cost["pieces"]}
@@ -312,6 +313,7 @@ def test_names_are_only_names(kvtool, hostile: Path, output_format: str) -> None
         assert json.loads(result.stdout)["caches"][0]["past"] == f"{HOSTILE}0"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", FORMATS)
 def test_a_report_goes_to_a_file(kvtool, tmp_path: Path, output_format: str) -> None:
     path = tmp_path / "report"

@@ -19,6 +19,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "m.onnx")
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
 def test_a_person_sees_what_was_raised_why_and_what_is_missing(kvtool, path: str) -> None:
     result = kvtool("raise", path)
@@ -34,6 +35,7 @@ def test_a_person_sees_what_was_raised_why_and_what_is_missing(kvtool, path: str
     assert lines[-1] == f"written: {path.replace('.onnx', '.raised.onnx')}"
 
 
+@pytest.mark.long
 def test_json_goes_to_standard_output(kvtool, path: str) -> None:
     result = kvtool("raise", path, "--format", "json", "--dry-run", "--assume", "contiguous")
     assert result.exit_code == 0, result.stderr
@@ -43,6 +45,7 @@ def test_json_goes_to_standard_output(kvtool, path: str) -> None:
     assert (found["refused"], found["output"]) == ([], None)
 
 
+@pytest.mark.long
 def test_a_candidate_that_stays_is_a_failure_where_all_are_required(
     kvtool, path: str, tmp_path: Path
 ) -> None:
@@ -67,6 +70,7 @@ def test_wrong_usage_exits_with_2(kvtool, path: str, arguments: list[str], messa
     assert message in result.stderr
 
 
+@pytest.mark.long
 def test_nothing_to_raise_is_no_failure(kvtool, path: str) -> None:
     raised = path.replace(".onnx", ".raised.onnx")
     assert kvtool("raise", path, "--assume", "contiguous").exit_code == 0

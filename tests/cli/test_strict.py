@@ -34,6 +34,7 @@ def saved(nodes: str, path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [[], ["--strict"], ["--strict", "--thorough"]])
 def test_a_result_that_is_covered_is_written(kvtool, tmp_path: Path, flags: list[str]) -> None:
     source, out = saved(COVERED, tmp_path / "m.onnx"), tmp_path / "out.onnx"
@@ -76,6 +77,7 @@ def test_verify_says_no_where_something_is_not_covered(
     assert gap in (kv.verify(source, str(other), strict=True).insufficient or "")
 
 
+@pytest.mark.long
 def test_the_library_raises_what_the_command_refuses(tmp_path: Path) -> None:
     source = saved("g = Gelu (x) y = Mul (g, zero)", tmp_path / "m.onnx")
     with pytest.raises(kv.Refused, match="was not proven: all runs gave one value of `y`") as found:

@@ -11,6 +11,7 @@ import pytest
 from onnx_kvtool.targets.releases import releases
 
 
+@pytest.mark.long
 def test_json_has_the_keys_of_the_contract(kvtool) -> None:
     result = kvtool("targets", "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -23,6 +24,7 @@ def test_json_has_the_keys_of_the_contract(kvtool) -> None:
     assert [entry[key] for key in contract[:5]] == ["onnxruntime", "1.17.3", 20, 9, "measured"]
 
 
+@pytest.mark.long
 def test_what_is_not_known_is_null_in_json_and_a_dash_in_text(kvtool) -> None:
     entries = json.loads(kvtool("targets", "--format", "json").stdout)["targets"]
     entry = next(t for t in entries if t["version"] == "10.14")

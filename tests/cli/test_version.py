@@ -56,6 +56,7 @@ def test_the_newest_heading_of_the_changelog_is_this_version() -> None:
     assert headings[0].lower() == "unreleased" or headings[0] == __version__
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -75,6 +76,7 @@ def test_json_reports_begin_with_it(kvtool, arguments) -> None:
     assert (report["schema_version"], report["command"]) == (SCHEMA_VERSION, arguments[0])
 
 
+@pytest.mark.long
 def test_sarif_names_it(kvtool) -> None:
     report = json.loads(
         kvtool("check", MODEL, "--isolated", "--exit-zero", "--format", "sarif").stdout

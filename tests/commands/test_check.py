@@ -142,6 +142,7 @@ class TestConfiguration:
         Path("kvtool.toml").write_text('ignore = ["KV003"]\n', "utf-8")
         assert codes(run(request(isolated=False))) == EXPECTED
 
+    @pytest.mark.long
     def test_patterns_are_relative_to_the_file(
         self, directory: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -621,6 +621,7 @@ def test_a_run_is_ended_at_its_limit(name) -> None:
     assert raised.value.help == f"`{keyword}` allows twice as much"
 
 
+@pytest.mark.long
 @pytest.mark.forks
 @pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
 def test_a_run_within_its_limits_gives_the_same() -> None:

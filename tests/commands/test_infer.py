@@ -37,6 +37,7 @@ def parsed(text: str) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
+@pytest.mark.long
 def test_a_copy_comes_back_with_every_shape() -> None:
     model = kv.load(LLAMA)
     before = serialize(model)

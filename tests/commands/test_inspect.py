@@ -89,6 +89,7 @@ def test_a_model_that_the_checker_rejects(name: str) -> None:
     assert len(kv.inspect(path).caches) == 4
 
 
+@pytest.mark.long
 def test_a_model_in_memory_has_no_path() -> None:
     model = ir.from_proto(onnx.load(LLAMA))
     assert kv.inspect(model).model.path == ""

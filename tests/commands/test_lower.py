@@ -70,6 +70,7 @@ def _with_strangers() -> onnx.ModelProto:
     return source
 
 
+@pytest.mark.long
 def test_a_model_that_nothing_can_run_is_written_unverified_unless_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_model_at_an_older_opset_is_written_as_it_is(tmp_path: Path) -> None:
     assert read(tmp_path / "m.opset18.onnx").opset_imports[""] == 18
 
 
+@pytest.mark.long
 def test_names_of_inputs_and_outputs_stay(tmp_path: Path) -> None:
     path = _saved(tmp_path, one_update(["B", 3, 7, 5], ["B", 3, "L", 5], batch="B"))
     result = read(str(run(LowerRequest(model=str(path))).output))
@@ -192,6 +194,7 @@ def test_names_of_inputs_and_outputs_stay(tmp_path: Path) -> None:
     assert [v.name for v in result.graph.outputs] == ["present_cache"]
 
 
+@pytest.mark.long
 def test_the_default_output_replaces_no_other_file(tmp_path: Path) -> None:
     """The same result again is no conflict; something else under the name is."""
     path = _saved(tmp_path, one_update(*_SHAPES, batch=2))

@@ -51,6 +51,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "m.onnx")
 
 
+@pytest.mark.long
 def test_the_proven_update_is_raised_and_the_other_one_stays(path: str) -> None:
     report = run(RaiseRequest(path))
     (done,), (refusal,) = report.raised, report.refused
@@ -118,6 +119,7 @@ def test_the_report_says_what_was_assumed(path: str) -> None:
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 def test_the_json_has_the_keys_of_the_contract(path: str) -> None:
     found = run(RaiseRequest(path, dry_run=True)).to_json()
     assert list(found)[:4] == ["model", "output", "source_opset", "target_opset"]
@@ -182,6 +184,7 @@ def test_a_model_that_cannot_come_to_the_opset_is_refused_as_a_whole(tmp_path: P
     assert report.output is None
 
 
+@pytest.mark.long
 def test_the_model_that_is_given_stays_as_it_was() -> None:
     source = ir.from_proto(_model())
     before = ir.to_proto(source)

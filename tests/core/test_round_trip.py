@@ -265,6 +265,7 @@ def test_nothing_is_lost_by_a_copy(make: Make, tmp_path: Path) -> None:
 REAL = sorted((ROOT / "fixtures" / "models").rglob("*.onnx"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_nothing_is_lost_of_a_real_model(path: Path) -> None:
     message = onnx.load(path, load_external_data=False)
@@ -318,6 +319,7 @@ def test_what_has_no_form_is_not_taken_for_something_else(tmp_path: Path) -> Non
     assert output.dtype is ir.DataType.UNDEFINED
 
 
+@pytest.mark.long
 def test_a_long_list_of_numbers_is_a_tuple_for_readers_and_not_kept_as_one(tmp_path: Path) -> None:
     model = read(save(CASES["many integers"](), tmp_path / "m.onnx"))
     attribute = model.graph.node(1).attributes["k"]

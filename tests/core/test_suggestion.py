@@ -26,6 +26,7 @@ def test_closest(word: str, words: list[str], expected: str | None) -> None:
     assert closest(word, words) == expected
 
 
+@pytest.mark.long
 def test_among_thousands_of_names_the_nearest_is_found() -> None:
     names = [f"/model/layers.{i}/self_attn/k_proj/MatMul_output_0" for i in range(5000)]
     assert closest("/model/layers.4321/self_attn/k_prj/MatMul_output_0", names) == names[4321]

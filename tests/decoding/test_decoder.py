@@ -29,6 +29,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "form", "in_place"), MODELS, ids=str)
 def test_steps_choose_what_a_prompt_of_all_tokens_chooses(root: Path, name, form, in_place) -> None:
     decoder = kv.Decoder(root / f"fixtures/{name}.onnx", threads=1)
@@ -129,6 +130,7 @@ def test_what_cannot_be_meant_is_wrong_usage(root: Path, call, message: str) -> 
     assert message in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_sequence_ends_at_a_stop_token_and_the_batch_with_the_last_of_them(root: Path) -> None:
     decoder = kv.Decoder(root / LLAMA, threads=1)
     whole = decoder.generate(PROMPTS, steps=9)

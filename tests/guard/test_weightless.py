@@ -337,6 +337,7 @@ def test_a_value_without_a_name_is_refused() -> None:
 REAL = sorted((ROOT / "fixtures" / "models").rglob("*.onnx"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_the_answers_are_those_for_the_model(path: Path) -> None:
     def inferred(message: onnx.ModelProto) -> dict[str, onnx.TypeProto]:

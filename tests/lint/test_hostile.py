@@ -141,6 +141,7 @@ def nested(depth: int) -> bytes:
     return b"\x08\x0c" + field(7, graph) + field(8, b"\x10\x18")  # IR version 12, opset 24
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [2, 12, 24, 33, 2000])
 def test_deep_nesting(depth: int, tmp_path: Path) -> None:
     path = tmp_path / "deep.onnx"

@@ -20,6 +20,7 @@ STALE = ".kvtool-0123456789abcdef.tmp"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no locks that end with a process")
 
 
+@pytest.mark.long
 @posix
 def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(tmp_path: Path) -> None:
     program = (

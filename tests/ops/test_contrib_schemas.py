@@ -17,6 +17,7 @@ WRITTEN = PATH.read_text(encoding="utf-8")
 WRITTEN_FROM = tuple(map(int, re.findall(r"\d+", WRITTEN)[:2]))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(RELEASE != WRITTEN_FROM, reason="the file is of another release")
 def test_the_file_is_what_onnxruntime_registers() -> None:
     said = '"": "onnxruntime '

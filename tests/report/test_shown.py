@@ -42,6 +42,7 @@ def in_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_printed_report_is_what_the_command_prints(name: str, kvtool) -> None:
     result = kvtool(*REPORTS[name][1])
@@ -96,6 +97,7 @@ def test_a_notebook_shows_the_page_of_inspect_in_a_frame() -> None:
     assert page.frame == to_html(report)
 
 
+@pytest.mark.long
 def test_names_from_a_model_are_no_markup_in_a_notebook() -> None:
     lowered = kv.lower(MODEL, opset=18, verify=False)[1]
     lowered.model = "<b>&amp;</b>.onnx"

@@ -126,6 +126,7 @@ _WAYS: dict[str, ir.Model] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [11, 13, 18])
 @pytest.mark.parametrize("model", list(_WAYS.values()), ids=list(_WAYS))
 def test_carried(model: ir.Model, opset: int) -> None:

@@ -247,6 +247,7 @@ def test_a_function_that_nobody_calls_and_nobody_can_upgrade_is_left_out_with_a_
     assert "function `my::f`, which nothing calls, is removed" in outcome.notes[0]
 
 
+@pytest.mark.long
 def test_equal_axes_are_one_constant() -> None:
     source = onnx.parser.parse_model("""
     <ir_version: 8, opset_import: ["" : 11]> g (float[2,3] x) => (float[1,2,3] y)

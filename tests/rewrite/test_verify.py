@@ -259,6 +259,7 @@ def test_the_reference_runs_what_onnxruntime_does_not_and_the_reason_is_told(
     assert verifier.compare(source).status == "different"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8e5m2", "int4", "string"])
 def test_types_without_kernels_in_onnxruntime_are_verified(dtype: str) -> None:
     text = SCATTER.replace("MODE", "linear").replace("float[", f"{dtype}[")
@@ -290,6 +291,7 @@ def test_a_model_that_fails_on_whatever_is_drawn_is_skipped_with_the_reason() ->
     assert "the source does not run on drawn inputs" in (found.detail or "")
 
 
+@pytest.mark.long
 def test_a_result_that_fails_wherever_the_source_runs_is_different() -> None:
     """The result leads, as a TensorScatter tells where rows go, and runs on nothing."""
     text = """
@@ -488,6 +490,7 @@ def test_a_noisy_model_is_measured_before_it_is_called_different() -> None:
     assert found.status == "different"
 
 
+@pytest.mark.long
 @needs_24
 def test_the_json_form_holds_what_the_contract_names() -> None:
     source = native("mobius_block_bias_int64_2d")

@@ -37,6 +37,7 @@ def test_the_result_and_progress_come_back():
     assert said == [("verifying, case", 2, 3)]
 
 
+@pytest.mark.long
 def test_an_error_comes_back_with_its_attributes():
     def work(_):
         raise TooLarge("too large", help="take less", needed=7)
@@ -126,6 +127,7 @@ def test_memory_of_the_parent_does_not_count():
     assert confined(lambda _: held[7], Limits(60, 64 << 20), silent) == 1
 
 
+@pytest.mark.long
 def test_an_error_of_kvtool_is_made_again_whatever_it_takes():
     def work(_):
         raise Exceeded("time", "inner", help="wait")

@@ -85,10 +85,11 @@ REFERENCE: dict[str, Any] = {
 
 @pytest.mark.parametrize("function", [*REFERENCE])
 def test_the_reference_has_no_provider(function: str, root: Path) -> None:
-    with pytest.raises(kv.UsageError, match="is of onnxruntime"):
+    with pytest.raises(kv.UsageError, match="is for onnxruntime"):
         REFERENCE[function](root / MODEL)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own")
 def test_one_that_does_not_start_is_no_silent_cpu(root: Path) -> None:
     report = kv.verify(root / MODEL, root / MODEL, provider="Own", cases=1)

@@ -39,6 +39,7 @@ def operands(start: list[int]) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.long
 @both_at_24
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_inputs_give_recorded_outputs(name: str, runtime: RuntimeName) -> None:
@@ -252,6 +253,7 @@ TRANSPOSED = [
 ]
 
 
+@pytest.mark.long
 @both
 @each("columns", [5, 4, 0])
 @each(

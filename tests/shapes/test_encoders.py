@@ -18,6 +18,7 @@ UNKNOWN = {"swin": 64}
 """How many values stay unknown: swin reads pads out of a table that it reverses."""
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize("path", sorted(ENCODERS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_every_value_of_an_encoder_is_known(path: Path) -> None:
@@ -26,6 +27,7 @@ def test_every_value_of_an_encoder_is_known(path: Path) -> None:
     assert report.conflicts == ()
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize(
     ("name", "sizes"),

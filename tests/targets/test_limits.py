@@ -679,6 +679,7 @@ def test_what_a_release_takes_for_signed_goes_through_a_type_that_is(dtype: str,
     assert written("iree", 18, signed) == [operator]
 
 
+@pytest.mark.long
 def test_a_pool_whose_last_window_is_not_whole_is_padded_for_a_release_that_gets_it_wrong() -> None:
     text = (
         "g (float[1, 1, 5] x) => (float[1, 1, 3] z) "

@@ -78,6 +78,7 @@ SPARED = [
 ]
 
 
+@pytest.mark.long
 @each("text", SPARED)
 def test_what_tinygrad_computes_rightly_stays(text: str) -> None:
     assert written("tinygrad", 18, text) == source(18, text)

@@ -41,6 +41,7 @@ def note(detail: str | None) -> str:
     return "" if found is None else found[0]
 
 
+@pytest.mark.long
 def test_a_lowered_level_is_said_with_what_the_models_differ_by_as_they_are() -> None:
     source = product(4)
     lowered, report = kv.lower(source, opset=21, contrib="standard")

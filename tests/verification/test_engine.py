@@ -58,6 +58,7 @@ def test_values_of_models_that_are_alike_are_paired_without_their_names() -> Non
     )
 
 
+@pytest.mark.long
 def test_that_no_node_can_be_named_is_said() -> None:
     other = """
     <ir_version: 10, opset_import: ["": 18]>
@@ -126,6 +127,7 @@ def test_nan_equals_nan() -> None:
     assert found.status == "equal"
 
 
+@pytest.mark.long
 def test_what_changes_for_a_reason_that_is_not_known_cannot_be_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,6 +159,7 @@ def test_one_model_that_does_not_run_where_the_other_does_is_different() -> None
     assert verified(wrong, wrong).status == "unrunnable"
 
 
+@pytest.mark.long
 def test_more_cases_differ_in_size() -> None:
     found = verified(CHAIN, CHAIN, cases=11, steps=0)
     assert (found.status, found.cases, found.steps) == ("equal", 11, 11)

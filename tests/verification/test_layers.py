@@ -172,6 +172,7 @@ def residuals(scale: str) -> str:
     return scale + " ".join(lines)
 
 
+@pytest.mark.long
 def test_layers_that_are_right_together_only_are_all_run() -> None:
     plain = chain(residuals(""))
     # Every second value between layers is twice what the other model has.

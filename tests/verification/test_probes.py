@@ -81,6 +81,7 @@ def test_a_constant_of_the_same_bits_hides_no_mistake() -> None:
     assert (found.status, counts(found.covered)) == ("equal", (1, 1, 0))
 
 
+@pytest.mark.long
 def test_models_that_are_the_same_leave_nothing_to_cover() -> None:
     """A run has to show nothing of what both compute by the same nodes from the same weights."""
     text = graph(SOURCE, HIDING["no number"])

@@ -59,12 +59,14 @@ def test_equal_models_agree(models: Pair) -> None:
     assert agreement(models, SEED) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("models", _named(DIFFERENT, NOT_YET, 8))
 def test_what_differs_is_not_called_equal_without_a_word(models: Pair) -> None:
     print(f"KVTOOL_SEED={SEED}")  # noqa: T201
     assert "equal" not in verdicts(models, SEED).values()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("models", _named(EQUAL, FALSE_ALARMS, 8))
 def test_what_is_equal_is_called_so(models: Pair) -> None:
     print(f"KVTOOL_SEED={SEED}")  # noqa: T201
@@ -82,6 +84,7 @@ def test_a_pair_is_wrong_if_its_inputs_show_nothing() -> None:
     assert "differ" in str(agreement(shown))
 
 
+@pytest.mark.long
 def test_models_that_are_the_same_are_called_equal() -> None:
     same = pair("same", one("float[N]", "y = Sin (x)"), x=[3, 2])
     assert verdicts(same) == {"as they are": "equal", "disguised": "equal"}

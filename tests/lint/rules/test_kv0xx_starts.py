@@ -84,6 +84,7 @@ IN_A_FUNCTION = """
 """
 
 
+@pytest.mark.long
 @cases(
     [
         Case(

@@ -234,6 +234,7 @@ ROWS = """
 """
 
 
+@pytest.mark.long
 @cases(
     [
         Case(

@@ -255,6 +255,7 @@ def test_a_rule_of_runtimes(code: str, case: Case) -> None:
     check_case(code, case)
 
 
+@pytest.mark.long
 @part(4)
 @pytest.mark.parametrize("release", [r for r in releases() if not r.unsupported], ids=str)
 def test_every_release_can_be_asked(release: object) -> None:

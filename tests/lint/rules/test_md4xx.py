@@ -580,11 +580,13 @@ def test_an_unused_initializer_that_is_an_input_stays() -> None:
     assert finding.fix is None
 
 
+@pytest.mark.long
 def test_dead_nodes_go_with_what_feeds_them() -> None:
     before = planted(nothing)().graph.node
     assert len(list(fixed("MD404", planted(add_dead_nodes)).graph)) == len(before)
 
 
+@pytest.mark.long
 def test_an_unused_input_goes_only_when_unsafe_fixes_are_allowed() -> None:
     (finding,) = lint(deserialize(planted(add_an_input)().SerializeToString()), [RULES["MD404"]])
     assert finding.fix is not None and finding.fix.applicability == "unsafe"

@@ -368,6 +368,7 @@ def test_a_valid_model_has_no_error_and_no_warning(path: Path) -> None:
     assert found == [], [str(f.diagnostic) for f in found]
 
 
+@pytest.mark.long
 def test_every_input_that_the_exporter_lost_is_named() -> None:
     from onnx_kvtool.model_io.model import read
 

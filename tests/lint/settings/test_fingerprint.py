@@ -120,6 +120,7 @@ AGAIN = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "nodes",
     [
@@ -157,11 +158,13 @@ def test_another_export_of_a_decoder_has_the_same_alerts() -> None:
 ENDS = ("", "_fp16")
 
 
+@pytest.mark.long
 def test_one_more_finding_is_one_more_alert() -> None:
     before, after = (set(alerts("".join(nodes)).values()) for nodes in (EXPORTED[1:], EXPORTED))
     assert before < after and len(after) == len(before) + 1
 
 
+@pytest.mark.long
 def test_layers_keep_their_alerts_when_one_is_mended() -> None:
     layers = [node(n, f"/layers.{n}/Scatter_{n + 20}", f"m{n}") for n in range(12)]
     every = alerts("".join(layers))

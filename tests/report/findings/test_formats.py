@@ -184,6 +184,7 @@ def test_the_schema_refuses_what_is_no_sarif() -> None:
         jsonschema.Draft202012Validator(SCHEMA).validate(log)
 
 
+@pytest.mark.long
 def test_sarif_results() -> None:
     run = sarif(REPORT)
     first, second, third, fourth = run["results"]

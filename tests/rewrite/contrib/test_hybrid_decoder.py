@@ -96,6 +96,7 @@ def test_a_step_of_one_token_needs_no_scan() -> None:
     assert not [node for node in model.graph.all_nodes() if node.op_type in ("Scan", "Loop")]
 
 
+@pytest.mark.long
 def test_a_window_of_states_is_refused_by_its_name() -> None:
     source = ir.from_proto(hybrid_decoder(attributes={"state_window": 2}))
     with pytest.raises(kv.KvtoolError, match="`state_window`"):

@@ -215,6 +215,7 @@ def test_an_expert_that_is_not_chosen_may_overflow() -> None:
     assert "TopK" in {node.op_type for node in found.graph}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [-1.0, 1e-9, 0.0])
 def test_an_expert_of_no_weight_counts_for_nothing(weight: float) -> None:
     inputs = quantized(sized((2, 3), I, np.float32, True, False))
@@ -290,6 +291,7 @@ def test_weights_in_the_layout_of_the_first_releases_are_refused() -> None:
     assert "`fc1_experts_weights` of `MoE` has shape" in refusal("MoE", inputs)
 
 
+@pytest.mark.long
 def test_zero_points_of_one_block_are_refused() -> None:
     inputs = quantized(sized((2, 3), I, np.float32, False, False))
     inputs["fc1_scales"] = inputs["fc1_scales"][..., None]

@@ -342,6 +342,7 @@ def test_gather_block_quantized(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_slices_that_are_none(shape: tuple[int, ...], bits: int) -> None:

@@ -43,6 +43,7 @@ def test_linear_attention_gate(
     demand_same("LinearAttentionGate", inputs, outputs, at=opset)
 
 
+@pytest.mark.long
 def test_a_gate_of_bfloat16() -> None:
     """numpy can give onnxruntime none: what its kernel computes in float32 is rounded here."""
     wide = {

@@ -141,6 +141,7 @@ def test_a_package_of_npm_knows_what_the_release_of_its_version_knows(runtime: s
     assert release.narrower["GroupQueryAttention"].inputs == 16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", ["MatMulNBits", "GatherBlockQuantized", "QMoE", "DequantizeLinear"])
 def test_weights_of_4_bits_lower_the_opset_of_a_release_without_them(op: str) -> None:
     domain = "" if op == "DequantizeLinear" else "com.microsoft"

@@ -70,6 +70,7 @@ def test_a_type_that_infer_knows_is_known(text: str, rules: list[str]) -> None:
     assert [node.op_type for node in source.graph][-1] in text  # the source is as it was
 
 
+@pytest.mark.long
 def test_raising_knows_shapes_behind_contrib_operators() -> None:
     source = _model(
         "m (float[B, 3, 7, 5] past, float[B, 3, 2, 5] new) => (float[B, 3, 7, 5] y)"

@@ -87,6 +87,7 @@ def test_a_decoder_keeps_what_the_release_runs_rightly(
     assert kept <= set(operators)
 
 
+@pytest.mark.long
 def test_a_release_that_runs_the_model_gets_it_unchanged() -> None:
     source = read(_NATIVE / "llama_static.onnx")
     lowered, report = lower(source, target="onnxruntime@1.28", verify=False)
@@ -95,6 +96,7 @@ def test_a_release_that_runs_the_model_gets_it_unchanged() -> None:
     assert lowered.functions.keys() == source.functions.keys()
 
 
+@pytest.mark.long
 def test_openvino_gets_what_only_tensor_scatter_gives() -> None:
     path = _NATIVE / "llama_static.onnx"
     target, _ = lower(path, target="openvino", verify=False)

@@ -24,6 +24,7 @@ def _grid(theta: Any, size: Any, corners: bool) -> Any:
     return np.einsum("nij,...j->n...i", theta, places).astype(theta.dtype)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_constant", [False, True], ids=["given", "constant"])
 @pytest.mark.parametrize("target", [9, 10, 11, 13])
 @pytest.mark.parametrize("corners", [0, 1])

@@ -12,6 +12,7 @@ from tests.rewrite.lowering.integers import SIGNED, UNSIGNED, numbers
 from tests.rewrite.lowering.single import check, one_node
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", SIGNED)
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
 def test_shifts_of_signed_integers(direction: str, dtype: type) -> None:

@@ -43,6 +43,7 @@ def test_integers_along_the_only_axis() -> None:
     check(one_node("CumProd", inputs, [np.int32], opset=26), inputs, 11, [expected])
 
 
+@pytest.mark.long
 def test_an_unknown_rank_is_refused() -> None:
     inputs = {"x": _X, "axis": np.array(0, np.int64)}
     found = refusal(one_node("CumProd", inputs, [np.float64], opset=26, dims={"x": None}), 21)

@@ -354,6 +354,7 @@ _INDEXED: dict[str, tuple[str, Feeds]] = {
 }
 
 
+@pytest.mark.long
 @each("target", [10, 9])
 @pytest.mark.parametrize(("text", "feeds"), list(_INDEXED.values()), ids=list(_INDEXED))
 def test_places_of_nothing(text: str, feeds: Feeds, target: int) -> None:
@@ -407,6 +408,7 @@ def test_a_form_that_onnxruntime_loads_is_taken(
         lowers(text, source, target, {"x": x})
 
 
+@pytest.mark.long
 @each("target", [18, 13, 9])
 def test_a_scale_of_another_type_than_the_input(target: int) -> None:
     text = """g (double[2, 3] x, float[3] s) => (float[2, 3] y) {
@@ -432,6 +434,7 @@ _RANGES = {
 }
 
 
+@pytest.mark.long
 @each("target", [10, 9])
 @pytest.mark.parametrize("x", list(_RANGES.values()), ids=list(_RANGES))
 def test_the_scale_of_a_range(x: np.ndarray, target: int) -> None:

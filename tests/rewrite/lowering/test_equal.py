@@ -24,6 +24,7 @@ def test_strings_are_compared(
     check(model, {"A": a, "B": b}, target, [np.asarray(a == b, np.bool_)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [11, 14, 18])
 def test_sizes_need_not_be_declared_and_may_be_zero(target: int) -> None:
     a, b = np.array([["a", "b", "c"]], object), np.zeros((0, 3), object)

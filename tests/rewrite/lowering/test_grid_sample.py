@@ -34,6 +34,7 @@ def test_grid_sample_keeps_its_mode_under_its_old_name(mode: str | None, target:
     check(model, inputs, target, rtol=1e-4)
 
 
+@pytest.mark.long
 @part(8)
 @pytest.mark.parametrize("target", [10, 11, 15])
 @pytest.mark.parametrize("dims", [None, ["N", "C", "H", "W"]], ids=["known", "named"])
@@ -69,6 +70,7 @@ def test_pictures(mode: str, padding: str, aligned: int, dims: Any, target: int)
     check(model, inputs, target, [expected], rtol=0 if mode == "nearest" else 2e-5)
 
 
+@pytest.mark.long
 @part(4)
 @pytest.mark.parametrize("target", [11, 18])
 @pytest.mark.parametrize("aligned", [0, 1], ids=["centres", "corners"])
@@ -88,6 +90,7 @@ def test_volumes(mode: str, padding: str, aligned: int, target: int) -> None:
     check(model, inputs, target, rtol=0 if mode == "nearest" else 2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("aligned", [0, 1], ids=["centres", "corners"])
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (2, 3)], ids=str)
 def test_small_pictures_are_reflected_many_times(sizes: tuple[int, int], aligned: int) -> None:
@@ -106,6 +109,7 @@ def test_small_pictures_are_reflected_many_times(sizes: tuple[int, int], aligned
     check(model, inputs, 13, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_one_pixel_is_its_own_reflection() -> None:
     inputs = {"X": np.full((1, 1, 1, 1), 3, np.float32), "grid": _FAR[:1]}
     model = one_node(

@@ -62,6 +62,7 @@ def _check(
     check(model, inputs, target, expected, rtol=rtol, by_reference=by_reference)
 
 
+@pytest.mark.long
 @part(3)
 @pytest.mark.parametrize("target", [11, 13, 16])
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_types(dtype: Any, stash: int, scale: tuple[int, ...]) -> None:
     _check((B, H, D), scale, scale, target=13, dtype=dtype, stash_type=stash, by_reference=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [(D,), (1,), (H, 1)], ids=str)
 def test_sizes_and_ranks_that_are_not_known(scale: tuple[int, ...]) -> None:
     for dims in (

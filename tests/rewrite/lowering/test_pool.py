@@ -141,6 +141,7 @@ def test_the_indices_of_max_pool_stay() -> None:
     check(model, inputs, 9, [found["out0"], found["out1"]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", ["AveragePool", "LpPool"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_other_types(op: str, dtype: type) -> None:

@@ -63,6 +63,7 @@ def test_dequantize(shape: tuple[int, ...], attributes: Any, dtype: type, target
     check(model, inputs, target, [expected])
 
 
+@pytest.mark.long
 @part(3)
 @pytest.mark.parametrize("target", [11, 13, 19])
 @pytest.mark.parametrize("zero_shape", [(), (1,), None], ids=str)

@@ -78,6 +78,7 @@ def test_a_norm_is_never_negative(axes: tuple[int, ...], noop: int) -> None:
     check(model, inputs, 13, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axes", [(), (1,), (0, 2)], ids=str)
 @pytest.mark.parametrize("target", [12, 17])
 def test_their_number_may_be_unknown(axes: tuple[int, ...], target: int) -> None:

@@ -87,6 +87,7 @@ def test_other_types(dtype: type) -> None:
     check(model, other, 13, [expected.astype(dtype)], rtol=5e-3)
 
 
+@pytest.mark.long
 def test_no_boxes() -> None:
     inputs = _boxes([])
     model = one_node("RoiAlign", inputs, [np.float32], opset=16, output_height=2, output_width=3)

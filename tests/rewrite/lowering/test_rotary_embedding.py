@@ -104,6 +104,7 @@ def test_results(
     assert actual.tobytes() == _expected(feeds, rank, rotated, interleaved).tobytes()
 
 
+@pytest.mark.long
 def test_a_head_of_unknown_size_takes_the_body_of_the_schema() -> None:
     source = _source(4, 0, True, False)
     del source.graph.input[0].type.tensor_type.shape.dim[3:]

@@ -53,6 +53,7 @@ def test_more_layers_add_no_node_that_belongs_to_none(
     assert len(list(four)) > 3 * len(list(one)) / 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "opset", "target"), thinned(_FORMS, 3))
 def test_all_caches_are_updated_by_one_index(rank: int, opset: int, target: str | None) -> None:
     graph = _lowered(4, rank, opset, target).graph

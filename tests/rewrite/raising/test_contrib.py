@@ -70,6 +70,7 @@ def test_without_a_capacity_its_attention_stays() -> None:
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 def test_operators_may_be_kept() -> None:
     with pytest.raises(kv.Refused, match="no cache got the 16 rows"):
         kv.raise_(GENAI, capacity=16, contrib="keep", verify=False)

@@ -51,6 +51,7 @@ def _ops(graph: ir.Graph) -> list[str]:
     return [node.op_type for node in graph if node.op_type != "Constant"]
 
 
+@pytest.mark.long
 def test_layers_share_one_start() -> None:
     raised, report = _raised(
         f"{_INPUTS}, float[B,7,5] other",
@@ -61,6 +62,7 @@ def test_layers_share_one_start() -> None:
     assert {done.write_indices for done in report.raised} == {"write_indices"}
 
 
+@pytest.mark.long
 def test_index_arithmetic_that_others_read_stays() -> None:
     raised, _ = _raised(
         _INPUTS,
@@ -73,6 +75,7 @@ def test_index_arithmetic_that_others_read_stays() -> None:
     assert "ScatterND" not in ops
 
 
+@pytest.mark.long
 def test_readers_of_the_scatter_itself_get_it_in_its_layout() -> None:
     raised, _ = _raised(
         _INPUTS,
@@ -83,12 +86,14 @@ def test_readers_of_the_scatter_itself_get_it_in_its_layout() -> None:
     assert ops[-3:] == ["TensorScatter", "Transpose", "Relu"]
 
 
+@pytest.mark.long
 def test_a_scatter_that_is_an_output_itself_keeps_its_name_and_layout() -> None:
     raised, report = _raised(_INPUTS, "float[7,B,5] present_w, float[B,7,5] present", _BODY)
     assert [value.name for value in raised.graph.outputs] == ["present_w", "present"]
     assert report.raised[0].present == "present"
 
 
+@pytest.mark.long
 def test_two_outputs_with_one_present_keep_their_names() -> None:
     raised, _ = _raised(
         _INPUTS,
@@ -99,6 +104,7 @@ def test_two_outputs_with_one_present_keep_their_names() -> None:
     assert _ops(raised.graph)[-2:] == ["TensorScatter", "Identity"]
 
 
+@pytest.mark.long
 def test_two_updates_of_one_cache_follow_each_other() -> None:
     raised, report = _raised(
         f"{_INPUTS}, float[B,L,5] more",
@@ -112,6 +118,7 @@ def test_two_updates_of_one_cache_follow_each_other() -> None:
     assert _ops(raised.graph).count("Transpose") == 0
 
 
+@pytest.mark.long
 def test_an_update_that_is_transposed_once_for_the_scatter_is_transposed_once_for_the_cache() -> (
     None
 ):
@@ -167,6 +174,7 @@ BODIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("inputs", "nodes", "graph", "past"), BODIES.values(), ids=BODIES)
 def test_bodies_are_raised(inputs: str, nodes: str, graph: str, past: str) -> None:
     _, report = _raised(inputs, "float[B,7,5] result", nodes)

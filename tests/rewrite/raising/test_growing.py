@@ -300,6 +300,7 @@ IN_A_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
     rows = Neg (new) present = Concat <axis = 2> (past, rows) y = Abs (present) }"""
 
 
+@pytest.mark.long
 def test_a_function_in_which_caches_grow_is_inlined() -> None:
     source = onnx.parser.parse_model(IN_A_FUNCTION)
     result, report = raised(source)

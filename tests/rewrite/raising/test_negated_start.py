@@ -23,6 +23,7 @@ g (float[2, 3, 5, 7] cache, float[2, 3, 2, 7] update, int64[2] w) => (float[2, 3
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", ["start = Neg (w)", "start = Sub (three, w)"])
 def test_a_start_that_may_be_negative_is_taken_modulo(start: str) -> None:
     source = ir.from_proto(onnx.parser.parse_model(_MODEL.replace("START", start)))
@@ -81,6 +82,7 @@ def test_a_proof_says_what_becomes_of_a_negative_start(
     ]
 
 
+@pytest.mark.long
 def test_a_start_taken_modulo_is_never_negative() -> None:
     text = _MODEL.replace("START", "start = Neg (w)")
     _, report = raise_(ir.from_proto(onnx.parser.parse_model(text)))
@@ -119,6 +121,7 @@ def test_a_start_that_may_be_below_zero_has_to_be_granted(start: str) -> None:
     assert {*report.raised[0].assumed} & {"in-range", refusal.assumption}
 
 
+@pytest.mark.long
 def test_what_is_granted_is_kept_to_by_the_comparison() -> None:
     text = _LINEAR.replace("START", "start = Sub (w, three)")
     _, report = raise_(ir.from_proto(onnx.parser.parse_model(text)), assume=["in-range"])

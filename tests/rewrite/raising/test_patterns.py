@@ -289,6 +289,7 @@ def parsed(form: Form) -> ir.Model:
     return ir.from_proto(model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_proven_update_becomes_one_tensor_scatter_and_nothing_else_stays(form: Form) -> None:
     source = parsed(form)
@@ -327,6 +328,7 @@ def test_without_its_assumptions_it_is_refused_and_the_first_one_is_named(form: 
     assert [text.split(":")[0] for text in granted] == [t.split(":")[0] for t in form.assume]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "double", "int8", "uint64", "bool"])
 def test_every_element_type_is_raised(dtype: str) -> None:
     form = FORMS["a start per sequence as ScatterElements"]

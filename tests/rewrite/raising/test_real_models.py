@@ -209,6 +209,7 @@ def test_the_recorded_run_is_reproduced(name: str, verdict: Verdict) -> None:
                 assert same_bits(array, outputs[output]), (runtime, output)
 
 
+@pytest.mark.long
 @cases
 def test_the_checker_accepts_the_result(name: str, verdict: Verdict) -> None:
     model, _ = raised(name)
@@ -220,6 +221,7 @@ def test_the_checker_accepts_the_result(name: str, verdict: Verdict) -> None:
             onnx.checker.check_model(each)
 
 
+@pytest.mark.long
 @cases
 def test_the_arithmetic_of_the_index_is_gone(name: str, verdict: Verdict) -> None:
     source = onnx.load(MODELS / f"{name}.onnx")
@@ -283,6 +285,7 @@ def test_what_is_no_tensor_scatter_stays(
     assert serialize(model) == serialize(kv.load(MODELS / f"{name}.onnx"))
 
 
+@pytest.mark.long
 def test_nothing_is_written_for_them(tmp_path: Path, kvtool: Any) -> None:
     for name in ("torch_static/hand/shift_cat__dynamo_op18", "native/llama_static"):
         result = kvtool("raise", MODELS / f"{name}.onnx", "-o", tmp_path / "out.onnx")

@@ -264,6 +264,7 @@ def test_what_is_no_window_stays(body: str, rows: str, code: str | None) -> None
     assert {refusal.code for refusal in report.refused} == ({code} if code else set())
 
 
+@pytest.mark.long
 def test_a_cache_beside_a_window_is_raised_without_it() -> None:
     """What is proven of a node holds whatever other nodes do to other caches."""
     outputs = "float[B, 7, 5] window_out, float[B, 7, 5] present"
@@ -274,6 +275,7 @@ def test_a_cache_beside_a_window_is_raised_without_it() -> None:
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 def test_a_window_counts_the_tokens_of_the_cache_beside_it() -> None:
     outputs = "float[B, 7, 5] window_out, float[B, 7, 5] present"
     _, report = kv.raise_(model(_ROLL + _WRITE + _BESIDE, outputs), assume=["rotated-rows"])

@@ -233,6 +233,7 @@ def test_every_step_gives_what_the_source_gives(body: str, fused: int, length: i
         np.testing.assert_allclose(actual["y"], expected["y"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("body", _DYNAMIC.values(), ids=_DYNAMIC)
 def test_what_may_look_at_rows_not_in_use_is_refused(body: str) -> None:
     with pytest.raises(Refused) as error:

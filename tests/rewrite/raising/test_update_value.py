@@ -83,6 +83,7 @@ def test_an_expand_between_sizes_that_are_granted_to_be_one_goes() -> None:
     assert [node.op_type for node in model.graph] == ["TensorScatter"]
 
 
+@pytest.mark.long
 def test_a_granted_size_that_saves_nothing_is_no_part_of_the_proof() -> None:
     _, report = _raised(
         "float[B,7,5] cache, float[1,1,5] update, int64[B] start, float[U] other",

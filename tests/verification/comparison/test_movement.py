@@ -184,6 +184,7 @@ _PATHS = {
 """The nodes between `x` and `y`, and the coarsest type on the path to `y`."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _PATHS)
 def test_the_coarsest_type_on_the_path_of_an_output_is_named(name: str) -> None:
     body, expected = _PATHS[name]

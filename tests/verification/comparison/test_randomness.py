@@ -127,6 +127,7 @@ def test_random_outputs_are_told_apart(name: str, seed: int) -> None:
     assert (report.status == "equal") == bool(is_equal), report.detail
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
@@ -150,6 +151,7 @@ def test_all_else_has_to_agree(other: str, expected: str) -> None:
     assert (report.detail or "").startswith(expected)
 
 
+@pytest.mark.long
 def test_a_lowered_bernoulli_with_a_seed_is_not_called_different() -> None:
     text = "g (float[N] x) => (float[N] y) { p = Sigmoid (x) y = Bernoulli <seed = 2.0> (p) }"
     _, report = kv.lower(ir.from_proto(_model(text)), opset=11, verify=True)

@@ -21,6 +21,7 @@ SEEDS = range(5)
 PROMPT, TOKEN, CHUNK, END = CASES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_first_reading_of_a_real_model_runs(name: str, case: Case) -> None:
@@ -58,6 +59,7 @@ def test_the_same_seed_gives_the_same_values_and_another_seed_others() -> None:
     assert not np.array_equal(one["key_cache.0"], other["key_cache.0"])
 
 
+@pytest.mark.long
 def test_sizes_differ_where_they_are_free() -> None:
     for case in CASES[:1] + CASES[2:]:
         assert case.batch != case.length
@@ -93,6 +95,7 @@ def test_a_mask_for_each_query_leaves_every_one_the_first_key() -> None:
     assert mask[..., 1:].any()
 
 
+@pytest.mark.long
 def test_masks_are_ones_but_for_padding_at_one_end() -> None:
     mask = draw(plan(native("gemma4_hybrid_static")), CHUNK, 0)["attention_mask"]
     assert mask.shape == (3, 7)

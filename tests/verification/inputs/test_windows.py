@@ -194,6 +194,7 @@ def test_a_size_that_only_a_weight_tells_is_found() -> None:
     assert found.status == "equal"
 
 
+@pytest.mark.long
 def test_a_case_is_called_by_its_shapes() -> None:
     text = "g (float[N, 5] x, float[5] w) => (float[N, 5] y) { z = Mul (x, w) y = OP (z) }"
     found = kv.verify(model(text.replace("OP", "Sin")), model(text.replace("OP", "Cos")))

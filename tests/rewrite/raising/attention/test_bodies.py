@@ -95,6 +95,7 @@ PLACES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("body", "functions", "graphs"), PLACES.values(), ids=PLACES)
 def test_it_becomes_one_attention_where_it_stands(
     body: str, functions: str, graphs: list[str]

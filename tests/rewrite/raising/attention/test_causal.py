@@ -188,6 +188,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.long
 @part(2)
 @pytest.mark.parametrize("case", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize("count", ["S", "1"])

@@ -78,6 +78,7 @@ def test_every_step_gives_what_the_source_gives() -> None:
         past += count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "capacity"),
     [

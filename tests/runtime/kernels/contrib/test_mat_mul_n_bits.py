@@ -103,6 +103,7 @@ def test_scales_may_be_flat() -> None:
     assert np.array_equal(ours("MatMulNBits", flat, **SIZES)["y"], expected)
 
 
+@pytest.mark.long
 def test_every_accuracy_level_is_the_exact_one() -> None:
     inputs = inputs_of(4)
     expected = ours("MatMulNBits", inputs, **SIZES)["y"]
