@@ -1,4 +1,4 @@
-"""What rules can ask about the model they look at."""
+"""The facts of a model that rules can query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Fact = TypeVar("Fact")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node where it stands.
+    """A node and its place.
 
     Attributes:
         node: The node.
@@ -62,7 +62,7 @@ class Site:
         return Location.of(self.path, self.node, self.index, name)
 
     def view(self, kind: type[View]) -> View | None:
-        """Return the node read through its schema; None where that does not allow the node.
+        """Return the view of the node; None if its schema does not allow the node.
 
         The rules that check nodes against their schemas report what is wrong then.
         """
@@ -75,7 +75,7 @@ class Site:
 
 
 class Context:
-    """A model and what is known of it; each fact is computed when it is asked for first.
+    """A model and its facts; each is computed on first use.
 
     Args:
         model: The model, with inferred types and shapes on its values.
@@ -174,7 +174,7 @@ class Context:
         return found
 
     def once(self, key: Hashable, compute: Callable[[], Fact]) -> Fact:
-        """Return what `compute` gave when it was first asked for under this key."""
+        """Return the result of `compute`, cached under this key."""
         if key not in self._kept:
             self._kept[key] = compute()
         return cast(Fact, self._kept[key])
@@ -229,7 +229,7 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
 
 
 def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
-    """Return a shape with sizes for names; None when it has none of the names."""
+    """Return a shape with sizes for names; None if it has none of them."""
     found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
     sizes = [bind_dim(d, dims) for d in found]
     if sizes == found:

@@ -1,4 +1,4 @@
-"""Running rules over one model, and what the model itself suppresses."""
+"""Run rules over one model, and apply its suppressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnx_kvtool.targets.target import Target
 
 
 def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()) -> list[Finding]:
-    """Return what rules find in a model, in the order of the model and then of the codes.
+    """Return the findings in a model, in the order of the model, then of the codes.
 
     What the model suppresses is not among it; see `suppress`.
 
@@ -39,7 +39,7 @@ def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ())
 def look(
     model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()
 ) -> tuple[list[Finding], int]:
-    """Return what `lint` returns, and how many findings the model suppresses."""
+    """Return the findings of `lint`, and the number of suppressed ones."""
     with collector_paused():
         annotations = _annotate(model)
         try:
@@ -61,7 +61,7 @@ def look(
 def _annotate(model: ir.Model) -> Annotations:
     try:
         return annotate(model, frozen=True)  # rules look only
-    except KvtoolError as error:  # what has no written form cannot be handed to onnx
+    except KvtoolError as error:  # onnx cannot check a model that cannot be serialised
         return Annotations([], error.message)
 
 
@@ -83,7 +83,7 @@ def _findings(context: Context, rules: Sequence[Rule]) -> Iterator[Finding]:
 
 
 def _key(finding: Finding, order: dict[str, int]) -> tuple[int, int, str, str]:
-    """Return what sorts findings: model, graph, node, code, value."""
+    """Return the sort key of a finding: model, graph, node, code, value."""
     place = finding.location
     graph = order.get(place.graph, len(order)) if place.graph else -1
     index = -1 if place.index is None else place.index

@@ -1,4 +1,4 @@
-"""What a rule finds."""
+"""Findings and fixes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Applicability = Literal["safe", "unsafe"]
 
 @dataclass(frozen=True, slots=True)
 class Fix(Record):
-    """An edit that removes what a finding is about.
+    """An edit that removes the cause of a finding.
 
     Attributes:
         applicability: `safe` when neither results nor the interface change (names, types, shapes
@@ -47,7 +47,7 @@ class Fix(Record):
 
 @dataclass(frozen=True, slots=True)
 class Finding(Record):
-    """Something that a rule holds against a model.
+    """A problem of a model that a rule found.
 
     Attributes:
         diagnostic: Code, severity, place, message and remedy.
@@ -138,7 +138,7 @@ def _nothing() -> None:
 
 
 def _form(text: str) -> str:
-    """Return a text without the numbers in its names; sizes and other numbers stay."""
+    """Return a text without the numbers in names; other numbers stay."""
     return _QUOTED.sub(lambda quoted: f"`{_pattern(quoted[1])}`", text)
 
 

@@ -1,4 +1,4 @@
-"""Doing one thing to many files, in worker processes, and how these end."""
+"""Work on many files in worker processes, and their orderly end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _past_deaths(
     jobs: int,
     died: Callable[[str], T],
 ) -> Iterator[T]:
-    """Yield all results: those of the first pool until one of its workers dies, then the rest."""
+    """Yield all results: of the first pool until a worker dies, then of new ones."""
     done = 0
     for result in results:
         yield result
@@ -99,7 +99,7 @@ def _past_deaths(
 def _pool(
     work: Callable[[str], T], items: Sequence[str], jobs: int, *, may_copy: bool = False
 ) -> Iterator[Iterator[T]]:
-    """Give the block results in order, until all are there or a worker has died."""
+    """Give the block the results in order, until all are done or a worker dies."""
     if not items:
         yield iter(())
         return
@@ -122,14 +122,14 @@ def _pool(
 def _submitted(
     executor: ProcessPoolExecutor, work: Callable[[str], T], items: Sequence[str]
 ) -> Iterator[Future[T]]:
-    """Submit an item each time one is asked for; none any more once a worker has died."""
+    """Submit one item per request; none after a worker has died."""
     with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
         for item in items:
             yield executor.submit(ended_with, work, item)
 
 
 def _is_alone() -> bool:
-    """Return whether this process can be copied and has no threads that a copy would miss."""
+    """Return whether this process can fork, and has no threads that a fork would lose."""
     # The system libraries of macOS keep threads in each process, and Windows cannot copy one.
     if sys.platform != "linux" or "onnxruntime" in sys.modules:
         return False
@@ -164,7 +164,7 @@ _at_work = threading.Event()
 
 
 def begin(is_up: Event) -> None:
-    """Make this worker end with its parent, and tell it that the worker is ready."""
+    """Make this worker end with its parent, and report that it is ready."""
     _end_with_parent()
     put_off()
     is_up.set()

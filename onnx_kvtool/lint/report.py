@@ -1,4 +1,4 @@
-"""What a check found, and what was fixed."""
+"""The findings and fixes of a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.model_io.atomic import Stamp
 
-# What `kvtool check` reports.
+# The reports of `kvtool check`.
 
 
 RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
@@ -22,7 +22,7 @@ RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True, slots=True)
 class Applied(Record):
-    """A fix that was applied, and after which its finding was gone.
+    """An applied fix that removed its finding.
 
     Attributes:
         code: Code of the finding.
@@ -37,7 +37,7 @@ class Applied(Record):
 
 @dataclass(frozen=True, slots=True)
 class Failure(Record):
-    """Why a file was not checked to the end.
+    """Why the check of a file did not finish.
 
     Attributes:
         message: What went wrong, one sentence without a full stop.
@@ -54,7 +54,7 @@ class Failure(Record):
 
 @dataclass(frozen=True, slots=True)
 class Known(Record):
-    """A finding that a baseline holds.
+    """A finding in a baseline.
 
     Attributes:
         code: Code of the rule.
@@ -71,7 +71,7 @@ class Known(Record):
 
 @dataclass(frozen=True, slots=True)
 class FileReport(Record):
-    """What was found in one model.
+    """The findings in one model.
 
     Attributes:
         path: Path as given; `-` for standard input, "" for a model in memory.
@@ -168,7 +168,7 @@ class Summary(Record):
 
 @dataclass(frozen=True, slots=True)
 class RuleCount(Record):
-    """What one rule found.
+    """The findings of one rule.
 
     Attributes:
         code: Code of the rule.
@@ -187,7 +187,7 @@ class RuleCount(Record):
 
 @dataclass(slots=True)
 class _Count:
-    """What one rule has found so far."""
+    """The findings of one rule so far."""
 
     name: str
     worst: Severity
@@ -270,7 +270,7 @@ class Tally:
         return RANK[finding.severity] <= RANK[self.fail_on]
 
     def counts(self) -> tuple[RuleCount, ...]:
-        """Return what each rule found, the most first."""
+        """Return the findings by rule, most first."""
         rows = [
             RuleCount(code, rule.name, rule.worst, rule.found, rule.fixable)
             for code, rule in self._rules.items()
@@ -280,7 +280,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport(Shown):
-    """What was found in all files; a sequence of the findings.
+    """The findings in all files; a sequence of them.
 
     Attributes:
         files: One report for each file, in the order of the arguments.
@@ -320,7 +320,7 @@ class CheckReport(Shown):
 
     @property
     def tally(self) -> Tally:
-        """What all files come to."""
+        """The totals of all files."""
         tally = Tally(self.fail_on, self.files, self.notes)
         tally.shard = self.shard
         return tally
@@ -332,7 +332,7 @@ class CheckReport(Shown):
 
     @property
     def failures(self) -> tuple[tuple[str, Failure], ...]:
-        """Files that were not checked to the end, and why."""
+        """Files whose check did not finish, and why."""
         return tuple(self.tally.failures)
 
     @property
@@ -355,7 +355,7 @@ class CheckReport(Shown):
         return {**super(CheckReport, self).to_json(), **counts}
 
 
-# Applying fixes until none is left.
+# Applying fixes until none remains.
 
 
 ROUNDS = 10
@@ -363,14 +363,14 @@ ROUNDS = 10
 
 
 def fixable(findings: Sequence[Finding], allowed: Collection[Applicability]) -> list[Finding]:
-    """Return the findings that have a fix which is allowed."""
+    """Return the findings with an allowed fix."""
     return [f for f in findings if f.fix is not None and f.fix.applicability in allowed]
 
 
 def apply_fixes(
     look: Callable[[], Sequence[Finding]], allowed: Collection[Applicability]
 ) -> tuple[list[Applied], Sequence[Finding]]:
-    """Apply the fixes that are allowed, look again, and so on, in place.
+    """Apply allowed fixes and check again, in place, repeatedly.
 
     It ends when nothing that is allowed is left, when a round leaves the same findings as the one
     before, or after `ROUNDS` rounds.

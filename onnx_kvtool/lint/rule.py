@@ -49,7 +49,7 @@ _MARK = "_checks"
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One thing that can be wrong with a model.
+    """A kind of problem of a model.
 
     Attributes:
         code: Permanent identifier, `KV001`.
@@ -127,7 +127,7 @@ class Rule:
         return self.page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].strip()
 
     def is_about(self, target: Target) -> bool:
-        """Return whether a target switches the rule on."""
+        """Return whether a target enables the rule."""
         return self.runtime in ("any", target.release.runtime)
 
     def found(
@@ -229,7 +229,7 @@ def _example(text: str) -> str:
 
 
 def _beside(rule: Rule) -> str:
-    """Return what else there is in the directory of the examples."""
+    """Return the other files in the directory of the examples."""
     things = [f"`{name}` of {counted(size, 'byte')}" for name, size in rule.example_files.items()]
     things += [f"`{name}`, a link to `{to}`" for name, to in rule.example_links.items()]
     target = f"Checked with `--target {rule.example_target}`." if rule.example_target else ""

@@ -1,4 +1,4 @@
-"""What two models say differently, and the earliest node where they part."""
+"""The differences between two models, and the earliest node whose values differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from onnx_kvtool.verification.shrinking.weights import live
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.weights import SIZES, Likeness, weight_differences
 
-# What two models say differently, and whether a run could have shown it.
+# Differences between two models, and whether a run would show them.
 
 
 _A = onnx.AttributeProto
@@ -46,7 +46,7 @@ _SMALL = 64
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One thing that the models say differently.
+    """A difference between the models.
 
     Attributes:
         location: Where A says it.
@@ -70,7 +70,7 @@ class Said:
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of all that the models say differently.
+    """The result for all differences between the models.
 
     Attributes:
         detail: Why the models are different; None if they are not.
@@ -84,13 +84,13 @@ class Verdict:
 
 
 class Watch(Judge):
-    """Sees whether a model gives other outputs than the leader, and keeps no account."""
+    """Detects other outputs than those of the leader, without statistics."""
 
     is_changed = False
     is_beyond = False
 
     def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
-        """Note that the other model failed, which shows that it is another one."""
+        """Note that the other model failed, which is a difference."""
         self.is_beyond = True
 
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
@@ -153,7 +153,7 @@ class Disagreement:
 
     @property
     def is_permuted(self) -> bool:
-        """Whether all that differs is the order of values in weights."""
+        """Whether the only difference is the order of values in weights."""
         return bool(self.said) and all(said.is_permuted for said in self.said)
 
     @property
@@ -282,7 +282,7 @@ def _version(message: onnx.ModelProto) -> int:
 
 
 def _spoken(node: onnx.NodeProto, version: int) -> dict[str, _Value]:
-    """Return the attributes of a node by name, those that it leaves out as they are by default."""
+    """Return the attributes of a node by name, defaults included."""
     facts = op_facts(node.op_type, version, node.domain)
     found: dict[str, _Value] = (
         {}
@@ -322,7 +322,7 @@ def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def _counted_from_the_front(value: _Value, rank: int | None) -> _Value:
-    """Return axes that count from the end as they count from the front, if the rank is known."""
+    """Return axes as non-negative numbers, if the rank is known."""
     if rank is None:
         return value
     if isinstance(value, tuple):
@@ -391,7 +391,7 @@ def _swap_attribute(
     return edit
 
 
-# The earliest node where two models that differ part.
+# The earliest node whose values differ.
 
 
 _GROUP = 128
@@ -432,7 +432,7 @@ def earliest_difference(
         return None, "no node can be named, as the models name no value in common"
     for one, other, value_a, value_b in search.values(pairs):
         if found is None and (value_a.shape, value_a.dtype) != (value_b.shape, value_b.dtype):
-            continue  # the same name for another thing
+            continue  # same name, different meaning
         if one in a.random or other in b.random:
             continue
         exact = measure.exact and not measure.is_given
@@ -451,7 +451,7 @@ def earliest_difference(
 def _fetch(
     view: GraphView, names: Sequence[str], inputs: Mapping[str, Array], runtime: RuntimeName
 ) -> Arrays:
-    """Run a model with `names` for its only outputs."""
+    """Run a model with only `names` as outputs."""
     subject = view.subject
     session = open_session(runtime, handing_out(view, names), subject.directory, optimize=False)
     return session.run(subject.fed(inputs))

@@ -164,7 +164,7 @@ class _Comparison:
         self._twins = None if self._pair is None else self._pair.twins(self._measure)
 
     def report(self) -> VerifyReport:
-        """Run both models and say how they compare."""
+        """Run both models and return the comparison."""
         b_leads = self._a.host is self._b.host and _knows_more(self._b, self._a)
         leader, follower = (self._b, self._a) if b_leads else (self._a, self._b)
         if leader.plan is None:
@@ -197,7 +197,7 @@ class _Comparison:
         return self._judged()
 
     def _run_corners(self) -> None:
-        """Run what tells models apart that compute in different ways, if nothing else has.
+        """Run inputs on which different ways to compute differ, if nothing else differed.
 
         Each model leads once: inputs that it fails on say nothing.
         """
@@ -220,7 +220,7 @@ class _Comparison:
         return tuple(replace(case, padding="right") for case in cases)
 
     def _may_run_first(self, follower: Subject) -> bool:
-        """Return whether the follower may lead where the leader runs no case; A always may."""
+        """Return whether the follower may lead if the leader runs no case; A always may."""
         return self._may_lead_in_turn or (follower is self._a and self._a.host is self._b.host)
 
     @property
@@ -276,7 +276,7 @@ class _Comparison:
         return failure
 
     def _shown(self, changed: Subject) -> Watch:
-        """Run the model that leads beside itself with a part of the other."""
+        """Run the leader beside a copy of it with a part of the other model."""
         assert self._watched is not None
         session, script, leader = self._watched
         noise = Noise(leader.model, leader.directory, self._runtime, leader.hosted)
@@ -303,7 +303,7 @@ class _Comparison:
         return following.writes != leading.writes or following.pairs != leading.pairs
 
     def _dead(self, inputs: Arrays) -> int:
-        """Return how many rows of padding a run leaves out."""
+        """Return the number of padding rows that a run skips."""
         plan = self._a.plan
         if plan is None or (self._grown is None and not plan.is_counted):
             return 0
@@ -428,7 +428,7 @@ class _Comparison:
         return probes.look(runs, last, time.monotonic() - self._begin)
 
     def _unload(self, *twins: Subject) -> None:
-        """Let go of both models and their twins, so that copies take no memory beside them."""
+        """Release both models and their twins, to free memory for copies."""
         self._watched = self._twins = None
         for subject in (self._a, self._b, *twins):
             subject.unload()
@@ -437,7 +437,7 @@ class _Comparison:
         give_back()
 
     def _rounding(self) -> str | None:
-        """Return what the comparison computes more closely than a caller of the models would."""
+        """Return the note on products that the comparison computes more exactly than usual."""
         runs = [] if self._recorder is None else self._recorder.runs
         if not runs:
             return None
@@ -486,7 +486,7 @@ class _Comparison:
 
     @property
     def does_a_fail(self) -> bool:
-        """Whether the models differ in that B runs where A fails."""
+        """Whether the difference is that A fails and B runs."""
         found = self._account.difference
         return (
             found is not None
@@ -514,7 +514,7 @@ def _means(account: Account) -> str:
 
 
 def _knows_more(one: Subject, other: Subject) -> bool:
-    """Return whether the graph of `one` tells how caches are written and that of `other` does not.
+    """Return whether only the graph of `one` shows how caches are written.
 
     A TensorScatter tells sequence axis, mode and starts, which the scatter that it was lowered to
     no longer shows.

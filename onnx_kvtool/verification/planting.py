@@ -1,4 +1,4 @@
-"""Places where a model was rewritten, handed out from within, and mistakes planted there."""
+"""Rewritten places as extra outputs of copies, and planted mistakes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from onnx_kvtool.verification.subject import Subject
 
 @dataclass(slots=True)
 class GraphView:
-    """One model as a message, with what computes each value of its main graph.
+    """The message of a model, with the producer of each value of its main graph.
 
     Attributes:
         subject: The model.
@@ -72,7 +72,7 @@ def corresponding(a: GraphView, b: GraphView, settings: Settings) -> dict[str, s
 
 
 def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place]:
-    """Return the places where A was rewritten to B.
+    """Return the rewritten places between A and B.
 
     A place is a value that the main graphs of both models compute, and that they compute in
     another way: by another operator, with other attributes, bodies or inputs, by a function of
@@ -100,7 +100,7 @@ def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place
 
 
 class _Reads:
-    """Says whether nodes of two models compute the same of the same values."""
+    """Decides whether nodes of two models compute the same from the same values."""
 
     def __init__(
         self, a: GraphView, b: GraphView, names: dict[str, str], *, are_weights_right: bool
@@ -174,7 +174,7 @@ def _functions(
         yield (canonical_domain(function.domain), function.name, function.overload), function
 
 
-# Copies of a model that hand out values from within, and take mistakes that are planted there.
+# Copies of a model with inner values as outputs, and inputs that plant mistakes there.
 
 
 _T = onnx.TensorProto
@@ -212,7 +212,7 @@ _BACK: Mapping[str, int] = {
 
 
 def handing_out(view: GraphView, names: Collection[str]) -> bytes:
-    """Return a model that hands out `names` as well; no message is written anew.
+    """Return a model with `names` as further outputs; no message is serialised again.
 
     A message that follows another one is merged into it, which adds outputs to those that it has.
     """
@@ -232,7 +232,7 @@ def port(name: str) -> str:
 def open_to_mistakes(
     view: GraphView, names: Collection[str], dtypes: Mapping[str, np.dtype[Any]]
 ) -> tuple[bytes, frozenset[str]]:
-    """Return a model that also hands out `names`, and subtracts from them what it is fed.
+    """Return a model with `names` as outputs, and inputs that are subtracted from them.
 
     Each value of `dtypes` has an input more, `port(name)`, whose default of zero changes no bit of
     the value. One that is fed moves the value for all that read it, bodies and outputs included.
@@ -411,7 +411,7 @@ class Recorder:
         self.lit: set[str] = set()
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Run the model, and keep the inputs."""
+        """Run the model and record the inputs."""
         assert self._session is not None, "the recorder has let go of its session"
         outputs = self._session.run(inputs)
         fed = dict(inputs)
@@ -443,5 +443,5 @@ class Recorder:
 
 
 def total_bytes(inputs: Mapping[str, Array]) -> int:
-    """Return the bytes that arrays take together."""
+    """Return the total bytes of arrays."""
     return sum(array.nbytes for array in inputs.values())

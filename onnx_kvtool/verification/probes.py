@@ -1,4 +1,4 @@
-"""Two models that agree in their outputs, compared within and tested with planted mistakes."""
+"""Inner values of two models with equal outputs: compared, and tested with planted mistakes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ at the place would notice them anyhow."""
 
 @dataclass(slots=True)
 class Probed:
-    """What was seen within two models.
+    """The result of comparing inner values of two models.
 
     Attributes:
         places: Number of places.
@@ -80,7 +80,7 @@ class Probed:
 
 
 class Probes:
-    """Copies of two models that hand out the values of places, and take planted mistakes.
+    """Copies of two models with places as outputs, and with planted mistakes.
 
     Both copies run without optimisation, one after the other, on inputs where the models
     themselves agree. They say nothing of what a runtime makes of the models when it optimises
@@ -375,12 +375,12 @@ def _key(place: Place) -> _Key:
 
 
 def _kind(place: Place) -> tuple[str | None, ...]:
-    """Return what places that are alike have in common."""
+    """Return the key that similar places share."""
     return (place.location.op,)
 
 
 def _few_alike(places: Iterable[Place], most: int = _ALIKE) -> list[Place]:
-    """Return so many of the places of each kind."""
+    """Return a limited number of places of each kind."""
     counts: defaultdict[tuple[str | None, ...], int] = defaultdict(int)
     found = []
     for place in places:
@@ -391,7 +391,7 @@ def _few_alike(places: Iterable[Place], most: int = _ALIKE) -> list[Place]:
 
 
 def _reason(value: Array, tolerance: Tolerance) -> str:
-    """Return why a mistake in a value goes unnoticed there."""
+    """Return why a mistake in a value would go unnoticed."""
     if not value.size:
         return "it has no element in these runs"
     if value.dtype.kind in "fcV" and np.isnan(value.astype(np.complex128)).all():
@@ -401,7 +401,7 @@ def _reason(value: Array, tolerance: Tolerance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What B gave in one run.
+    """The outputs of B in one run.
 
     Attributes:
         outputs: Its outputs, as its host reads them.

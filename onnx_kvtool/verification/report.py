@@ -1,4 +1,4 @@
-"""How two models are to be compared, and how they compared."""
+"""The settings and the report of a comparison of two models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnx_kvtool.verification.comparison.compare import Mismatch
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches.cache import RotatedCache
 
-# How two models are to be compared.
+# The settings of a comparison.
 
 
 STEPS = 2
@@ -75,12 +75,12 @@ class Settings:
     )
 
 
-# How two models compared.
+# The report of a comparison.
 
 
 @dataclass(frozen=True, slots=True)
 class FirstMismatch(Record):
-    """The first element of one output that differs by more than it may.
+    """The first element of an output that exceeds its tolerance.
 
     Attributes:
         mismatch: Its index, its value in A (`expected`) and in B (`actual`).

@@ -1,4 +1,4 @@
-"""Whether two models are run as they are or as copies, and whether their runs end soon."""
+"""Whether to run two models or smaller copies, and whether their runs are short."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def is_bounded(model: ir.Model, memory: int) -> bool:
 
 
 def _kernel(node: onnx.NodeProto) -> int:
-    """Return how many elements the window of a node has; 1 for a node without one."""
+    """Return the number of elements in the window of a node; 1 without a window."""
     return math.prod(
         size for a in node.attribute if a.name == "kernel_shape" for size in a.ints if size > 0
     )
@@ -115,7 +115,7 @@ def _has_body(node: ir.Node) -> bool:
 
 
 def _elements(value: onnx.ValueInfoProto) -> float:
-    """Return how many elements a value has at the most; infinity where nobody knows."""
+    """Return the maximal number of elements of a value; infinity if unknown."""
     type_ = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not type_.HasField("shape"):
         return math.inf
@@ -163,7 +163,7 @@ def weight_bytes(model: ir.Model) -> int:
 
 
 class Large:
-    """A model that is too large to be run in passing, captured so that it may then be edited.
+    """A model that is too large to run directly, captured before later edits.
 
     Args:
         model: The model; no weight is read.
@@ -189,7 +189,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that may be run as it is, by a copy, or in either way; captured for both.
+    """A model to run directly or as a copy; captured for both.
 
     Attributes:
         whole: The model as it is; None if it is too large.
@@ -235,7 +235,7 @@ class Candidate:
 
 
 def _least(subject: Subject, settings: Settings) -> int:
-    """Return the bytes that the smallest run of a model takes, beside its weights."""
+    """Return the bytes of the smallest run of a model, without weights."""
     return 0 if subject.plan is None else least_memory(subject.plan, CASES[0], settings.dims)
 
 
@@ -290,7 +290,7 @@ def _compared(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
 
 
 def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
-    """Compare two models by copies that take less.
+    """Compare two models by smaller copies.
 
     Returns:
         What `compare_models` says of the copies, with what was `shrunken` and a note of it;

@@ -1,1 +1,1 @@
-"""What rules ask of a model, found once for all of them."""
+"""Facts that several rules use, computed once."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.lint.context import Context
 
 
-# What names of caches say: layer, role, past or present, and how a past and its present pair.
+# Names of caches: layer, role, past or present, and the pairs of past and present.
 
 
 DIRECTIONS = frozenset(
@@ -46,7 +46,7 @@ _LAYER = "%d"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A way to name the caches of a model.
+    """A naming scheme of caches.
 
     Attributes:
         origin: Who writes or reads these names.
@@ -59,11 +59,11 @@ class Template:
     present: str
 
     def layer(self, name: str) -> str | None:
-        """Return the layer that `name` has as a past; None when it is not one of this template."""
+        """Return the layer of `name` as a past; None if it does not match this template."""
         return _match(self.past, name)
 
     def present_layer(self, name: str) -> str | None:
-        """Return the layer that `name` has as a present; None when it is none of this template."""
+        """Return the layer of `name` as a present; None if it does not match this template."""
         return _match(self.present, name)
 
 
@@ -95,7 +95,7 @@ TEMPLATES: tuple[Template, ...] = (
 
 
 def same_but_direction(past: str, present: str) -> bool:
-    """Return whether two names differ in words such as `past` and `present` alone.
+    """Return whether two names differ only in words such as `past` and `present`.
 
     Such names pair under no template that is known, and yet nobody can mistake them.
     """
@@ -110,7 +110,7 @@ def same_but_direction(past: str, present: str) -> bool:
 
 
 def counterpart(past: str, templates: Iterable[Template]) -> str | None:
-    """Return the name that the present of `past` has; None when no template knows that name."""
+    """Return the name of the present of `past`; None if no template matches."""
     for template in templates:
         if (layer := template.layer(past)) is not None:
             return template.present.replace(_LAYER, layer)
@@ -136,7 +136,7 @@ def configured_templates(path: str) -> tuple[Template, ...]:
         with open(place, encoding="utf-8") as file:
             config = json.load(file)
     except (OSError, ValueError, RecursionError):
-        return ()  # what is wrong with a configuration is not for a check of the model to say
+        return ()  # a check of a model does not report a broken configuration
     sections = _get(config, "model")
     return tuple(
         template
@@ -174,7 +174,7 @@ _ROLES: dict[str, Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the name of a cache says of it.
+    """The layer and role that a cache's name states.
 
     Attributes:
         stream: What is left of the name: `decoder`, `cross`; mostly nothing.
@@ -201,7 +201,7 @@ def place_of(name: str | None) -> Place:
 
 
 def layered(caches: Sequence[Cache]) -> Iterator[tuple[Place, Cache]]:
-    """Yield the caches whose past is an input, or else whose present is an output, as named."""
+    """Yield the caches with a past input or a present output, with their names."""
     for cache in caches:
         past = cache.past_value
         name = cache.past if past is not None and past.is_graph_input() else cache.present
@@ -243,7 +243,7 @@ def _cache_behind(value: ir.Value, by_node: dict[ir.Node, Cache]) -> Cache | Non
     return None if node is None else by_node.get(node)
 
 
-# What is done with the past of a cache besides its update.
+# Other uses of the past of a cache.
 
 
 _ARRANGING = (Trait.REARRANGES, Trait.CASTS, Trait.REPEATS)
@@ -284,7 +284,7 @@ def levels(cache: Cache, context: Context) -> Iterator[Level]:
 
 
 def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """Yield who reads the content of `value`, bodies included, through copies by Identity.
+    """Yield the readers of the content of `value`, in bodies too, through Identity nodes.
 
     Who asks for its shape alone does not read it.
     """
@@ -363,7 +363,7 @@ class Branches:
         }
 
     def exclude(self, one: ir.Node, other: ir.Node) -> bool:
-        """Return whether the two stand in different branches of one If, so that one runs alone."""
+        """Return whether the two are in different branches of one If, so that only one runs."""
         here, there = self._way(one), self._way(other)
         return any(there.get(node, branch) != branch for node, branch in here.items())
 

@@ -1,4 +1,4 @@
-"""What the schemas of ONNX do not allow, in one walk over all nodes."""
+"""Violations of ONNX schemas, found in one walk over all nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from onnx_kvtool.ops.view import MalformedNode
 
 @dataclass(frozen=True, slots=True)
 class Misuse:
-    """One thing that a schema does not allow about one node.
+    """A violation of a schema by a node.
 
     Attributes:
         kind: What it is: a kind of `examine`, or one that is found here only.
@@ -211,10 +211,10 @@ def _contrib_attributes(site: Site, facts: OpFacts, context: Context) -> Iterato
 
 
 def _is_said_elsewhere(site: Site, problem: Problem) -> bool:
-    """Return whether a rule of its own says it, or nothing is wrong for onnx."""
+    """Return whether another rule reports it, or onnx accepts it."""
     node = site.node
     if problem.kind == "unknown-attribute":
-        return problem.subject.startswith("__")  # onnx's checker takes these for private notes
+        return problem.subject.startswith("__")  # private attributes for onnx's checker
     if problem.kind != "element-type":
         return False
     if node.op_type == "TensorScatter":  # KV010
@@ -328,7 +328,7 @@ def _first_with(op: str, attribute: str, domain: str) -> int | None:
 
 
 def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
-    """Yield strings and types that an attribute does not take at any opset."""
+    """Yield strings and types of attributes that are legal at no opset."""
     node = site.node
     for name, text in unlisted(node):
         if name in facts.attributes:
@@ -384,7 +384,7 @@ def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:
             if value is None or formal is None or given is None or not formal.homogeneous:
                 continue
             if given not in formal.types:
-                continue  # ON607 says so
+                continue  # ON607 reports it
             first, expected = bound.setdefault(formal.type_parameter, (value, given))
             if given != expected:
                 yield Misuse(

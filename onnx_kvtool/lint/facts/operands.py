@@ -1,4 +1,4 @@
-"""What rules ask of operands, and of a release of a runtime."""
+"""Facts about operands, and about releases of runtimes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 def node_words(node: ir.Node) -> str:
-    """Return what messages call a node: its operator, and its name if it has one."""
+    """Return a node for messages: its operator, and its name if it has one."""
     op = operator_label(node)
     return f"`{op}` node `{node.name}`" if node.name else f"an unnamed `{op}` node"
 
 
 def shape_words(dims: Sequence[int | str | None] | None) -> str:
-    """Return a shape as messages show it, a dimension that is unknown as `?`."""
+    """Return a shape for messages, with `?` for unknown dimensions."""
     if dims is None:
         return "of unknown rank"
     return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
@@ -52,7 +52,7 @@ FIRST_OPSET = 24
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What a TensorScatter reads and writes.
+    """The operands of a TensorScatter.
 
     Attributes:
         past: past_cache: (B, ..., S, ..., D).
@@ -117,7 +117,7 @@ def _operands(site: Site) -> Operands | None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of one batch row, or of every row.
+    """The write index of one sequence, or of all sequences.
 
     Attributes:
         row: The batch row; None for an expression that holds for each row.
@@ -131,7 +131,7 @@ class Start:
 
     @property
     def text(self) -> str:
-        """The element as people write it: `write_indices[1]=14`."""
+        """The element as text: `write_indices[1]=14`."""
         row = "b" if self.row is None else str(self.row)
         number = self.first.number
         return f"write_indices[{row}]={number if number is not None else self.first}"
@@ -230,14 +230,14 @@ IN_DEFAULT_DOMAIN: Mapping[str, str] = Table(
 
 
 def runtime_words(target: Target) -> str:
-    """Return what messages call a target, with the release whose limits hold if it is another."""
+    """Return a target for messages, with the release whose limits apply if that differs."""
     if target.is_known:
         return target.asked
     return f"{target.asked} (as known of {target.release.version})"
 
 
 def lowering_command(target: Target) -> str:
-    """Return the command that rewrites all that a release does not take, the same for all rules."""
+    """Return the command that lowers a model for a release, the same for all rules."""
     return f"`kvtool lower MODEL --target {target.release.runtime}@{target.release.version}`"
 
 

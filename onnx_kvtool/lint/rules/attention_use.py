@@ -26,7 +26,7 @@ from onnx_kvtool.shapes.forward import Forward
 
 @check("KV113")
 def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
-    """Look behind keys and values for a TensorScatter."""
+    """Search for a TensorScatter that makes keys or values."""
     view = site.view(Attention)
     if view is None or view.attn_mask is not None or view.nonpad_kv_seqlen is not None:
         return

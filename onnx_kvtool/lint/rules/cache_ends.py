@@ -1,4 +1,4 @@
-"""Where caches come from and go to, and how they are updated."""
+"""Sources, destinations and updates of caches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def past_has_other_consumer(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
-    """Yield the name of the past and who else needs it, level by level."""
+    """Yield the name of the past and its other readers, level by level."""
     for past, node, index in levels(cache, context):
         for copy in copies(past):
             maker = copy.producer()

@@ -66,7 +66,7 @@ def past_present_name_pairing(rule: Rule, context: Context) -> Iterator[Finding]
 
 
 def _problem(past: str, present: str, configured: tuple[Template, ...], count: int) -> str | None:
-    """Return what is wrong with a pair of names; None where it is understood."""
+    """Return what is wrong with a pair of names; None if a template matches."""
     before, after = place_of(past), place_of(present)
     is_named = all(p.role is not None and p.is_cache for p in (before, after))
     if is_named and before.role != after.role:
@@ -157,7 +157,7 @@ def layers_disagree_shape(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 def _numbers(cache: Cache) -> tuple[int | None, ...]:
-    """Return the shape without names, which may differ for one size."""
+    """Return the shape without symbolic names, which may differ for one size."""
     return tuple(d if isinstance(d, int) else None for d in cache.shape or ())
 
 
@@ -264,7 +264,7 @@ def _is_input(cache: Cache) -> bool:
 
 
 def _best(ranked: Sequence[str], model: ir.Model, *, is_batch: bool) -> str:
-    """Return what to call a dimension that has these names, the most frequent first."""
+    """Return the best name for a dimension with these names, most frequent first."""
     given = [name for name in ranked if not _MADE_UP.fullmatch(name)]
     if given:
         return given[0]

@@ -49,7 +49,7 @@ def wrong_reference(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 def _more_tensors(count: int) -> str:
-    """Return what a message about the first of several tensors says of the others."""
+    """Return the part of a message about further tensors."""
     return f" (so do {count - 1} more tensors)" if count > 1 else ""
 
 
@@ -88,7 +88,7 @@ def _link(base: str, location: str) -> tuple[str | None, bool]:
     try:
         count = os.stat(path).st_nlink
     except OSError:
-        return None, False  # what cannot be looked up is XD501
+        return None, False  # XD501 reports missing files
     return (f"has {count} hard links", False) if count > 1 else (None, False)
 
 
@@ -112,7 +112,7 @@ def external_misaligned(rule: Rule, context: Context) -> Iterator[Finding]:
 
 @check("XD508")
 def external_bad_key(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Look at what stands besides location, offset and length."""
+    """Check the keys other than location, offset and length."""
     judge = ReferenceJudge(need_bytes=True)
     digests: dict[str, str] = {}
     for place, tensor in context.external_tensors:

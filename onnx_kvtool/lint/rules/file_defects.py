@@ -1,4 +1,4 @@
-"""What reading a file finds wrong with it."""
+"""Defects that the reader of a file found."""
 
 from __future__ import annotations
 

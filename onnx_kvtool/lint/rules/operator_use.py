@@ -1,4 +1,4 @@
-"""What operators do not allow about their nodes."""
+"""Nodes that violate the schemas of their operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release of a runtime does not load, lacks or computes wrongly."""
+"""Models that a release of a runtime does not load or computes wrongly."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def known_limit(rule: Rule, context: Context, target: Target) -> Iterator[Findin
 
 @check("KV311")
 def size_not_fixed(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
-    """Look at the inputs, then at what depends on elements."""
+    """Check the inputs, then sizes that depend on elements."""
     if target.release.static is None:
         return
     who = f"{runtime_words(target)} {target.release.static}"

@@ -1,4 +1,4 @@
-"""Tensors that stand in the model."""
+"""Tensors in the model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def undefined_element_type(rule: Rule, context: Context) -> Iterator[Finding]:
 
 @check("MD454")
 def bad_sparse_tensor(rule: Rule, context: Context) -> Iterator[Finding]:
-    """Look at each sparse tensor as it stood in the file."""
+    """Check each sparse tensor as the file has it."""
     for place, tensor in _sparse(context):
         problem = next(_problems(tensor), None)
         if problem is not None:
@@ -86,7 +86,7 @@ def _sparse(context: Context) -> Iterator[tuple[Location, Any]]:
 
 
 def _problems(tensor: Any) -> Iterator[str]:
-    """Yield what is wrong, the first of it being what the others may follow from."""
+    """Yield the problems; later ones may follow from the first."""
     values, indices, dims = tensor.values, tensor.indices, list(tensor.dims)
     if len(values.dims) != 1:
         yield f"has values of rank {len(values.dims)}, expected 1"

@@ -82,7 +82,7 @@ LEVELS = words(Severity)
 FORMATS = words(CheckFormat)
 
 _NAMES = ("kvtool.toml", "pyproject.toml")
-# Flags that say what one run is for, and would be odd as the habit of a project.
+# Flags for a single run, which make no sense as a project's settings.
 _FLAGS_ONLY = (
     "config",
     "dask",
@@ -287,7 +287,7 @@ def _read(path: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spoken(value: Any) -> str:
-    """Return a value as messages name it: text in backticks, the rest as TOML and JSON have it."""
+    """Return a value for messages: text in backticks, others as in TOML and JSON."""
     return f"`{value}`" if isinstance(value, str) else json.dumps(value, default=str)
 
 
@@ -308,7 +308,7 @@ def _unknown(path: str, key: str) -> UsageError:
     )
 
 
-# Which rules are switched on, for which files.
+# The rules that are on, by file.
 
 
 ALL = "ALL"
@@ -329,12 +329,12 @@ def split_codes(text: str) -> list[str]:
 
 
 def matches(prefix: str, code: str) -> bool:
-    """Return whether `prefix` is the beginning of a code, or `ALL`."""
+    """Return whether `prefix` begins a code, or is `ALL`."""
     return prefix == ALL or code.startswith(prefix)
 
 
 def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return prefixes of codes; each means at least one rule.
+    """Return prefixes of codes; each matches at least one rule.
 
     Args:
         prefixes: Codes, beginnings of codes such as `KV1`, or `ALL`.
@@ -374,7 +374,7 @@ def find_rule(code: str) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class PerFileIgnore:
-    """Codes that are switched off for some files.
+    """Rules that are off for some files.
 
     Attributes:
         pattern: Which files, as a line of `.gitignore` would say it.
@@ -389,7 +389,7 @@ class PerFileIgnore:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rules are switched on.
+    """The rules that are on.
 
     Where a code is both selected and ignored, the longer prefix wins, and of equal ones the one
     that ignores: `--select KV101 --ignore KV1` leaves KV101 on, and `--select KV1 --ignore KV101`
@@ -434,7 +434,7 @@ class Selection:
 
 @functools.lru_cache(maxsize=64)
 def _rules(selection: Selection, off: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Return the rules that are on where some prefixes are off: the same for most of many files."""
+    """Return the rules that are on without some prefixes; cached, as most files share them."""
     return tuple(
         rule
         for code, rule in RULES.items()
@@ -443,7 +443,7 @@ def _rules(selection: Selection, off: tuple[str, ...]) -> tuple[Rule, ...]:
 
 
 def _specificity(code: str, prefixes: Sequence[str]) -> int:
-    """Return the length of the longest prefix that means `code`; -1 when none does."""
+    """Return the length of the longest prefix that matches `code`; -1 if none does."""
     lengths = [0 if p == ALL else len(p) for p in prefixes if matches(p, code)]
     return max(lengths, default=-1)
 

@@ -1,4 +1,4 @@
-"""Which files a check looks at: patterns, ignore files, and what git tracks."""
+"""The files of a check: patterns, ignore files, and files that git tracks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tracked_models(root: str, suffix: str) -> frozenset[str]:
 
 
 def _git_directory(place: str) -> str:
-    """Return where the index lies, which a file `.git` names."""
+    """Return the git directory, which may be named by a file `.git`."""
     if not os.path.isfile(place):
         return place
     text = _content(place).decode("utf-8", "surrogateescape")
@@ -118,7 +118,7 @@ def _offset(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _content(path: str) -> bytes:
-    """Return the bytes of a file; none where it is none, or cannot be read."""
+    """Return the bytes of a file; empty if it is no file, or cannot be read."""
     try:
         if os.path.isfile(path):
             with open(path, "rb") as file:
@@ -128,7 +128,7 @@ def _content(path: str) -> bytes:
     return b""
 
 
-# Which files a list of paths means: files, directories, globs, standard input.
+# The files that a list of paths selects: files, directories, globs, standard input.
 
 
 _SUFFIX = ".onnx"
@@ -214,7 +214,7 @@ def _walk(
         if is_directory:
             yield from _walk(path, ignores, tracked, is_out)
         elif entry.is_file() or (entry.is_symlink() and not os.path.exists(path)):
-            yield path  # a link that leads nowhere is a model that cannot be read
+            yield path  # a broken link is a model that cannot be read
 
 
 def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> bool:
@@ -236,7 +236,7 @@ def _enclosing(directory: str) -> tuple[list[PathPatterns], frozenset[str]]:
     while not os.path.exists(os.path.join(here, _GIT)):
         parent = os.path.dirname(here)
         if parent == here:
-            # In no repository, a `.gitignore` above means something else.
+            # Outside a repository, a `.gitignore` above does not apply.
             return [], frozenset()
         here = parent
         if own := _read_ignore(here):
@@ -285,7 +285,7 @@ def take_shard(files: Sequence[str], shard: tuple[int, int]) -> list[str]:
 
 
 def _part(file: str, count: int) -> int:
-    """Return the part that holds a file, from 1."""
+    """Return the part of a file, counted from 1."""
     try:
         place = os.path.relpath(file)
     except ValueError:  # another drive

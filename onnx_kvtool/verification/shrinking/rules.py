@@ -1,4 +1,4 @@
-"""How operators tie the sizes of their operands to each other."""
+"""How operators relate the sizes of their operands."""
 
 from __future__ import annotations
 
