@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.contrib.rule import is_read, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, is_read, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, channels_first, channels_last, dtype_of, unsqueeze, where
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -62,7 +62,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     y = cast(em, x, _FLOAT)
     if is_last:
         rank = known_rank(view, view.required("X"))
-        y = op("Transpose", y, perm=[0, rank - 1, *range(1, rank - 1)])
+        y = channels_first(em, y, rank)
     factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
     epsilon = view.attribute("epsilon")
     assert isinstance(epsilon, float)
@@ -70,20 +70,17 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     if view.integer("activation") == 1:
         y = op("Mul", y, op("Sigmoid", y), hint="activated")
     if is_last:
-        y = op("Transpose", y, perm=[0, *range(2, rank), 1])
+        y = channels_last(em, y, rank)
     return cast(em, y, dtype)
 
 
 def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcMaxPool (channels last) as MaxPool with Transposes."""
     x = view.required("x")
-    op, last = em.op, known_rank(view, x) - 1
+    rank = known_rank(view, x)
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
-    given = {name: view.attribute(name) for name in names}
-    attributes = {name: value for name, value in given.items() if value is not None}
-    front = op("Transpose", x, perm=[0, last, *range(1, last)])
-    result = op("MaxPool", front, attributes=attributes)
-    return only(op("Transpose", result, perm=[0, *range(2, last + 1), 1]))
+    result = em.op("MaxPool", channels_first(em, x, rank), attributes=given(view, *names))
+    return only(channels_last(em, result, rank))
 
 
 # Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads.

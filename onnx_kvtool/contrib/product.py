@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.forms import channels_first, channels_last
 from onnx_kvtool.ops.view import NodeView
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -84,9 +85,9 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
 def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
     """Write FusedGemm as Gemm and the activation."""
     a = view.required("A")
-    attributes = {name: view.attribute(name) for name in ("alpha", "beta", "transA", "transB")}
+    attributes = given(view, "alpha", "beta", "transA", "transB")
     inputs = (a, view.required("B"), view.input("C"))
-    result = em.op("Gemm", *inputs, attributes=_given(attributes))
+    result = em.op("Gemm", *inputs, attributes=attributes)
     return only(_with_activation(view, em, result))
 
 
@@ -95,7 +96,7 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     x, z = view.required("X"), view.input("Z")
     op = em.op
     inputs = (x, view.required("W"), view.input("B"))
-    result = op("Conv", *inputs, attributes=_given({n: view.attribute(n) for n in _CONV}))
+    result = op("Conv", *inputs, attributes=given(view, *_CONV))
     if z is not None:
         result = op("Add", result, z)
     activation, numbers = view.attribute("activation"), view.attribute("activation_params") or ()
@@ -107,19 +108,17 @@ def fused_conv(view: NodeView, em: Emitter) -> Replacement:
     names = _ACTIVATIONS.get(str(activation), ())
     if len(numbers) > len(names):
         raise _no_activation(view, f"`{activation}` of {len(numbers)} numbers")
-    given = dict(zip(names, (float(n) for n in numbers), strict=False))
-    return only(_activated(view, em, result, activation, given))
+    named = dict(zip(names, (float(n) for n in numbers), strict=False))
+    return only(_activated(view, em, result, activation, named))
 
 
 def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
     x, w = view.operands("X", "W")
-    op, last = em.op, known_rank(view, x) - 1
-    front = op("Transpose", x, perm=[0, last, *range(1, last)])
-    attributes = _given({n: view.attribute(n) for n in _CONV})
-    weights = op("Transpose", w, perm=[0, last, *range(1, last)])
-    result = op("Conv", front, weights, view.input("B"), attributes=attributes)
-    return only(op("Transpose", result, perm=[0, *range(2, last + 1), 1]))
+    rank = known_rank(view, x)
+    front, weights = channels_first(em, x, rank), channels_first(em, w, rank)
+    result = em.op("Conv", front, weights, view.input("B"), attributes=given(view, *_CONV))
+    return only(channels_last(em, result, rank))
 
 
 def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:

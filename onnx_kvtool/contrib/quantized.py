@@ -9,9 +9,17 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.block_quantized import block_product
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, one_shape, reduce, unsqueeze
+from onnx_kvtool.emit.forms import (
+    cast,
+    channels_first,
+    channels_last,
+    dtype_of,
+    one_shape,
+    reduce,
+    unsqueeze,
+)
 from onnx_kvtool.ops.contrib import quant_type_values
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -73,41 +81,25 @@ def q_linear_global_average_pool(view: NodeView, em: Emitter) -> Replacement:
 def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearAveragePool as AveragePool of DequantizeLinear, quantized."""
     x = _number(view, em, "X", scale="x_scale", zero="x_zero_point")
-    names = ["auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"]
-    given = {name: view.attribute(name) for name in names}
-    attributes = {name: value for name, value in given.items() if value is not None}
-    op = em.op
-    if not view.integer("channels_last"):
-        result = op("AveragePool", x, attributes=attributes)
-        return only(_code(view, em, result, "y", "X"))
-    last = known_rank(view, view.required("X")) - 1
-    x = op("Transpose", x, perm=[0, last, *range(1, last)])
-    result = op("AveragePool", x, attributes=attributes)
-    result = op("Transpose", result, perm=[0, *range(2, last + 1), 1])
+    names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+    is_last = view.integer("channels_last") != 0
+    rank = known_rank(view, view.required("X")) if is_last else 0
+    result = channels_first(em, x, rank) if is_last else x
+    result = em.op("AveragePool", result, attributes=given(view, *names))
+    result = channels_last(em, result, rank) if is_last else result
     return only(_code(view, em, result, "y", "X"))
 
 
 def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearConv of `com.microsoft`, channels last or not, as that of ONNX."""
-    x, last = view.required("x"), len(dims_of(view.required("w")) or ()) - 1
-    given = {name: view.attribute(name) for name in (*_CONV, "group")}
-    attributes = {name: value for name, value in given.items() if value is not None}
-    is_last = view.integer("channels_last") != 0
-    if is_last and last < 2:
-        raise Refusal("unknown-rank", "the rank of the filters is unknown", help="declare it")
+    x, is_last = view.required("x"), view.integer("channels_last") != 0
+    rank = known_rank(view, view.required("w")) if is_last else 0
     if is_last:
-        x = em.op(
-            "Transpose",
-            x,
-            perm=[0, last, *range(1, last)],
-        )
+        x = channels_first(em, x, rank)
     names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
     inputs = (x, *(view.required(name) for name in names), view.input("B"))
-    result = em.op("QLinearConv", *inputs, attributes=attributes)
-    if is_last:
-        perm = [0, *range(2, last + 1), 1]
-        result = em.op("Transpose", result, perm=perm)
-    return only(result)
+    result = em.op("QLinearConv", *inputs, attributes=given(view, *_CONV, "group"))
+    return only(channels_last(em, result, rank) if is_last else result)
 
 
 def q_linear_concat(view: NodeView, em: Emitter) -> Replacement:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import known_dims
 from onnx_kvtool.ops.view import NodeView
 
@@ -55,6 +55,12 @@ def known_rank(view: NodeView, value: ir.Value) -> int:
         Refusal: If it is unknown.
     """
     return len(known_dims(value, f"`{view.node.op_type}` depends on its rank, and "))
+
+
+def given(view: NodeView, *names: str) -> dict[str, AttributeValue]:
+    """Return those of some attributes that a node has."""
+    found = {name: view.attribute(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def refuse_input(view: NodeView, *names: str) -> None:

@@ -321,6 +321,16 @@ def again(
     return Replacement((*results, *[None] * (len(node.outputs) - count)))
 
 
+def channels_first(em: Emitter, x: ir.Value, rank: int) -> ir.Value:
+    """Return a picture (N, ..., C) as (N, C, ...)."""
+    return em.op("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
+
+
+def channels_last(em: Emitter, x: ir.Value, rank: int) -> ir.Value:
+    """Return a picture (N, C, ...) as (N, ..., C)."""
+    return em.op("Transpose", x, perm=[0, *range(2, rank), 1])
+
+
 def formal(
     em: Emitter,
     name: str,

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, channels_last, size, squeeze, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import Dim
 
 
@@ -148,7 +148,7 @@ def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Va
     if margin:
         pads = ([0, 0] + [margin] * (rank - 2)) * 2
         data = em.op("Pad", data, pads)
-    turned = em.op("Transpose", data, perm=[0, *range(2, rank), 1])
+    turned = channels_last(em, data, rank)
     return em.op("Flatten", turned, axis=rank - 1)
 
 

@@ -45,7 +45,7 @@ def about(op: str) -> Operator:
             {
                 "versions": [11, 13, 16, 18],
                 "function_body": False,
-                "kernels": [(11, "data"), (16, "data"), (18, "data")],
+                "kernels": [(11, "data"), (18, "data")],
                 "lowerings": [("scatter_reduction", 18, 16, False), ("scatter_nd", 11, 11, False)],
                 "upgrades": [],
                 "raisings": ["scatter_nd"],

@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, positions, unsqueeze, where
+from onnx_kvtool.emit.forms import cast, channels_first, dtype_of, positions, unsqueeze, where
 from onnx_kvtool.emit.sampling import (
     Axis,
     Numbers,
@@ -125,7 +125,7 @@ class _Sampler:
         index, weight = combined(em, start, axes, places, shares, _TAPS[mode], rank)
         rows = pixel_rows(em, data, rank, int(padding == "zeros"))
         result = blended(em, rows, index, weight, rank)  # (N, o1, ..., ok, C)
-        return em.op("Transpose", result, perm=[0, rank - 1, *range(1, rank - 1)])
+        return channels_first(em, result, rank)
 
     def _position(self, n: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
         """Return where -1 to 1 is in pixels, by the arithmetic of the text, in its order."""

@@ -5,6 +5,7 @@ Beside it the operators that runtimes wrote into the default domain before ONNX 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,39 +67,47 @@ class Upgrade:
         return any(opset < change <= target for change in self.changes)
 
 
+def _upgrade(
+    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None], *, typed: bool = True
+) -> Upgrade:
+    """Return the rule that a function called `upgrade_<name>_<opset>...` applies."""
+    name, *changes = re.split(r"_(?=\d+)", apply.__name__.removeprefix("upgrade_"))
+    return Upgrade(name, tuple(map(int, changes)), apply, typed)
+
+
 _AXES_18 = Upgrade("axes", (18,), upgrade_axes_13_18, typed=False)
 _AXES_13 = Upgrade("axes", (13,), upgrade_axes_13_18, typed=False)
-_CAST = Upgrade("cast", (24,), upgrade_cast_24)
-_SOFTMAX = Upgrade("softmax", (13,), upgrade_softmax_13)
+_CAST = _upgrade(upgrade_cast_24)
+_SOFTMAX = _upgrade(upgrade_softmax_13)
 
 UPGRADES: Mapping[str, Upgrade] = Table(
     "upgrade",
     [
         (
             "BatchNormalization",
-            Upgrade("batch_normalization", (9, 14), upgrade_batch_normalization_9_14),
+            _upgrade(upgrade_batch_normalization_9_14),
         ),
         ("Cast", _CAST),
         ("CastLike", _CAST),
-        ("Clip", Upgrade("clip", (11,), upgrade_clip_11)),
-        ("DFT", Upgrade("dft", (20,), upgrade_dft_20, typed=False)),
+        ("Clip", _upgrade(upgrade_clip_11)),
+        ("DFT", _upgrade(upgrade_dft_20, typed=False)),
         (
             "DequantizeLinear",
-            Upgrade("dequantize_linear", (13,), upgrade_dequantize_linear_13),
+            _upgrade(upgrade_dequantize_linear_13),
         ),
-        ("Dropout", Upgrade("dropout", (10, 12), upgrade_dropout_10_12, typed=False)),
-        ("GridSample", Upgrade("grid_sample", (20,), upgrade_grid_sample_20, typed=False)),
+        ("Dropout", _upgrade(upgrade_dropout_10_12, typed=False)),
+        ("GridSample", _upgrade(upgrade_grid_sample_20, typed=False)),
         (
             "GroupNormalization",
-            Upgrade("group_normalization", (21,), upgrade_group_normalization_21),
+            _upgrade(upgrade_group_normalization_21),
         ),
         ("Hardmax", _SOFTMAX),
         ("LogSoftmax", _SOFTMAX),
-        ("OneHot", Upgrade("one_hot", (11,), upgrade_one_hot_11)),
-        ("Pad", Upgrade("pad", (11,), upgrade_pad_11)),
+        ("OneHot", _upgrade(upgrade_one_hot_11)),
+        ("Pad", _upgrade(upgrade_pad_11)),
         (
             "QuantizeLinear",
-            Upgrade("quantize_linear", (13, 19), upgrade_quantize_linear_13_19),
+            _upgrade(upgrade_quantize_linear_13_19),
         ),
         ("ReduceL1", _AXES_18),
         ("ReduceL2", _AXES_18),
@@ -110,17 +119,17 @@ UPGRADES: Mapping[str, Upgrade] = Table(
         ("ReduceProd", _AXES_18),
         ("ReduceSum", _AXES_13),
         ("ReduceSumSquare", _AXES_18),
-        ("Resize", Upgrade("resize", (11, 13), upgrade_resize_11_13)),
-        ("RoiAlign", Upgrade("roi_align", (16,), upgrade_roi_align_16, typed=False)),
-        ("Scan", Upgrade("scan", (9,), upgrade_scan_9)),
-        ("Scatter", Upgrade("scatter", (11,), upgrade_scatter_11, typed=False)),
-        ("Slice", Upgrade("slice", (10,), upgrade_slice_10, typed=False)),
+        ("Resize", _upgrade(upgrade_resize_11_13)),
+        ("RoiAlign", _upgrade(upgrade_roi_align_16, typed=False)),
+        ("Scan", _upgrade(upgrade_scan_9)),
+        ("Scatter", _upgrade(upgrade_scatter_11, typed=False)),
+        ("Slice", _upgrade(upgrade_slice_10, typed=False)),
         ("Softmax", _SOFTMAX),
-        ("Split", Upgrade("split", (13, 18), upgrade_split_13_18, typed=False)),
+        ("Split", _upgrade(upgrade_split_13_18, typed=False)),
         ("Squeeze", _AXES_13),
-        ("TopK", Upgrade("top_k", (10,), upgrade_top_k_10, typed=False)),
+        ("TopK", _upgrade(upgrade_top_k_10, typed=False)),
         ("Unsqueeze", _AXES_13),
-        ("Upsample", Upgrade("upsample", (9, 10), upgrade_upsample_9_10)),
+        ("Upsample", _upgrade(upgrade_upsample_9_10)),
     ],
 )
 

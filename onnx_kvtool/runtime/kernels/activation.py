@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.elementwise.unary import erf
+from onnx_kvtool.runtime.kernels.elementwise.unary import apply, erf
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
 # How every activation is computed: in float32 or float64, and rounded once.
-
-
-def apply(formula: Callable[[Reals], Reals], x: Array) -> tuple[Array]:
-    """Return a formula of each element, rounded once to the type of `x`.
-
-    Overflow and invalid operations inside the formula make infinity and NaN without a warning.
-
-    Args:
-        formula: Element by element, on float64 for a double and float32 for all other types.
-        x: Of any shape.
-    """
-    return (np.asarray(formula(widened(x))).astype(x.dtype, copy=False),)
 
 
 def sigmoid_of(x: Reals) -> Reals:

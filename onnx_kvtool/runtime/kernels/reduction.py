@@ -61,27 +61,40 @@ def _positions(
     return np.asarray(size - 1 - found) if select_last_index else found
 
 
+Axes = tuple[int, ...]
+Reduction = Callable[[Array, Axes, bool, Context], Array]
+"""Reduces (data, axes from the front, keepdims, context); the result has the dtype of the data. No
+axes reduce nothing, but steps that are no reduction (squares, logarithms) are still done."""
+
+
+def _in_widened(compute: Callable[[Array, Axes, bool], Any]) -> Reduction:
+    """Return a reduction that computes in the type that narrow floats are widened to."""
+
+    def reduction(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+        return narrowed(compute(widened(data), axes, keepdims), data.dtype)
+
+    return reduction
+
+
 # Reductions to the greatest and the least element.
 
 
-def maximum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context) -> Array:
+@_in_widened
+def maximum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Take the greatest element; of nothing, -infinity or the least number of the type.
 
     NaN wins, which the text does not mention; false is less than true.
     """
-    numbers = widened(data)
-    start = _edge(numbers.dtype, least=True)
-    return narrowed(np.max(numbers, axes, keepdims=keepdims, initial=start), data.dtype)
+    return np.max(numbers, axes, keepdims=keepdims, initial=_edge(numbers.dtype, least=True))
 
 
-def minimum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context) -> Array:
+@_in_widened
+def minimum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Take the least element; of nothing, infinity or the greatest number of the type.
 
     NaN wins, which the text does not mention; false is less than true.
     """
-    numbers = widened(data)
-    start = _edge(numbers.dtype, least=False)
-    return narrowed(np.min(numbers, axes, keepdims=keepdims, initial=start), data.dtype)
+    return np.min(numbers, axes, keepdims=keepdims, initial=_edge(numbers.dtype, least=False))
 
 
 def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
@@ -93,11 +106,6 @@ def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
 
 
 # The two forms of the axes of a reduction: an attribute, later an input.
-
-
-Reduction = Callable[[Array, tuple[int, ...], bool, Context], Array]
-"""Reduces (data, axes from the front, keepdims, context); the result has the dtype of the data. No
-axes reduce nothing, but steps that are no reduction (squares, logarithms) are still done."""
 
 
 def axes_by_attribute(reduction: Reduction) -> KernelFunction:
@@ -149,12 +157,10 @@ def _reduce(
 # Reductions that add or multiply.
 
 
-Axes = tuple[int, ...]
-
-
-def sum_(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+@_in_widened
+def sum_(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Add; 0 of nothing. Integers wrap around; narrow floats are added in float32."""
-    return narrowed(_sum(widened(data), axes, keepdims), data.dtype)
+    return _sum(numbers, axes, keepdims)
 
 
 def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
@@ -180,20 +186,22 @@ def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
     return narrowed(total / np.asarray(count, total.dtype), data.dtype)
 
 
-def prod(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+@_in_widened
+def prod(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Multiply; 1 of nothing. Integers wrap around; narrow floats are multiplied in float32."""
-    wide = widened(data)
-    return narrowed(np.prod(wide, axes, wide.dtype, keepdims=keepdims), data.dtype)
+    return np.prod(numbers, axes, numbers.dtype, keepdims=keepdims)
 
 
-def l1(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+@_in_widened
+def l1(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Add absolute values; 0 of nothing. As `sum_` otherwise."""
-    return narrowed(_sum(np.abs(widened(data)), axes, keepdims), data.dtype)
+    return _sum(np.abs(numbers), axes, keepdims)
 
 
-def sum_square(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+@_in_widened
+def sum_square(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     """Add squares; 0 of nothing. As `sum_` otherwise."""
-    return narrowed(_sum(np.square(widened(data)), axes, keepdims), data.dtype)
+    return _sum(np.square(numbers), axes, keepdims)
 
 
 def l2(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:

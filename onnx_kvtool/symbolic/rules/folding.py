@@ -22,12 +22,12 @@ from onnx_kvtool.symbolic.dimensions import dims_of, product
 _MOST_AXES = 32
 """Highest rank that is folded: numpy below 2.0 holds no more axes."""
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+LEAST, MOST = -(2**63), 2**63 - 1
 
 
-_Inputs = Sequence[Partial | None]
-_Attributes = Mapping[str, Any]
-FoldRule = Callable[[ir.Node, _Inputs, _Attributes], Partial | None]
+Inputs = Sequence[Partial | None]
+Attributes = Mapping[str, Any]
+FoldRule = Callable[[ir.Node, Inputs, Attributes], Partial | None]
 """The elements of the output of a node, from those of its inputs and its attributes.
 
 It is asked for a node that some version of its operator allows: required inputs and attributes are
@@ -35,7 +35,7 @@ there, attributes are of their types, and defaults are bound. None where nothing
 """
 
 
-def constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def constant(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Constant: integers that the file itself holds."""
     if "value_int" in attributes:
         return Partial.whole(attributes["value_int"])
@@ -50,7 +50,7 @@ def constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial
     return Partial.whole(array)
 
 
-def shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def shape(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Shape: sizes that are numbers are known, others are not."""
     value = node.inputs[0]
     if value is None or value.shape is None:
@@ -62,21 +62,21 @@ def shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | 
     return Partial(np.asarray(numbers, np.int64)[part], np.asarray(known, np.bool_)[part])
 
 
-def size(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def size(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Size: the number of elements, where each size is a number."""
     operand, dims = inputs[0], dims_of(node.inputs[0])
     if operand is not None:
         return Partial.whole(operand.numbers.size)
     count = None if dims is None else product(dims)
-    return None if count is None or count > _MOST else Partial.whole(count)
+    return None if count is None or count > MOST else Partial.whole(count)
 
 
-def identity(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def identity(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Identity: its input."""
     return inputs[0]
 
 
-def cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def cast(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Cast among int64, int32 and bool; what does not fit int32 is unknown."""
     operand, to = inputs[0], attributes["to"]
     if operand is None:
@@ -91,13 +91,13 @@ def cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | N
     return None
 
 
-def cast_like(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def cast_like(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """CastLike, where the type of the other input is known."""
     like = node.inputs[1]
     return None if like is None else cast(node, inputs, {"to": like.dtype})
 
 
-def _axes(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> tuple[int, ...] | None:
+def _axes(node: ir.Node, inputs: Inputs, attributes: Attributes) -> tuple[int, ...] | None:
     """Return the axes of Squeeze or Unsqueeze: an input from opset 13 on, an attribute below."""
     if "axes" in attributes:
         return tuple(attributes["axes"])
@@ -105,7 +105,7 @@ def _axes(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> tuple[int,
     return tuple(int(a) for a in axes.numbers.ravel()) if axes and axes.complete else None
 
 
-def squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def squeeze(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Squeeze; None where an axis has another size than 1."""
     operand = inputs[0]
     if operand is None:
@@ -121,7 +121,7 @@ def squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return operand.both(lambda a: np.squeeze(a, axis=axes))
 
 
-def unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def unsqueeze(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Unsqueeze, up to the rank that numpy holds."""
     operand, axes = inputs[0], _axes(node, inputs, attributes)
     if operand is None or axes is None or operand.numbers.ndim + len(axes) > _MOST_AXES:
@@ -130,7 +130,7 @@ def unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partia
     return operand.both(lambda a: np.expand_dims(a, axis=axes))
 
 
-def reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def reshape(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Reshape to constants; none is 0, and one may be -1."""
     if len(inputs) < 2:
         return None  # Reshape-1, whose shape is an attribute
@@ -146,7 +146,7 @@ def reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return operand.both(lambda a: a.reshape(sizes))
 
 
-def concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def concat(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Concat, also beside vectors with only their length known."""
     # An unknown operand still counts when it is known to be one vector of n.
     parts: list[Partial] = []
@@ -172,7 +172,7 @@ def concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     )
 
 
-def gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def gather(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Gather at constants; None where one lies outside of the axis."""
     operand, indices = inputs[0], inputs[1]
     if operand is None or indices is None or not indices.complete:
@@ -186,7 +186,7 @@ def gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return operand.both(lambda a: np.take(a, indices.numbers, axis=axis))
 
 
-def range_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def range_(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Range of constants, up to `LARGEST` apart."""
     given = [None if p is None or not p.complete else p.number for p in inputs]
     start, limit, delta = given
@@ -195,24 +195,26 @@ def range_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return Partial.whole(np.asarray(range(start, limit, delta), np.int64))
 
 
-def where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def where(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Where by constants."""
     condition, yes, no = inputs
     if condition is None or yes is None or no is None or not condition.complete:
         return None
-    if not _broadcasts(condition, yes, no):
+    if not broadcasts(condition, yes, no):
         return None
     chosen = condition.numbers != 0
     return Partial(np.where(chosen, yes.numbers, no.numbers), np.where(chosen, yes.known, no.known))
 
 
-def _elementwise(compute: Callable[..., NDArray[Any]]) -> FoldRule:
-    def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def elementwise(compute: Callable[..., NDArray[Any]]) -> FoldRule:
+    """Return the rule of an operator whose operands broadcast."""
+
+    def fold(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
         operands = [p for p in inputs if p is not None]
         # Before version 7 attributes said how operands are broadcast.
         if len(operands) != len(inputs) or not operands or attributes:
             return None
-        if not _broadcasts(*operands):
+        if not broadcasts(*operands):
             return None
         known = operands[0].known
         for operand in operands[1:]:
@@ -224,7 +226,7 @@ def _elementwise(compute: Callable[..., NDArray[Any]]) -> FoldRule:
     return fold
 
 
-def _broadcasts(*operands: Partial) -> bool:
+def broadcasts(*operands: Partial) -> bool:
     """Return whether values broadcast, to no more elements than are folded."""
     try:
         shape = np.broadcast_shapes(*(operand.numbers.shape for operand in operands))
@@ -233,37 +235,37 @@ def _broadcasts(*operands: Partial) -> bool:
     return math.prod(shape) <= LARGEST
 
 
-def divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def divide(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Div by constants, none of them 0, rounded towards zero."""
     a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
+    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not broadcasts(a, b):
         return None
-    if attributes or (a.numbers == _LEAST).any() or (b.numbers == _LEAST).any():
+    if attributes or (a.numbers == LEAST).any() or (b.numbers == LEAST).any():
         return None  # has no absolute value
     quotient = np.abs(a.numbers) // np.abs(b.numbers)  # ONNX truncates towards zero
     numbers = quotient * np.sign(a.numbers) * np.sign(b.numbers)
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
 
 
-def modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def modulo(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Mod by nonzero constants, with the sign that `fmod` sets."""
     a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
+    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not broadcasts(a, b):
         return None
     numbers = (np.fmod if attributes["fmod"] else np.mod)(a.numbers, b.numbers)
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
 
 
-add = _elementwise(np.add)
-subtract = _elementwise(np.subtract)
-multiply = _elementwise(np.multiply)
-negate = _elementwise(np.negative)
-equal = _elementwise(np.equal)
-less = _elementwise(np.less)
-less_or_equal = _elementwise(np.less_equal)
-greater = _elementwise(np.greater)
-greater_or_equal = _elementwise(np.greater_equal)
-not_ = _elementwise(np.logical_not)
-and_ = _elementwise(np.logical_and)
-or_ = _elementwise(np.logical_or)
-xor = _elementwise(np.logical_xor)
+add = elementwise(np.add)
+subtract = elementwise(np.subtract)
+multiply = elementwise(np.multiply)
+negate = elementwise(np.negative)
+equal = elementwise(np.equal)
+less = elementwise(np.less)
+less_or_equal = elementwise(np.less_equal)
+greater = elementwise(np.greater)
+greater_or_equal = elementwise(np.greater_equal)
+not_ = elementwise(np.logical_not)
+and_ = elementwise(np.logical_and)
+or_ = elementwise(np.logical_or)
+xor = elementwise(np.logical_xor)

@@ -5,8 +5,9 @@ Where the output is larger than the input, its size is looked at before it is ma
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.ops.view import counted_axes, counted_axis, given_input
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
-from onnx_kvtool.symbolic.rules.folding import FoldRule
-
-_Inputs = Sequence[Partial | None]
-_Attributes = Mapping[str, Any]
-
-_LEAST, _MOST = -(2**63), 2**63 - 1
+from onnx_kvtool.symbolic.rules.folding import (
+    LEAST,
+    MOST,
+    Attributes,
+    FoldRule,
+    Inputs,
+    elementwise,
+)
 
 
 def _sizes(sizes: Partial | None) -> tuple[int, ...] | None:
@@ -31,7 +34,7 @@ def _sizes(sizes: Partial | None) -> tuple[int, ...] | None:
     return None if len(found) > 32 or any(n < 0 for n in found) else found
 
 
-def constant_of_shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def constant_of_shape(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """ConstantOfShape of an integer or a bool, up to `LARGEST` elements."""
     shape = _sizes(inputs[0])
     tensor = attributes.get("value")
@@ -43,7 +46,7 @@ def constant_of_shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -
     return Partial.whole(np.full(shape, filling.reshape(()).astype(np.int64)))
 
 
-def expand(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def expand(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Expand, up to `LARGEST` elements."""
     operand, shape = inputs[0], _sizes(inputs[1])
     if operand is None or shape is None:
@@ -57,7 +60,7 @@ def expand(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return operand.both(lambda a: np.broadcast_to(a, whole))
 
 
-def slice_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def slice_(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Slice between constants; inputs from opset 10 on, attributes below."""
     operand, rest = inputs[0], list(zip(inputs[1:], node.inputs[1:], strict=True))
     if operand is None or any(v is not None and (p is None or not p.complete) for p, v in rest):
@@ -83,7 +86,7 @@ def slice_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return operand.both(lambda a: a[tuple(parts)])
 
 
-def tile(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def tile(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Tile, up to `LARGEST` elements."""
     if len(inputs) != 2:
         return None  # Tile-1, of one axis
@@ -95,7 +98,7 @@ def tile(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | N
     return operand.both(lambda a: np.tile(a, repeats))
 
 
-def transpose(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def transpose(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Transpose."""
     operand, order = inputs[0], attributes.get("perm")
     if operand is None:
@@ -106,7 +109,7 @@ def transpose(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partia
     return operand.both(lambda a: np.transpose(a, axes))
 
 
-def flatten(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def flatten(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Flatten."""
     operand = inputs[0]
     if operand is None:
@@ -119,36 +122,20 @@ def flatten(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return operand.both(lambda a: a.reshape(rows, columns))
 
 
-def _folded(compute: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]) -> FoldRule:
+def _of_all(compute: np.ufunc) -> FoldRule:
     """Return the rule of an operator that takes any number of operands and broadcasts them."""
-
-    def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-        operands = [operand for operand in inputs if operand is not None]
-        if len(operands) != len(inputs) or not operands or attributes:
-            return None
-        try:
-            shape = np.broadcast_shapes(*(operand.numbers.shape for operand in operands))
-        except ValueError:
-            return None
-        if math.prod(shape) > LARGEST:
-            return None
-        numbers, known = operands[0].numbers, operands[0].known
-        for operand in operands[1:]:
-            numbers, known = compute(numbers, operand.numbers), known & operand.known
-        return Partial(np.broadcast_to(numbers, shape), np.broadcast_to(known, shape))
-
-    return fold
+    return elementwise(lambda *numbers: functools.reduce(compute, numbers))
 
 
-largest = _folded(np.maximum)
-smallest = _folded(np.minimum)
-sum_ = _folded(np.add)
+largest = _of_all(np.maximum)
+smallest = _of_all(np.minimum)
+sum_ = _of_all(np.add)
 
 
 def _signless(compute: Callable[[NDArray[Any]], NDArray[Any]]) -> FoldRule:
-    def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    def fold(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
         operand = inputs[0]
-        if operand is None or attributes or (operand.numbers == _LEAST).any():
+        if operand is None or attributes or (operand.numbers == LEAST).any():
             return None  # has no absolute value
         return Partial(compute(operand.numbers), operand.known)
 
@@ -159,7 +146,7 @@ absolute = _signless(np.abs)
 sign = _signless(np.sign)
 
 
-def clip(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def clip(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Clip between constants; where they contradict each other the upper one holds."""
     if attributes:
         return None  # before version 11 they were numbers of the node, and floats
@@ -184,7 +171,7 @@ def reduce_(compute: Callable[..., Any], neutral: int | None) -> FoldRule:
         neutral: What no elements are reduced to; None where nothing says so.
     """
 
-    def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    def fold(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
         operand = inputs[0]
         if operand is None or not operand.complete:
             return None
@@ -199,7 +186,7 @@ def reduce_(compute: Callable[..., Any], neutral: int | None) -> FoldRule:
             operand.numbers.astype(object), axis=axes, keepdims=bool(attributes["keepdims"])
         )
         result = np.asarray(result, object)
-        if any(not _LEAST <= n <= _MOST for n in result.ravel()):
+        if any(not LEAST <= n <= MOST for n in result.ravel()):
             return None
         return Partial.whole(result.astype(np.int64))
 
@@ -207,7 +194,7 @@ def reduce_(compute: Callable[..., Any], neutral: int | None) -> FoldRule:
 
 
 def _reduced(
-    node: ir.Node, inputs: _Inputs, attributes: _Attributes, rank: int
+    node: ir.Node, inputs: Inputs, attributes: Attributes, rank: int
 ) -> tuple[int, ...] | None:
     """Return the axes of a reduction, () for none at all; None where they are unknown."""
     axes = attributes.get("axes")
@@ -221,7 +208,7 @@ def _reduced(
     return counted_axes(axes, rank)
 
 
-def cumulative_sum(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def cumulative_sum(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """CumSum along a constant axis."""
     operand, axis = inputs
     if operand is None or axis is None or not operand.complete or not axis.complete:
@@ -238,7 +225,7 @@ def cumulative_sum(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> P
     return Partial.whole(np.flip(result, along) if attributes["reverse"] else result)
 
 
-def trilu(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def trilu(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """Trilu with a constant diagonal."""
     operand = inputs[0]
     given = given_input(node, 1)
@@ -251,7 +238,7 @@ def trilu(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | 
     return Partial(np.where(keep != 0, operand.numbers, 0), operand.known | (keep == 0))
 
 
-def non_zero(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def non_zero(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
     """NonZero of at least one axis, if all elements are known."""
     operand = inputs[0]
     if operand is None or not operand.complete or operand.numbers.ndim == 0:

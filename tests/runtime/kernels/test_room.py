@@ -10,7 +10,7 @@ from onnx_kvtool.runtime.kernels import axes
 from onnx_kvtool.runtime.kernels.elementwise.binary import check_operands
 from onnx_kvtool.runtime.kernels.linear import check_factors
 from onnx_kvtool.runtime.kernels.movement.choosing import constant_of_shape, one_hot_11, range_11
-from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_14, tile, unsqueeze_11
+from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_5, tile, unsqueeze_11
 from onnx_kvtool.runtime.kernels.movement.slicing import pad_19
 
 _BITS = 2**62
@@ -52,7 +52,7 @@ def test_a_result_without_room_is_refused(call) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda ones: reshape_14(_PAIR[:1], ones, allowzero=0), id="Reshape"),
+        pytest.param(lambda ones: reshape_5(_PAIR[:1], ones, allowzero=0), id="Reshape"),
         pytest.param(lambda ones: expand(_PAIR[:1], ones), id="Expand"),
         pytest.param(lambda ones: constant_of_shape(ones, value=None), id="ConstantOfShape"),
         pytest.param(

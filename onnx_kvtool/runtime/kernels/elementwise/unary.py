@@ -24,11 +24,13 @@ def over_x(compute: Compute) -> KernelFunction:
     """Return a kernel over `X` that applies a function of numpy to each element.
 
     Results keep the dtype: floats of 16 bits and bfloat16 are computed in float32 and rounded. What
-    is not defined among the reals (the logarithm of a negative number) is NaN.
+    is not defined among the reals (the logarithm of a negative number) is NaN. The least integer of
+    a signed type has itself as its absolute and its negated value. Halves are rounded to the even
+    number, and zeros keep their sign.
     """
 
     def kernel(X: Array) -> tuple[Array]:
-        return (_apply(compute, X),)
+        return apply(compute, X)
 
     return kernel
 
@@ -37,38 +39,27 @@ def over_input(compute: Compute) -> KernelFunction:
     """As `over_x`, for the operators whose input is called `input`."""
 
     def kernel(input: Array) -> tuple[Array]:
-        return (_apply(compute, input),)
+        return apply(compute, input)
 
     return kernel
 
 
-def _apply(compute: Compute, x: Array) -> Array:
-    return narrowed(compute(widened(x)), x.dtype)
+def apply(compute: Compute, x: Array) -> tuple[Array]:
+    """Return what a function makes of each element, in the dtype of the elements.
+
+    It is given float64 for a double and float32 for all other floats.
+    """
+    return (narrowed(compute(widened(x)), x.dtype),)
 
 
-def absolute(x: Array) -> Array:
-    """Return absolute values; the least integer of a signed type stays what it is."""
-    return np.asarray(x if x.dtype.kind == "u" else np.abs(x))
-
-
-def negative(x: Array) -> Array:
-    """Return -x; -0.0 for 0.0, and the least integer of a signed type stays what it is."""
-    return np.asarray(np.negative(x))
-
-
-def sign(x: Array) -> Array:
+def sign(x: Array) -> Any:
     """Return 1, -1 or 0; 0.0 for -0.0, and NaN for NaN, which the text does not mention."""
-    return np.asarray(np.sign(x) + np.zeros((), x.dtype))
+    return np.sign(x) + np.zeros((), x.dtype)
 
 
-def reciprocal(x: Array) -> Array:
+def reciprocal(x: Array) -> Any:
     """Return 1/x, rounded once; infinity with its sign for zeros."""
-    return np.asarray(np.ones((), x.dtype) / x)
-
-
-def round_even(x: Array) -> Array:
-    """Return the nearest whole numbers, halves to the even one; the sign of zero is kept."""
-    return np.asarray(np.rint(x))
+    return np.ones((), x.dtype) / x
 
 
 # Clip.

@@ -17,13 +17,8 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 # Constant and ConstantOfShape, all versions.
 
 
-def constant_1(*, value: Array) -> tuple[Array]:
-    """Return `value`, read-only, as the node keeps it for the next run."""
-    return (_read_only(value),)
-
-
-def constant_11(*, value: Array | None, sparse_value: Array | None) -> tuple[Array]:
-    """Return the attribute that is given; see `constant_12`."""
+def constant_1(*, value: Array | None, sparse_value: Array | None = None) -> tuple[Array]:
+    """Return the attribute that is given; see `constant_12`. The second came with version 11."""
     return (_one({"value": value, "sparse_value": sparse_value}),)
 
 

@@ -15,13 +15,8 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Value
 # Reshape-5 and later, and Flatten.
 
 
-def reshape_5(data: Array, shape: Array) -> tuple[Array]:
-    """Give `data` another shape; versions before there was `allowzero`. See `reshape_14`."""
-    return reshape_14(data, shape, allowzero=0)
-
-
-def reshape_14(data: Array, shape: Array, *, allowzero: int) -> tuple[Array]:
-    """Give `data` another shape with the same number of elements.
+def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> tuple[Array]:
+    """Give `data` another shape with the same number of elements; `allowzero` came with 14.
 
     Args:
         data: Any shape and dtype.
@@ -283,13 +278,8 @@ def transpose(data: Array, *, perm: tuple[int, ...] | None) -> tuple[Array]:
 # Shape and Size, all versions.
 
 
-def shape_1(data: Array) -> tuple[Array]:
-    """Return the shape of `data`: (r,), int64, empty for a scalar."""
-    return (np.array(data.shape, np.int64),)
-
-
-def shape_15(data: Array, *, start: int, end: int | None) -> tuple[Array]:
-    """Return some of the shape of `data`.
+def shape_1(data: Array, *, start: int = 0, end: int | None = None) -> tuple[Array]:
+    """Return the shape of `data`, or some of it since version 15.
 
     Args:
         data: Any shape and dtype.

@@ -286,13 +286,6 @@ def pad_2(data: Array, *, pads: tuple[int, ...], mode: str, value: float) -> tup
 
 
 def pad_11(
-    data: Array, pads: Array, constant_value: Array | None = None, *, mode: str
-) -> tuple[Array]:
-    """Add or remove elements at the ends of all axes; see `pad_19`."""
-    return _pad(data, read_integers(pads, "pads"), mode, constant_value, None, _MODES)
-
-
-def pad_18(
     data: Array,
     pads: Array,
     constant_value: Array | None = None,

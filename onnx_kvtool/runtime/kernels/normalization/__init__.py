@@ -18,25 +18,23 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
     rms_normalization_23,
 )
 from onnx_kvtool.runtime.kernels.normalization.softmax import (
-    hardmax_1,
-    hardmax_13,
-    log_softmax_1,
-    log_softmax_13,
-    softmax_1,
-    softmax_13,
+    both_forms,
+    hardmax,
+    log_softmax,
+    softmax,
 )
 
 LINES: Lines = {
     "BatchNormalization": {7: batch_normalization_7, 14: batch_normalization_14},
     "GroupNormalization": {18: group_normalization_18, 21: group_normalization_21},
-    "Hardmax": {1: hardmax_1, 13: hardmax_13},
+    "Hardmax": both_forms(hardmax),
     "InstanceNormalization": {1: instance_normalization_1},
     "LRN": {1: lrn_1},
     "LayerNormalization": {17: layer_normalization_17},
-    "LogSoftmax": {1: log_softmax_1, 13: log_softmax_13},
+    "LogSoftmax": both_forms(log_softmax),
     "LpNormalization": {1: lp_normalization_1},
     "MeanVarianceNormalization": {9: mean_variance_normalization_9},
     "RMSNormalization": {23: rms_normalization_23},
-    "Softmax": {1: softmax_1, 13: softmax_13},
+    "Softmax": both_forms(softmax),
 }
 """Operators of this family with their kernels, oldest first."""

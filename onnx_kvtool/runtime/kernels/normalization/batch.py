@@ -7,7 +7,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
-from onnx_kvtool.runtime.kernels.elementwise.binary import widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
@@ -126,7 +126,7 @@ def _checked(x: Array, shape: tuple[int, ...], given: dict[str, Array]) -> list[
 def _normalized(x: Array, operands: list[Reals], epsilon: float) -> Array:
     scale, shift, mean, var = operands
     y = (widened(x) - mean) / np.sqrt(var + var.dtype.type(epsilon)) * scale + shift
-    return np.asarray(y.astype(x.dtype, copy=False))
+    return narrowed(y, x.dtype)
 
 
 # LpNormalization: division by a norm along an axis.
@@ -186,7 +186,7 @@ def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tup
         first, last = max(0, -shift), channels - max(0, shift)
         total[:, first:last] += squares[:, first + shift : last + shift]
     y = x / (bias + alpha / size * total) ** beta
-    return (np.asarray(y.astype(X.dtype, copy=False)),)
+    return (narrowed(y, X.dtype),)
 
 
 # MeanVarianceNormalization: zero mean and unit variance over given axes.
@@ -213,4 +213,4 @@ def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[A
     distance = x - mean_over(x, front)
     deviation = np.sqrt(mean_over(distance * distance, front))
     y = distance / (deviation + _EPSILON)
-    return (np.asarray(y.astype(X.dtype, copy=False)),)
+    return (narrowed(y, X.dtype),)

@@ -336,26 +336,14 @@ def scatter_nd_11(
     indices: Array,
     updates: Array,
     *,
+    reduction: str = "none",
     context: Context | None = None,
     in_place: bool = False,
 ) -> tuple[Array]:
-    """Write `updates` into a copy of `data`; versions before there was a reduction.
+    """Write or reduce `updates` into a copy of `data`, as `scatter_nd_18`.
 
-    As `scatter_nd_18` with reduction `none`.
+    Reductions came with version 16, `max` and `min` with 18.
     """
-    return _write_rows(data, indices, updates, "none", ("none",), context, in_place)
-
-
-def scatter_nd_16(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    reduction: str,
-    context: Context | None = None,
-    in_place: bool = False,
-) -> tuple[Array]:
-    """Write or reduce `updates` into a copy of `data`; `max` and `min` came with version 18."""
     allowed = ("none", "add", "mul")
     return _write_rows(data, indices, updates, reduction, allowed, context, in_place)
 

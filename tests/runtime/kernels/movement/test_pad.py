@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11, pad_18, pad_19
+from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11, pad_19
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 
@@ -92,7 +92,7 @@ def test_without_a_value_zero_is_added(dtype: Any, fill: Any) -> None:
 
 
 def test_all_of_an_axis_can_be_removed_and_more_added() -> None:
-    (output,) = pad_18(X, integers(-7, 3), np.array(9, np.float32), mode="constant")
+    (output,) = pad_11(X, integers(-7, 3), np.array(9, np.float32), mode="constant")
     assert output.tolist() == [9]  # as onnxruntime 1.31.1
 
 
@@ -103,7 +103,7 @@ def test_a_value_that_is_an_attribute_is_rounded_to_the_dtype() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "wrap before version 19": (
-        lambda: pad_18(X, integers(1, 1), mode="wrap"),
+        lambda: pad_11(X, integers(1, 1), mode="wrap"),
         "`mode` is `wrap`, expected one of `constant`, `reflect`, `edge`",
     ),
     "pads for another rank": (

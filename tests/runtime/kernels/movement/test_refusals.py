@@ -11,7 +11,7 @@ import pytest
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.movement.choosing import (
     compress,
-    constant_11,
+    constant_1,
     constant_of_shape,
     one_hot_11,
     range_11,
@@ -23,7 +23,7 @@ from onnx_kvtool.runtime.kernels.movement.layout import (
     expand,
     flatten_1,
     flatten_11,
-    reshape_14,
+    reshape_5,
     squeeze_1,
     squeeze_13,
     tile,
@@ -50,37 +50,37 @@ def f32(value: Any) -> np.ndarray:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "Reshape to another number of elements": (
-        lambda: reshape_14(X, integers(7, 5), allowzero=0),
+        lambda: reshape_5(X, integers(7, 5), allowzero=0),
         "`shape` [7, 5] makes 35 elements, expected 30 as `data` with shape (2, 3, 5)",
     ),
     "Reshape to a size that does not divide": (
-        lambda: reshape_14(X, integers(7, -1), allowzero=0),
+        lambda: reshape_5(X, integers(7, -1), allowzero=0),
         (
             "`shape` [7, -1] leaves no size for -1: `data` with shape (2, 3, 5) has 30 elements, "
             "the other sizes make 7"
         ),
     ),
     "Reshape of nothing to a size that could be any": (
-        lambda: reshape_14(X[:0], integers(0, -1), allowzero=0),
+        lambda: reshape_5(X[:0], integers(0, -1), allowzero=0),
         (
             "`shape` [0, -1] leaves no size for -1: `data` with shape (0, 3, 5) has 0 elements, "
             "the other sizes make 0"
         ),
     ),
     "Reshape with two sizes to find": (
-        lambda: reshape_14(X, integers(-1, -1), allowzero=0),
+        lambda: reshape_5(X, integers(-1, -1), allowzero=0),
         "`shape` [-1, -1] contains -1 more than once",
     ),
     "Reshape to a negative size": (
-        lambda: reshape_14(X, integers(3, -2), allowzero=0),
+        lambda: reshape_5(X, integers(3, -2), allowzero=0),
         "`shape`[1] is -2, expected -1 or more",
     ),
     "Reshape that copies a size that is not there": (
-        lambda: reshape_14(X, integers(2, 3, 5, 0), allowzero=0),
+        lambda: reshape_5(X, integers(2, 3, 5, 0), allowzero=0),
         "`shape`[3] is 0, the size of `data` in dimension 3, but `data` has shape (2, 3, 5)",
     ),
     "Reshape to a size of 0 and one to find": (
-        lambda: reshape_14(X, integers(0, -1), allowzero=1),
+        lambda: reshape_5(X, integers(0, -1), allowzero=1),
         "`shape` [0, -1] contains both 0 and -1, which `allowzero` forbids",
     ),
     "Flatten beyond the rank": (
@@ -240,11 +240,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "`value` has shape (2,), expected one element",
     ),
     "Constant of nothing": (
-        lambda: constant_11(value=None, sparse_value=None),
+        lambda: constant_1(value=None, sparse_value=None),
         "none of the attributes are given, expected exactly one of `value`, `sparse_value`",
     ),
     "Constant of two values": (
-        lambda: constant_11(value=X, sparse_value=X),
+        lambda: constant_1(value=X, sparse_value=X),
         (
             "`value` and `sparse_value` of the attributes are given, expected exactly one of "
             "`value`, `sparse_value`"

@@ -27,8 +27,7 @@ from onnx_kvtool.runtime.kernels.movement.layout import (
     flatten_11,
     identity,
     reshape_5,
-    reshape_14,
-    shape_15,
+    shape_1,
     size,
     squeeze_13,
     tile,
@@ -71,15 +70,15 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
         [X.reshape(2, 15)],
     ),
     "Reshape of one element to a scalar": (
-        lambda: reshape_14(X[:1, :1, :1], integers(), allowzero=0),
+        lambda: reshape_5(X[:1, :1, :1], integers(), allowzero=0),
         [f32(0)],
     ),
     "Reshape of nothing to another nothing": (
-        lambda: reshape_14(EMPTY, integers(7, 0), allowzero=1),
+        lambda: reshape_5(EMPTY, integers(7, 0), allowzero=1),
         [EMPTY.reshape(7, 0)],
     ),
     "Reshape of nothing that keeps its size of 0": (
-        lambda: reshape_14(EMPTY, integers(0, 1, 3), allowzero=0),
+        lambda: reshape_5(EMPTY, integers(0, 1, 3), allowzero=0),
         [EMPTY.reshape(0, 1, 3)],
     ),
     "Flatten of a scalar": (lambda: flatten_11(f32(7), axis=0), [f32([[7]])]),
@@ -159,9 +158,9 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
         lambda: range_27(*(np.array(n, ml_dtypes.bfloat16) for n in (0, 2, 0.3)), stash_type=1),
         [(np.arange(7) * np.float32(ml_dtypes.bfloat16(0.3))).astype(ml_dtypes.bfloat16)],
     ),
-    "Shape clamps": (lambda: shape_15(X, start=-9, end=9), [integers(2, 3, 5)]),
-    "Shape of nothing in between": (lambda: shape_15(X, start=2, end=-2), [integers()]),
-    "Shape of a scalar": (lambda: shape_15(f32(0), start=0, end=None), [integers()]),
+    "Shape clamps": (lambda: shape_1(X, start=-9, end=9), [integers(2, 3, 5)]),
+    "Shape of nothing in between": (lambda: shape_1(X, start=2, end=-2), [integers()]),
+    "Shape of a scalar": (lambda: shape_1(f32(0), start=0, end=None), [integers()]),
     "Size of a scalar": (lambda: size(f32(0)), [np.array(1)]),
     "ConstantOfShape without a value": (
         lambda: constant_of_shape(integers(2, 0), value=None),
@@ -252,7 +251,7 @@ def test_yields(run: Callable[[], tuple[Any, ...]], expected: list[Any]) -> None
 
 
 MOVING: dict[str, Callable[[np.ndarray], tuple[Any, ...]]] = {
-    "Reshape": lambda x: reshape_14(x, integers(5, -1), allowzero=0),
+    "Reshape": lambda x: reshape_5(x, integers(5, -1), allowzero=0),
     "Flatten": lambda x: flatten_11(x, axis=2),
     "Transpose": lambda x: transpose(x, perm=(2, 0, 1)),
     "Concat": lambda x: concat(x, x, axis=1),
