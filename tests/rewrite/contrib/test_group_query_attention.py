@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.kernels.contrib.grouped import Window
-from tests.grids import grid, search
+from tests.grids import search, thinned
 from tests.rewrite.contrib.single import TOLERANCE, Array, refusal
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, Call, D, M
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours, theirs
@@ -224,13 +224,18 @@ def test_a_cache_of_codes(
     demand_same(given_, inputs, attributes, at)
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {}, "rotated": {"do_rotary": 1}, "beside a sink": {"smooth_softmax": 1}
+}  # fmt: skip
+DROPPED = [
+    pytest.param(step.values, (24, 21, 18, 13)[number % 4], options, id=f"{step.id}, {name}")
+    for number, (step, (name, options)) in enumerate(itertools.product(STEPS, OPTIONS.items()))
+]
+"""Each way to step with each option, at one opset after the other."""
+
+
 @pytest.mark.long
-@grid(
-    15,
-    steps=[step.values for step in STEPS],
-    at=[24, 21, 18, 13],
-    options={"plain": {}, "rotated": {"do_rotary": 1}, "beside a sink": {"smooth_softmax": 1}},
-)
+@pytest.mark.parametrize(("steps", "at", "options"), thinned(DROPPED, 4))
 def test_a_cache_that_drops_rows(
     steps: tuple[list[int], int, int, int], at: int, options: dict[str, Any]
 ) -> None:
