@@ -33,7 +33,7 @@ from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, roll
 from onnx_kvtool.rewrite.raising.in_functions import inline_tagged, remove_tags, tag_nodes
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import (
-    LONGER,
+    GROWN,
     Grown,
     RaiseOutcome,
     RaiseSettings,
@@ -241,7 +241,7 @@ def _grown(
     assumptions = settings.assumptions
     whole = covering(model, assumptions)
     masks = [v for v in model.graph.inputs if assumptions.grants("covers-past", v)]
-    if not whole or not any(LONGER in found.shapes[mask] for mask in masks):
+    if not whole or all(GROWN in found.shapes[mask] for mask in masks):
         return found
     with common_names(model, [pair for pairs in whole.values() for pair in pairs]):
         again = Sizes.of(model, growths, (), assumptions, model.opset_imports[""])
