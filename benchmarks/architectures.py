@@ -90,11 +90,11 @@ Small decoders of transformers with random weights, as each exporter writes them
 `kvtool lower --target` writes. *Proven* means that a prompt of four tokens and three steps, or
 seven single tokens, give the logits and caches of the exported model in the onnxruntime beside
 kvtool (one of two sequences is padded if the decoder has a mask). `--dim` means that the release
-takes the static form only. *Growing* means that `kvtool raise` refuses the model, and the model was
-lowered as it is. Other words are the codes of refusals, explained below the tables. What an
-exporter does not export stands below its table, with its own error; what is in no table has not
-been measured. Written by `python -m benchmarks architectures`, from
-`benchmarks/architectures.json`.
+takes the static form only, and `--assume` that this was granted. *Growing* means that
+`kvtool raise` refuses the model, and the model was lowered as it is. Other words are the codes of
+refusals, explained below the tables. What an exporter does not export stands below its table, with
+its own error; what is in no table has not been measured. Written by
+`python -m benchmarks architectures`, from `benchmarks/architectures.json`.
 """
 
 COLUMNS = ("raise", "static", "lower 13", *_RUNTIMES)
@@ -107,6 +107,9 @@ _WIDTHS = {"kv_cache_dim": 16, "past_sliding_length": 6}
 
 _GIVEN = {**_WIDTHS, "total_sequence_length": _CAPACITY, "total": _CAPACITY}
 """Sizes that `--static` asks for: the columns of a mask whose declaration is no sum."""
+
+_HOLDS = ("covers-past:attention_mask",)
+"""What is granted where a static form needs it: masks that are fed are as long as all tokens."""
 
 _TOKENS = ("input_ids", "position_ids")
 """Inputs with an element for each new token of each sequence."""
@@ -225,9 +228,19 @@ def _raised(source: Path, path: Path, *, padded: bool) -> Cell:
     """Raise a model; with fixed sizes, for one token of one sequence, where `path` is static."""
     is_static = path.stem == "static"
     sizes = _one_token(source) if is_static else {}
-    model, report = kv.raise_(source, capacity=_CAPACITY, static=is_static, dims=sizes)
+    options: dict[str, Any] = {"capacity": _CAPACITY, "static": is_static, "dims": sizes}
+    granted: set[str] = set()
+    try:
+        model, report = kv.raise_(source, **options)
+    except Refused as refused:
+        granted = {o.assumption for o in refused.report.refused if o.assumption in _HOLDS}
+        if not granted:
+            raise
+        model, report = kv.raise_(source, assume=granted, **options)
     path.write_bytes(serialize(model))
     cell: Cell = {"apart": apart(source, path, None, padded=padded)}
+    if granted:
+        cell["granted"] = sorted(granted)
     if report.refused:
         cell |= {"left": report.refused[0].code, "why": report.refused[0].message}
     if report.verification.status != "equal":
@@ -356,6 +369,7 @@ def _text(row: dict[str, Cell], column: str) -> str:
         return f"`{cell['refused']}`"
     notes = [
         *(["`--dim`"] if cell.get("fixed") else []),
+        *(f"`--assume {text}`" for text in cell.get("granted", ())),
         *(["growing"] if "refused" in row["raise"] and column not in COLUMNS[:2] else []),
         *([f"`{cell['left']}` stays"] if "left" in cell else []),
     ]
