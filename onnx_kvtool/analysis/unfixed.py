@@ -53,7 +53,7 @@ def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[D
         yield _static("growing-dimension", place, f"{text}, which grows with each step", help)
     if missing:
         first, *_ = by_name[next(iter(missing))]
-        wanted = "numbers" if len(missing) > 1 else "a number"
+        wanted = "fixed sizes" if len(missing) > 1 else "a fixed size"
         text = f"{', '.join(missing.values())}: expected {wanted}"
         help = f"give `{' '.join(f'--dim {name}=N' for name in missing)}`"
         yield _static("symbolic-dimension", Location(path, value=first[0].name), text, help)

@@ -125,7 +125,7 @@ def _infer(model: ir.Model, path: str, dims: Mapping[str, int], strict: bool) ->
     if corrected:
         what = counted(len(corrected), "Constant")
         inference.report.notes.append(
-            f"{what} declared otherwise than the data, which counts: `{corrected[0]}`"
+            f"{what} declared with the wrong type or shape: `{corrected[0]}`"
         )
     inference.report.model = path
     inference.report.strict = strict

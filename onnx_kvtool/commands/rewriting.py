@@ -138,7 +138,7 @@ def _in_phases(
         report = rewrite(model, request.replace(dims=sizes), None, progress)
         report.notes[:0] = notes
         if suffix(report) is None:
-            report.notes.insert(0, f"this is said of `{name}`, with {counted(tokens, 'new token')}")
+            report.notes.insert(0, f"this is about `{name}`, with {counted(tokens, 'new token')}")
             return report
         output = os.path.join(directory, os.path.basename(default_output(path, name)))
         made[output] = model

@@ -74,7 +74,7 @@ class Attention(NodeView):
         return None if self.query.shape is None else len(self.query.shape)
 
     def heads(self) -> tuple[int, int] | None:
-        """Return H and KV; None when they are unknown as numbers."""
+        """Return H and KV; None unless they are numbers."""
         if self.rank == 3:
             counts = self.attribute("q_num_heads"), self.attribute("kv_num_heads")
         elif self.rank == 4 and self.key.shape is not None and len(self.key.shape) == 4:
@@ -88,7 +88,7 @@ class Attention(NodeView):
         return (heads, kv_heads) if kv_heads > 0 and heads % kv_heads == 0 else None
 
     def head_sizes(self) -> tuple[int, int] | None:
-        """Return D and E; None when they are unknown as numbers.
+        """Return D and E; None unless they are numbers.
 
         Query and key have one size. A name that key and value share is that of one size, too.
         """

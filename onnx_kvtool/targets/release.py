@@ -72,7 +72,7 @@ class Known:
     """What a release of onnxruntime knows of one of its operators.
 
     Attributes:
-        inputs: How many inputs the operator takes; 0 where it is unknown at all.
+        inputs: How many inputs the operator takes; 0 if unknown.
         without: Attributes that came later.
         values: Integer attributes that have kernels only for these values.
         errs: Inputs that make it compute some forms wrongly, without an error.

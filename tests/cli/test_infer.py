@@ -113,7 +113,7 @@ def test_a_constant_that_a_builder_declares_wrongly_is_no_conflict(kvtool, tmp_p
     result = kvtool("infer", GENAI)
     assert result.exit_code == 0
     name = "/model/constants/INT64/[1]"
-    note = f"1 Constant declared otherwise than the data, which counts: `{name}`"
+    note = f"1 Constant declared with the wrong type or shape: `{name}`"
     assert f"note: {note}" in result.stdout
     path = tmp_path / "step.onnx"
     assert kvtool("infer", GENAI, "--dim", "batch_size=1", "-o", path).exit_code == 0

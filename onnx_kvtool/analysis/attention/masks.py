@@ -75,7 +75,7 @@ class MaskFunction:
 
 
 def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFunction | None:
-    """Return which keys a mask shows; None where that is unknown from inputs and positions."""
+    """Return which keys a mask shows; None unless inputs and positions tell."""
     element = element_of(mask, frame, sight, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
     hidden = _hidden(mask, frame, sight)
@@ -273,9 +273,9 @@ def masking(
         sentences.append(f"the mask is kept: what it shows depends on the elements of {names}")
         every, lacking = without_padding(element, frame)
         if lacking and _needs_no_mask(every, frame, stored, sight):
-            sentences += [f"`--assume unpadded:{value.name}` would do without" for value in lacking]
+            sentences += [f"`--assume unpadded:{value.name}` removes it" for value in lacking]
     if not alive and not guarded:
-        sentences.append("a row that the mask hides from every key is zero if it was no number")
+        sentences.append("a row without keys is zero where the source has NaN")
     as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
     function = None if alone is None else mask_function(alone, frame, sight)
@@ -320,8 +320,10 @@ def _check_fill(
         return
     lowest = float(ml_dtypes.finfo(dtype.numpy()).min)  # type: ignore[no-untyped-call]
     if not mask.fill <= max(lowest * 0.99, -SWALLOWS):
-        text_ = f"`{mask.seen.value.name}` puts {mask.fill:g} in place of scores, which may show"
-        raise Unproven("mask-value", f"{text_}, expected -inf or the lowest number")
+        text_ = f"`{mask.seen.value.name}` puts {mask.fill:g} in place of scores"
+        raise Unproven(
+            "mask-value", f"{text_}, expected -inf or the lowest number, which hide them"
+        )
     element = element_of(mask, frame, sight)
     alive = alive or (element is not None and sees_some(element, frame))
     if not (dtype in _WIDE and mask.alone) and not alive:

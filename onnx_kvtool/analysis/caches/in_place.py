@@ -66,7 +66,7 @@ def _reasons(
     ):
         yield "the `TensorScatter` is not valid"
     if update.present is None:
-        yield "the operator does not hand out the present"
+        yield "the operator does not output the present"
     elif target is None:
         yield f"the present `{update.present.name}` is not a graph output"
     elif target.link is not None:
@@ -113,7 +113,7 @@ def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iter
     before, after = dims_of(past), dims_of(present)
     if before is None or after is None:
         if exact:
-            yield "it is unknown that past and present have one shape"
+            yield "it is unknown whether past and present have one shape"
         return
     different = len(before) != len(after) or any(
         a != b if exact else contradict(a, b) for a, b in zip(before, after, strict=False)

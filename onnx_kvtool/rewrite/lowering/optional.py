@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.report import Lowered
 def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> ir.Value:
     """Answer at once: a tensor or a sequence is there, an absent input is not.
 
-    Refuses an optional value that is unknown before the run.
+    Refuses an optional value that is only known at run time.
     """
     given = view.node.inputs[0] if view.node.inputs else None
     if given is not None:

@@ -285,7 +285,7 @@ def placed(axis: int, rank: int) -> int:
 
 
 def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
-    """Return the elements of a vector of sizes; None for each one that is unknown at all.
+    """Return the elements of a vector of sizes; None for each unknown one.
 
     Raises:
         Unknown: If not even their number is known.

@@ -237,7 +237,7 @@ CASES = {
             "expected a number"),
         Case("two names", graph("[n] y = Neg (x)", 'float["B", "S"] x', "float[] y"),
              at=["x"], targets=IREE, says="dimension 0 of input `x` is `B`, dimension 1 of input "
-             "`x` is `S`: expected numbers"),
+             "`x` is `S`: expected fixed sizes"),
         Case("elements that are counted", graph("[n] y = NonZero (x)", "float[2, 3] x",
              'int64[2, "n"] y'), at=["n"], targets=IREE,
              says="the size of what `NonZero` gives depends on elements"),

@@ -99,7 +99,7 @@ def test_scatter_nd_at_repeated_places(
     indices: np.ndarray, reduction: str, known: str, target: int
 ) -> None:
     if known == "names" and target == 9:
-        target = 11  # how long an index is, is unknown in the Loop, which opset 10 asks for
+        target = 11  # the length of an index is unknown in the Loop, which opset 10 asks for
     depth = indices.shape[-1]
     shape = (*indices.shape[:-1], *_DATA.shape[depth:])
     inputs = {

@@ -94,7 +94,7 @@ class Widened:
         found = []
         for size in self.sizes(value):
             if size is None:
-                raise Stuck(f"a size of `{value.name}` is unknown as a number")
+                raise Stuck(f"a size of `{value.name}` has no known number")
             found.append(self.capacity + behind(size) if size < 0 else size)
         return found
 

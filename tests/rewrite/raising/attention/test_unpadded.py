@@ -68,7 +68,7 @@ def test_it_goes_with_fixed_sizes() -> None:
 def test_the_report_names_the_assumption_that_would_do() -> None:
     _, report = kv.raise_(GROWING / "falcon__dynamo_op18.onnx", capacity=16, verify=False)
     assert [done.mask for done in report.attention] == ["kept", "kept"]
-    text = "`--assume unpadded:attention_mask` would do without"
+    text = "`--assume unpadded:attention_mask` removes it"
     assert all(text in done.proof for done in report.attention)
 
 
