@@ -234,7 +234,7 @@ CASES = {
             "[n] y = Add (x, z)", 'float["B", 3] x, float["B", 1] z', 'float["B", 3] y'),
             at=["x"], targets=IREE, says="computes operators that broadcast an unknown dimension "
             "of one wrongly: dimension 0 of input `x` is `B` (and 1 other dimension): "
-            "expected a number"),
+            "expected a fixed size"),
         Case("two names", graph("[n] y = Neg (x)", 'float["B", "S"] x', "float[] y"),
              at=["x"], targets=IREE, says="dimension 0 of input `x` is `B`, dimension 1 of input "
              "`x` is `S`: expected fixed sizes"),
