@@ -306,7 +306,7 @@ class MessageWriter:
             )
 
     def name(self, value: ir.Value) -> str:
-        """Return the name under which `value` is written."""
+        """Return the name of `value` in the file."""
         if value.name is None:
             raise KvtoolError(f"a value of `{value.producer()}` has no name")
         return value.name

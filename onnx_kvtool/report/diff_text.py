@@ -152,7 +152,7 @@ def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iter
 
 
 def _alike_facts(label: str, changes: Sequence[Change]) -> list[list[Change]]:
-    if label == "values":  # of which there are as many as nodes
+    if label == "values":  # as many as nodes
         return _few(changes, lambda c: (c.what, _shape(c.old), _shape(c.new)), _was_declared)
     return _folded(changes, lambda c: (c.place, c.what, c.old, c.new), lambda c: c.name)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 NOT_RUN = "not run"
-"""What is said of a comparison that nobody asked for, or of which nothing came to compare."""
+"""The status of a comparison that was not requested or not possible."""
 
 
 @dataclass(frozen=True, slots=True)

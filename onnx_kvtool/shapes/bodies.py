@@ -78,7 +78,7 @@ def run_body(
 
 
 def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> None:
-    """Go through the bodies of an operator of which nobody says what it hands them.
+    """Infer the bodies of an operator whose arguments to them are unknown.
 
     Types and ranks of their inputs are those that the file declares. Sizes are not: a name that
     stands for another size in the graph around it would make these equal.
@@ -101,7 +101,7 @@ def at(place: Location, value: ir.Value) -> Location:
     return Location(place.graph, place.node, place.index, place.op, value.name)
 
 
-# If: what comes out of two branches of which one runs.
+# If: the results of two branches, one of which runs.
 
 
 def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:

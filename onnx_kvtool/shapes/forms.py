@@ -1,4 +1,4 @@
-"""Standard forms of operators of onnxruntime, through which these are inferred."""
+"""Inference of onnxruntime's operators through their standard forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = 64
-"""Elements of a constant up to which a form may depend on them."""
+"""Most elements of a constant that a form may depend on."""
 
 
 def form_of(run: Forward, node: ir.Node, facts: OpFacts) -> ir.Function:

@@ -28,7 +28,7 @@ from onnx_kvtool.symbolic.simplification import Facts
 
 @dataclass(frozen=True, slots=True)
 class UnknownValue(Record):
-    """A value of which something is unknown.
+    """A value whose type or shape is partly unknown.
 
     In JSON, `node` and `op` are those of the node that lost it first.
 

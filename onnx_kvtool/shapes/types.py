@@ -58,7 +58,7 @@ def contrib_types(
 
 
 Addition = tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]
-"""A value on which inference wrote, with the type and shape that the file declares."""
+"""A value that inference changed, with its declared type and shape."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ _Case = dict[Atom, Expr]
 
 
 def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -> Expr | None:
-    """Return the size to which two are broadcast in every run that does not fail.
+    """Return the broadcast of two sizes in every run that does not fail.
 
     Returns:
         One of the two; None when it depends, or when they are numbers that never meet.
@@ -228,7 +228,7 @@ def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -
 
 @functools.lru_cache(maxsize=4096)
 def stretched(a: Expr, b: Expr) -> Expr | None:
-    """Return the size to which `a` and `b` are broadcast in every run that does not fail.
+    """Return the broadcast of `a` and `b` in every run that does not fail.
 
     The two are equal or one of them is 1, and the result is the other one. So it is `a` if `b` is 1
     wherever `a` is: `s` and `Min(64, s)` are broadcast to `s`.
@@ -253,7 +253,7 @@ def _is_one(size: Expr, case: _Case, also: Expr) -> bool:
 
 
 def _ways(size: Expr, target: int) -> list[_Case] | None:
-    """Return the assignments of symbols for which a size equals `target`.
+    """Return the assignments of symbols that make a size equal to `target`.
 
     Each way is necessary for its case, and some may not suffice; None where the cases cannot be
     counted up. Sizes are not negative.
@@ -316,7 +316,7 @@ def _atom(atom: Atom, target: int) -> list[_Case] | None:
 
 
 def _together(ways: list[list[_Case] | None]) -> list[_Case] | None:
-    """Return the cases in which several things hold at once, without those that contradict."""
+    """Return the combinations of cases, without contradictory ones."""
     cases: list[_Case] = [{}]
     for way in ways:
         if way is None or len(cases) * len(way) > _MOST_CASES:

@@ -172,7 +172,7 @@ def elements(tensor: ir.TensorProtocol) -> NDArray[Any] | None:
         return None
 
 
-# Small integer tensors of which some elements may be unknown.
+# Small integer tensors with possibly unknown elements.
 
 
 LARGEST = 4096
@@ -181,7 +181,7 @@ LARGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """An integer tensor of which some elements may be unknown.
+    """An integer tensor with possibly unknown elements.
 
     Attributes:
         numbers: int64, of the value's shape; an unknown element holds any number.

@@ -372,7 +372,7 @@ def is_invented(dim: int | str | None) -> bool:
 
 
 Dim = int | str | None
-"""A size, the name of a symbolic size, or None for a size of which nothing is known."""
+"""A size, the name of a symbolic size, or None for an unknown size."""
 
 
 def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
@@ -387,7 +387,7 @@ def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
 
 
 def dim_names(model: ir.Model) -> set[str]:
-    """Return the names in the symbolic dimensions of a model's inputs, to which sizes may be given.
+    """Return the names in the symbolic dimensions of a model's inputs, for `--dim`.
 
     That of `past + 1` is `past`.
     """

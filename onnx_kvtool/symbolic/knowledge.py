@@ -31,7 +31,7 @@ class Lost(Record):
 
 @dataclass(frozen=True, slots=True)
 class Conflict(Record):
-    """Two facts of which one must be wrong.
+    """Two contradictory facts.
 
     Attributes:
         code: Stable identifier of the kind of conflict.

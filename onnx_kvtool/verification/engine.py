@@ -197,7 +197,7 @@ class _Comparison:
         return self._judged()
 
     def _run_corners(self) -> None:
-        """Run inputs on which different ways to compute differ, if nothing else differed.
+        """Run inputs that separate different ways to compute, if nothing else differed.
 
         Each model leads once: inputs that it fails on say nothing.
         """

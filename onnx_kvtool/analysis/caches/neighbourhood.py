@@ -188,7 +188,7 @@ def _is_setting(value: ir.Value) -> bool:
 
 
 _ON = (Trait.REARRANGES, Trait.CONVERTS)
-"""Operators behind which the present goes on to an output."""
+"""Operators between the present and an output."""
 
 _BACK = (*_ON, Trait.SHIFTS)
 """Operators that hand the past on to the update, its rows moved by some of them."""

@@ -352,7 +352,7 @@ class Branches:
 
     @functools.cached_property
     def _owners(self) -> dict[int, ir.Node]:
-        """The node in whose attribute each body stands."""
+        """The node that owns each body."""
         from onnx_kvtool.core.walk import subgraphs
 
         return {

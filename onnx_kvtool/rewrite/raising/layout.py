@@ -1,4 +1,4 @@
-"""Which value is the cache that is written to, in which order its axes stand, and windows."""
+"""The cache behind an update, the order of its axes, and windows."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def _other_reader(node: ir.Node, roll: Roll, data: ir.Value, base: ir.Value) -> 
     return None
 
 
-# Which value is the cache that a scatter writes to, and in which order its axes stand.
+# The cache behind a scatter, and the order of its axes.
 
 
 def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:

@@ -37,7 +37,7 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, intege
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-# From a proof to an edit: which value is the cache, and in which order its axes stand.
+# From a proof to an edit: the cache, and the order of its axes.
 
 
 @dataclass(frozen=True, slots=True)

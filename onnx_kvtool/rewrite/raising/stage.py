@@ -425,7 +425,7 @@ def head_sizes(model: ir.Model) -> dict[str, int]:
 def fix_raised(
     model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, before: Shapes
 ) -> None:
-    """Fix the sizes of a model in which something was raised, in place.
+    """Fix the sizes of a raised model, in place.
 
     A name along which a cache grew stays a name where other inputs have it: with a number a step
     would always begin behind the same rows.

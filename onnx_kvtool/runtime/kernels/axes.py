@@ -86,7 +86,7 @@ def read_integers(
 
 
 KEPT_SHAPES = 1024
-"""Shapes for which a check keeps what it found, as they come again with each layer and step."""
+"""Shapes in the cache of a check; they repeat with each layer and step."""
 
 
 MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32

@@ -51,7 +51,7 @@ def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
 
 
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
+    """MatMulNBits: (..., K) times a packed (K, N) with sizes from attributes."""
     shape = site.shape(0)
     inner, columns = site.integer("K"), site.integer("N")
     if not shape or inner < 1 or columns < 1:
@@ -149,7 +149,7 @@ def _grown(
     size: Expr,
     total: Expr | None,
 ) -> Shape | Unknown:
-    """Return the shape of a present of which past may be the buffer."""
+    """Return the shape of a present that may share the buffer of past."""
     why = "it depends on the number in `total_sequence_length`"
     if output >= len(site.node.outputs):
         return Unknown("absent", "the output is absent")

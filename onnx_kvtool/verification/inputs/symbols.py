@@ -26,7 +26,7 @@ from onnx_kvtool.verification.inputs.roles import Write
 def attempts(
     plan: InputPlan, case: Case, dims: Mapping[str, int], known: Mapping[str, int] | None = None
 ) -> Iterator[tuple[Case, dict[str, int]]]:
-    """Yield readings of the dimensions under which `case` may run, the likeliest first.
+    """Yield readings of the dimensions that may let `case` run, likeliest first.
 
     Of a model that looks at its inputs through windows these are sizes for the windows first; of
     one without caches, at last the numbers that stand in it.

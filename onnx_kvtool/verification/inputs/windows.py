@@ -41,7 +41,7 @@ _REMAINDERS = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What a model says of the sizes of inputs through which windows move.
+    """Facts of a model about the sizes of inputs of windowed operators.
 
     Attributes:
         channels: Sizes that the weights of a convolution fix, by the name of the dimension.

@@ -19,7 +19,7 @@ from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, c
 
 
 def separated(model: Skeleton) -> Skeleton:
-    """Return a model in which each node has the small constants of integers that it reads alone.
+    """Return a model whose nodes share no small integer constants.
 
     One constant of 32 may be the number of heads here and half of their size there, which are to
     get different sizes; so may one of zero points be as wide as weights of several kinds. Constants

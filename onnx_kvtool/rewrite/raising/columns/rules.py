@@ -107,7 +107,7 @@ class Widened:
         em, sizes, wide = self.em, self.sizes(value), self.of(value)
         size = sizes[axis]
         if size is None or size == LONGER:
-            raise Stuck(f"`{value.name}` has rows of which it is unknown whether they are in use")
+            raise Stuck(f"`{value.name}` has rows that may or may not be in use")
         numbers = np.arange(self.capacity + behind(size), dtype=np.int64)
         numbers[self.capacity :] = -1  # which stand behind the rows in use, and are before any
         keys = em.constant(numbers.reshape(-1, *[1] * (len(sizes) - 1 - axis)), "keys")
@@ -427,7 +427,7 @@ def _reduced(view: NodeView, state: Widened) -> Wide:
 
 
 def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened) -> ir.Value:
-    """Return a value of which the operator makes one element along some axes."""
+    """Return the value of an operator that reduces some axes to one element."""
     sizes = state.sizes(data)
     grown = [axis % len(sizes) for axis in axes if is_grown([sizes[axis]])]
     filler = _NEUTRAL.get(view.node.op_type)
@@ -668,4 +668,4 @@ _ANY_ORDER: tuple[Rule, ...] = (
     *(_elementwise, _expanded, _filled, _joined, _normalized, _parts, _product, _reduced),
     *(_tiled, _turned, sliced),
 )
-"""Rules for which it does not matter which number an element has along an axis."""
+"""Rules that do not depend on the position of an element along an axis."""

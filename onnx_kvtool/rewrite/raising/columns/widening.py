@@ -180,7 +180,7 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
     supersede(old, new)
 
 
-# Which axes of which values are as long as the rows in use after a step, before anything is done.
+# The axes with one element per row in use after a step, before any edit.
 #
 # Once caches have a capacity, nothing in a model says that two of its sizes are that one number.
 

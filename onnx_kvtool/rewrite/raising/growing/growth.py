@@ -23,7 +23,7 @@ PASTS = range(4, 6)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One way in which a present comes about; an If has one for each branch.
+    """One way to a present; an If has one for each branch.
 
     Attributes:
         graph: The graph that hands the present out: the main graph, or the branch of an If.
@@ -65,7 +65,7 @@ def handed_on(node: ir.Node) -> ir.Value | None:
 
 @dataclass(slots=True)
 class Ends:
-    """The ways in which the present of one cache comes about.
+    """The ways to the present of one cache.
 
     Attributes:
         past: The past.
@@ -162,7 +162,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A cache of which it is seen that the present is the past and new rows behind it.
+    """A cache whose present is provably the past and new rows behind it.
 
     Attributes:
         place: Where its first Concat stands in the source.

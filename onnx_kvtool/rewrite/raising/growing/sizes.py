@@ -1,4 +1,4 @@
-"""Sizes where caches grow: lengths, names, and the position at which a step begins."""
+"""Sizes of growing caches: lengths, names, and the first position of a step."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ _GROWS = frozenset({"Attention", "Concat", "GroupQueryAttention", "MultiHeadAtte
 
 
 def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
-    """Give every cache a fixed capacity of which it is proven that it only grows, in place.
+    """Give every cache that provably only grows a fixed capacity, in place.
 
     `present = Concat(past, new)` becomes a TensorScatter of the new rows behind those in use, and
     whoever reads the Concat reads a Slice of the rows in use. Inputs and outputs keep their names,
@@ -253,7 +253,7 @@ def _grown(
 def _open_functions(
     model: ir.Model, found: Iterable[Cache], settings: RaiseSettings, outcome: RaiseOutcome
 ) -> None:
-    """Inline the functions in which caches grow, in place, if that lets one be raised."""
+    """Inline the functions with growing caches, in place, if one can then be raised."""
     keys = {call.op_identifier() for cache in found for call in cache.calls}
     copy = clone(model)
     try:

@@ -23,7 +23,7 @@ from onnx_kvtool.rewrite.raising.stage import Assumptions
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """A cache of which it is seen that it keeps the last rows alone.
+    """A cache that provably keeps only the last rows.
 
     Attributes:
         place: Where its Concat stands in the source.
@@ -59,7 +59,7 @@ class Rolling:
 
     @property
     def ends(self) -> tuple[End, ...]:
-        """The one way in which the present comes about."""
+        """The one way to the present."""
         graph = self.node.graph
         assert graph is not None
         index = graph.outputs.index(self.present)

@@ -397,7 +397,7 @@ def _pieces(rows: Array) -> Iterator[Array]:
 
 
 _FEW = 32
-"""Queries of a group up to which BLAS is faster with the many keys as the rows of the product."""
+"""Most queries of a group for which BLAS prefers the keys as rows of the product."""
 
 
 def raw_scores(operands: Operands, scale: float) -> Reals:

@@ -296,7 +296,7 @@ def _written(
     context: Context | None,
     in_place: bool,
 ) -> tuple[Array]:
-    """Return `data` with updates at places, each of which names the first `depth` axes."""
+    """Return `data` with updates at places; each place indexes the first `depth` axes."""
     shape, width = data.shape[:depth], math.prod(data.shape[depth:])
     named, count = updates.shape[: updates.ndim - data.ndim + depth], math.prod(shape)
     if reduction == "none" and context is not None and updates.size:
