@@ -84,7 +84,7 @@ def _faults(first: Counts, second: Counts, larger: Iterator[Counts], least: int)
 
 
 @pytest.mark.long
-@grid(31, shape=tuple(SHAPES), command=tuple(WORK))
+@grid(13, shape=tuple(SHAPES), command=tuple(WORK))
 def test_steps_grow_in_line_with_the_model(shape: str, command: str, tmp_path: Path) -> None:
     if shape == "a chain behind an unknown operator" and command in ("eval", "verify"):
         pytest.skip("nothing runs an unknown operator")

@@ -6,6 +6,7 @@ others are named, so that the page of the operators can say which have a kernel 
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ PATH = Path(contrib.__file__).parent / contrib.DATA
 _MARKS = {"Single": "", "Optional": "?", "Variadic": "*"}
 
 
+@functools.cache
 def registered() -> dict[OperatorName, Any]:
     """Return the schemas of version 1 that onnxruntime has and ONNX has not, but for layouts."""
     standard = {s.name for s in onnx.defs.get_all_schemas() if s.domain == ""}

@@ -15,7 +15,7 @@ from onnx_kvtool.targets.releases import releases
 
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
-_SMALL = 6
+_SMALL = 4
 """Fixtures that are part of every run, of those with the fewest bytes."""
 
 _MODELS = [

@@ -161,12 +161,12 @@ def test_steps_of_one_token_ask_nothing() -> None:
 
 
 _PRINT = """
-import hashlib
+import hashlib, sys
 import onnx_kvtool as kv
 from tests.rewrite.raising.attention.test_circular import model, serialize
 fixed = {"B": 2, "S": 3}
 options = {"capacity": 64, "assume": ["rotated-rows"], "static": True, "verify": False}
-for _ in range(2):  # what is new stands elsewhere each time
+for _ in range(int(sys.argv[1])):  # what is new stands elsewhere each time
     result, _ = kv.raise_(model("a window and no later key"), dims=fixed, **options)
     print(hashlib.sha256(serialize(result)).hexdigest())
 """
@@ -175,10 +175,12 @@ for _ in range(2):  # what is new stands elsewhere each time
 @pytest.mark.long
 def test_each_process_writes_the_same_bytes() -> None:
     """A set of comparisons has another order in each process, and the nodes may not follow it."""
-    run = [sys.executable, "-c", _PRINT]
     found = [
         subprocess.run(
-            run, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", _PRINT, seed],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout.split()
         for seed in ("1", "2")
     ]
