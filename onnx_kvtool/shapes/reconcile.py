@@ -243,7 +243,8 @@ def _settle_shape(
         shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
     if declared is not None:
         shape = _compared(run, value, shape, declared, place, context)
-    knowledge.shapes[value] = tuple(map(knowledge.within, shape))
+    is_bounded = bool(knowledge.bounds.nonnegative)
+    knowledge.shapes[value] = tuple(map(knowledge.within, shape)) if is_bounded else shape
 
 
 def _compared(
