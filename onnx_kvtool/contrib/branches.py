@@ -11,7 +11,7 @@ from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.rule import is_read, only
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
+from onnx_kvtool.emit.forms import cast, outputs_of, reduce, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -90,7 +90,7 @@ def engram_gate(view: NodeView, em: Emitter) -> Replacement:
         if scale is None:
             raise Refusal("contrib-form", "`EngramGate` has no `conv_norm_scale`, expected one")
         normed = cast(em, root_mean_square(em, gated, scale, -1, epsilon), dtype)
-    return Replacement((cast(em, gated, dtype), normed)[: len(view.node.outputs)])
+    return outputs_of(view.node, cast(em, gated, dtype), normed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
 from onnx_kvtool.contrib.rule import is_read, known_rank, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, where
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -50,7 +50,7 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
         y = op("Transpose", y, perm=[0, 2, 1], hint="channels_last")
         if rank > 3:
             y = op("Reshape", y, [0, 0, *_axes(view, x)])
-    return Replacement((y, present, None)[: len(view.node.outputs)])
+    return outputs_of(view.node, y, present, None)
 
 
 def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
@@ -94,7 +94,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     y = cast(em, _activated(view, em, y), dtype_of(x))
     final = _final_state(view, em, lying, pool, rows) if is_read(view, 1) else None
     update = _captured(view, em, lying, x) if is_read(view, 2) else None
-    return Replacement((y, final, update)[: len(view.node.outputs)])
+    return outputs_of(view.node, y, final, update)
 
 
 def _final_state(

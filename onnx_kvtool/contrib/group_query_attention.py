@@ -23,7 +23,7 @@ from onnx_kvtool.contrib.heads import (
 )
 from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of, positions, scales_queries
+from onnx_kvtool.emit.forms import dtype_of, outputs_of, positions, scales_queries
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 
@@ -68,7 +68,7 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     output, scores = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
     found = (output, keys.present, values.present, scores)
     read = [v if is_read(view, i) else None for i, v in enumerate(found)]
-    return Replacement(tuple(read[: len(view.node.outputs)]))
+    return outputs_of(view.node, *read)
 
 
 def _attended(

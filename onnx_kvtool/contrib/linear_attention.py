@@ -19,7 +19,7 @@ from onnx_kvtool.contrib.recurrence import (
 )
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size
+from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -67,7 +67,7 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     width = states * heads.queries * heads.value_size
     output = cast(em, how.back(found.output, [width]), dtype_of(query))
     if not is_read(view, 1):
-        return Replacement((output, None)[: len(view.node.outputs)])
+        return outputs_of(view.node, output, None)
     declared = view.node.outputs[1].dtype if given is None else given.dtype
     return Replacement((output, cast(em, found.state, declared or dtype_of(query))))
 
@@ -226,7 +226,7 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     if is_read(view, 1):
         final = op("Transpose", found.state, perm=[0, 1, 3, 2], hint="final_state")
     dtype = dtype_of(view.required("query"))
-    return Replacement((cast(em, output, dtype), final, None)[: len(view.node.outputs)])
+    return outputs_of(view.node, cast(em, output, dtype), final, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from onnx_kvtool.contrib.heads import (
 from onnx_kvtool.contrib.quantized import coded_product
 from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, size
+from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -255,7 +255,7 @@ def _in_buffer(
 
 def _outputs(view: NodeView, output: ir.Value, key: ir.Value, value: ir.Value) -> Replacement:
     found = (output, key if is_read(view, 1) else None, value if is_read(view, 2) else None, None)
-    return Replacement(found[: len(view.node.outputs)])
+    return outputs_of(view.node, *found)
 
 
 def _biased(
@@ -366,7 +366,7 @@ def _projected(
     mask = added(view, em, tokens, view.input("mask_index"), total, dtype_of(product))
     output, present_key, present_value, _ = attend(em, q, k, v, replace(how, mask=mask))
     if not is_read(view, 1):
-        return Replacement((output, None)[: len(view.node.outputs)])
+        return outputs_of(view.node, output, None)
     pair = (op("Unsqueeze", one, [0]) for one in (present_key or k, present_value or v))
     present = op("Concat", *pair, axis=0, hint="present")
     return Replacement((output, present))

@@ -7,7 +7,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import (
+    cast,
+    dtype_of,
+    known_dims,
+    outputs_of,
+    positions,
+    reduce,
+    size,
+    unsqueeze,
+)
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -49,7 +58,7 @@ def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     axis, epsilon = view.integer("axis"), view.real("epsilon")
     y = root_mean_square(em, cast(em, x, wide), scale, axis, epsilon)
     inverse = _inverse(em, x, axis, epsilon) if is_read(view, 1) else None
-    return Replacement((cast(em, y, kind), inverse)[: len(view.node.outputs)])
+    return outputs_of(view.node, cast(em, y, kind), inverse)
 
 
 def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
@@ -97,7 +106,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         epsilon=view.real("epsilon"),
     )
     count = _ones(view, em, ids) if is_read(view, 1) else None
-    return Replacement((y, count, total)[: len(view.node.outputs)])
+    return outputs_of(view.node, y, count, total)
 
 
 def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
@@ -180,7 +189,7 @@ def _residual(view: NodeView, em: Emitter) -> ir.Value:
 
 def _with_sum(view: NodeView, y: ir.Value, total: ir.Value) -> Replacement:
     outputs = (y, None, None, total if is_read(view, 3) else None)
-    return Replacement(outputs[: len(view.node.outputs)])
+    return outputs_of(view.node, *outputs)
 
 
 def root_mean_square(

@@ -10,7 +10,15 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.contrib.rule import given, is_read, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, channels_first, channels_last, dtype_of, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    channels_first,
+    channels_last,
+    dtype_of,
+    outputs_of,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -53,7 +61,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     total = op("Add", x, unsqueeze(em, skip, [1, 2]) if rank == 2 else skip, hint="sum")
     total = total if bias is None else op("Add", total, bias, hint="biased")
     y = _normalized(view, em, total, dtype_of(x))
-    return Replacement((y, total if is_read(view, 1) else None)[: len(view.node.outputs)])
+    return outputs_of(view.node, y, total if is_read(view, 1) else None)
 
 
 def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:

@@ -11,7 +11,16 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import is_read, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, formal, positions, reduce, size, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    dtype_of,
+    formal,
+    outputs_of,
+    positions,
+    reduce,
+    size,
+    where,
+)
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -178,7 +187,7 @@ def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
     rate = op("Softplus", op("Add", cast(em, a, _FLOAT), bias, hint="biased"))
     decay = cast(em, op("Mul", rate, factor, hint="decay"), dtype_of(a))
     if not is_read(view, 1):
-        return Replacement((decay, None)[: len(view.node.outputs)])
+        return outputs_of(view.node, decay, None)
     if b is None:
         raise Refusal(
             "contrib-form",

@@ -321,6 +321,11 @@ def again(
     return Replacement((*results, *[None] * (len(node.outputs) - count)))
 
 
+def outputs_of(node: ir.Node, *values: ir.Value | None) -> Replacement:
+    """Return what replaces a node: as many of the values as it has outputs."""
+    return Replacement(values[: len(node.outputs)])
+
+
 def channels_first(em: Emitter, x: ir.Value, rank: int) -> ir.Value:
     """Return a picture (N, ..., C) as (N, C, ...)."""
     return em.op("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, outputs_of, reduce, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
@@ -49,7 +49,7 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
             epsilon=view.real("epsilon"),
             momentum=view.real("momentum"),
         )
-        return Replacement((out, None, None)[: len(view.node.outputs)])
+        return outputs_of(view.node, out, None, None)
 
     axes, column = [a for a in range(rank) if a != 1], [-1] + [1] * (rank - 2)
     mean = em.op("ReduceMean", data, axes=axes)  # (1, C, 1, ...)
@@ -64,7 +64,7 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
         kept = em.op("Mul", old, momentum)
         taken = em.op("Mul", em.op("Reshape", current, [-1]), 1 - momentum)
         outputs.append(em.op("Add", kept, taken))
-    return Replacement(tuple(outputs[: len(view.node.outputs)]))
+    return outputs_of(view.node, *outputs)
 
 
 # LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic.
@@ -259,10 +259,10 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     is_masked = len(view.node.outputs) > 1 and bool(view.node.outputs[1].name)
     if drops and training is not None and (known is None or known.any()):
         result, mask = _dropped(em, view, data, training if known is None else None)
-        return Replacement((result, mask if is_masked else None)[: len(view.node.outputs)])
+        return outputs_of(view.node, result, mask if is_masked else None)
     kept = em.op("Identity", data)
     if not is_masked:
-        return Replacement((kept, None)[: len(view.node.outputs)])
+        return outputs_of(view.node, kept, None)
     true = ir.tensor(np.ones(1, np.bool_))
     mask = em.op("ConstantOfShape", em.op("Shape", data), value=true, hint="mask")
     return Replacement((kept, mask))
