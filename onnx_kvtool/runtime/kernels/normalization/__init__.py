@@ -18,23 +18,23 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
     rms_normalization_23,
 )
 from onnx_kvtool.runtime.kernels.normalization.softmax import (
-    both_forms,
     hardmax,
     log_softmax,
     softmax,
 )
+from onnx_kvtool.runtime.kernels.reduction import forms_of_softmax
 
 LINES: Lines = {
     "BatchNormalization": {7: batch_normalization_7, 14: batch_normalization_14},
     "GroupNormalization": {18: group_normalization_18, 21: group_normalization_21},
-    "Hardmax": both_forms(hardmax),
+    "Hardmax": forms_of_softmax(hardmax),
     "InstanceNormalization": {1: instance_normalization_1},
     "LRN": {1: lrn_1},
     "LayerNormalization": {17: layer_normalization_17},
-    "LogSoftmax": both_forms(log_softmax),
+    "LogSoftmax": forms_of_softmax(log_softmax),
     "LpNormalization": {1: lp_normalization_1},
     "MeanVarianceNormalization": {9: mean_variance_normalization_9},
     "RMSNormalization": {23: rms_normalization_23},
-    "Softmax": both_forms(softmax),
+    "Softmax": forms_of_softmax(softmax),
 }
 """Operators of this family with their kernels, oldest first."""

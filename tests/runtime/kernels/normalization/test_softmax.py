@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.normalization.softmax import (
-    both_forms,
-    hardmax,
-    log_softmax,
-    softmax,
-)
+from onnx_kvtool.runtime.kernels.normalization.softmax import hardmax, log_softmax, softmax
+from onnx_kvtool.runtime.kernels.reduction import forms_of_softmax
 
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "softmax": tuple(both_forms(softmax).values()),
-    "log_softmax": tuple(both_forms(log_softmax).values()),
-    "hardmax": tuple(both_forms(hardmax).values()),
+    "softmax": tuple(forms_of_softmax(softmax).values()),
+    "log_softmax": tuple(forms_of_softmax(log_softmax).values()),
+    "hardmax": tuple(forms_of_softmax(hardmax).values()),
 }
 _UNIT = {np.float64: 1e-13, np.float32: 1e-6, np.float16: 1e-3, ml_dtypes.bfloat16: 8e-3}
 
@@ -68,13 +64,13 @@ def test_every_type_is_rounded_once(kind: str, dtype: Any) -> None:
 
 def test_great_numbers_do_not_overflow() -> None:
     x = np.array([[1e38, 1e38, -1e38]], np.float32)
-    assert both_forms(softmax)[13](x, axis=1)[0].tolist() == [[0.5, 0.5, 0.0]]
-    assert np.isfinite(both_forms(log_softmax)[13](x / 1e35, axis=1)[0]).all()
+    assert forms_of_softmax(softmax)[13](x, axis=1)[0].tolist() == [[0.5, 0.5, 0.0]]
+    assert np.isfinite(forms_of_softmax(log_softmax)[13](x / 1e35, axis=1)[0]).all()
 
 
 def test_hidden_keys_weigh_nothing_and_a_row_without_others_is_nan() -> None:
     x = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]], np.float32)
-    (y,) = both_forms(softmax)[13](x, axis=1)
+    (y,) = forms_of_softmax(softmax)[13](x, axis=1)
     assert y[0].tolist() == [0.0, 1.0]
     assert np.isnan(y[1]).all()
 
