@@ -297,4 +297,4 @@ def test_zero_points_of_one_block_are_refused() -> None:
     inputs["fc1_scales"] = inputs["fc1_scales"][..., None]
     inputs["fc1_zero_points"] = np.zeros((E, I, 1), np.uint8)
     given_ = {"normalize_routing_weights": 1, "block_size": H}
-    assert "another layout" in refusal("QMoE", inputs, **given_)
+    assert "has one block" in refusal("QMoE", inputs, **given_)
