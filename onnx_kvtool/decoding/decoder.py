@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.choice import Tokens, choosing
@@ -20,6 +21,7 @@ from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -44,7 +46,7 @@ class Decoder:
     A model that takes a fixed number of tokens at a time gets longer prompts in parts. If all its
     caches are linear, the last part is padded on the right; the next step overwrites these rows.
     A model that takes any number gets 512 at a time if its caches are linear and written in place,
-    and no inputs but positions are given.
+    no inputs but positions are given, and no Attention shows a token those behind it.
 
     Args:
         model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
@@ -384,7 +386,7 @@ class _Part:
         keeps = all(hold.keeps_rows for hold in self.holds)
         self._pads = len(rows) > 2 and rows[1] == self.tokens and keeps
         is_shared = bool(self.holds) and all(hold.is_shared for hold in self.holds)
-        self.is_cut = self.tokens is None and keeps and is_shared
+        self.is_cut = self.tokens is None and keeps and is_shared and not _sees_later_tokens(work)
         self.session = BoundSession(serialize(work), directory, threads)
 
     def takes(self, left: int, room: float) -> bool:
@@ -392,6 +394,20 @@ class _Part:
         if self.tokens is None or self.tokens == left:
             return True
         return self._pads and left < self.tokens <= room
+
+
+def _sees_later_tokens(model: ir.Model) -> bool:
+    """Return whether an Attention over a cache shows a token those behind it."""
+    opset = model.opset_imports.get("", 0)
+    views = (
+        Attention(node, opset)
+        for _, _, node in nodes(model)
+        if node.op_type == "Attention" and not node.domain
+    )
+    return any(
+        (view.nonpad_kv_seqlen or view.past_key) and not (view.is_causal or view.attn_mask)
+        for view in views
+    )
 
 
 def _fixed_tokens(plan: InputPlan) -> int | None:

@@ -110,7 +110,7 @@ WRONG = [
     pytest.param(
         lambda d: d.generate([1], 2, temperature=1, top_p=0), "`top_p` is 0", id="no odds"
     ),
-    pytest.param(lambda d: d.generate([1], 2, top_p=0.9), "at temperature 0", id="nothing drawn"),
+    pytest.param(lambda d: d.generate([1], 2, top_p=0.9), "temperature 0", id="nothing drawn"),
     pytest.param(lambda d: d.generate([1], 2, seed=-1), "`seed` is -1", id="a negative seed"),
     pytest.param(lambda d: d.generate([1], 40), "has 32 rows, 32 of them", id="a full cache"),
     pytest.param(lambda d: d.prefill([1] * 33), "and there are 33 new ones", id="a long prompt"),

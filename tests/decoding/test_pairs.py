@@ -182,6 +182,21 @@ def test_a_long_prompt_goes_in_blocks_into_linear_caches(
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("is_causal", "runs_of"), [(1, 2), (0, 1)])
+def test_a_prompt_whose_tokens_see_later_ones_goes_in_whole(
+    monkeypatch: pytest.MonkeyPatch, is_causal: int, runs_of: int
+) -> None:
+    model = onnx.load(ROOT / "fixtures/models/native/llama_static.onnx")
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "is_causal":
+                attribute.i = is_causal
+    seen = runs(monkeypatch)
+    monkeypatch.setattr(decoder, "_BLOCK", 5)
+    kv.Decoder(model, threads=1).prefill(np.arange(7))
+    assert len(seen) == runs_of
+
+
 def test_models_that_cannot_hand_on_their_caches_are_no_pair(llama) -> None:
     other, _ = kv.raise_(
         llama[0], capacity=ROWS + 1, static=True, verify=False,
