@@ -155,7 +155,7 @@ def test_what_a_host_does_not_give_is_refused(llama, inputs, message: str) -> No
 def test_tokens_are_not_generated_from_what_is_made_up(root: Path, llama, of_states, table) -> None:
     decoder = kv.Decoder(root / "fixtures/growing/bart__dynamo_op18.onnx", threads=1)
     assert decoder.prefill(PROMPTS).shape == (2, 4, 64)  # as `bench` does it, to take the time
-    with pytest.raises(kv.UsageError, match="of what to feed as `encoder_hidden_states`"):
+    with pytest.raises(kv.UsageError, match="what to feed as `encoder_hidden_states`"):
         decoder.generate(PROMPTS, 2)
     with pytest.raises(kv.UsageError, match="is known to take token ids"):
         kv.Decoder(of_states, threads=1).generate(PROMPTS, 2)
