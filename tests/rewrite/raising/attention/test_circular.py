@@ -172,7 +172,7 @@ for _ in range(int(sys.argv[1])):  # what is new stands elsewhere each time
 """
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_each_process_writes_the_same_bytes() -> None:
     """A set of comparisons has another order in each process, and the nodes may not follow it."""
     found = [

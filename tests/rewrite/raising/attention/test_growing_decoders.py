@@ -106,7 +106,7 @@ def bloom(columns: str) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
     granted = "covers-past:attention_mask"
     source = bloom("s89")
