@@ -36,6 +36,16 @@ _LIMITS: Mapping[str, Mapping[int, float]] = {
 }
 """By form and context, the most that a step may take, that of the source being 1."""
 
+_PROMPT, _BLOCK = 2048, 512
+_PROMPTS: tuple[tuple[str, str, int, float | None], ...] = (
+    ("GroupQueryAttention, all at once", "source", _PROMPT, None),
+    (f"GroupQueryAttention, {_BLOCK} at a time", "source", _BLOCK, None),
+    ("`--attention auto`, all at once", "`--attention auto`", _PROMPT, None),
+    (f"`--attention auto`, {_BLOCK} at a time", "`--attention auto`", _BLOCK, 1.1),
+    (f"`--static --phases prefill={_BLOCK}`, {_BLOCK} at a time", "static", _BLOCK, None),
+)
+"""What is measured of a prompt: the case, the form, tokens at a time, and the most it may take."""
+
 _FORMS = (
     "`--attention keep`",
     "`--attention auto`",
@@ -224,6 +234,53 @@ def _measured(
     return measure
 
 
+def _prompt(path: Path, block: int) -> tuple[float, np.ndarray]:
+    """Return the processor seconds of a prompt that goes in block by block, and its last states."""
+    run = session(str(path))
+    states = np.random.default_rng(0).standard_normal((1, _PROMPT, SIZE.hidden), np.float32)
+    binding = run.io_binding()
+    for layer in range(SIZE.layers):
+        for part in ("key", "value"):
+            zeros = np.zeros((1, SIZE.kv_heads, _CAPACITY, SIZE.head), np.float32)
+            cache = ort.OrtValue.ortvalue_from_numpy(zeros)
+            binding.bind_ortvalue_input(f"past.{layer}.{part}", cache)
+            binding.bind_ortvalue_output(f"present.{layer}.{part}", cache)
+    binding.bind_output(run.get_outputs()[0].name)
+    begin = time.process_time()
+    for end in range(block, _PROMPT + 1, block):
+        binding.bind_cpu_input("hidden_states", states[:, end - block : end])
+        binding.bind_cpu_input("seqlens_k", np.array([end - 1], np.int32))
+        binding.bind_cpu_input("total_sequence_length", np.array(end, np.int32))
+        run.run_with_iobinding(binding)
+    took = time.process_time() - begin
+    return took, np.array(binding.get_outputs()[-1].numpy()[0, -1])
+
+
+def _prompts(quick: bool) -> Iterator[Line]:
+    """Measure a prompt of the decoder with GroupQueryAttention, and of its forms."""
+    with tempfile.TemporaryDirectory() as directory:
+        paths = _written(Path(directory), "contrib", ("`--attention auto`",))
+        dims = {"batch_size": 1, "sequence_length": _BLOCK}
+        static, _ = kv.raise_(
+            paths["source"], capacity=_CAPACITY, static=True, dims=dims, verify=False
+        )
+        paths["static"] = saved(Path(directory), "static", ir.to_proto(static))
+        times: dict[str, list[float]] = {case: [] for case, *_ in _PROMPTS}
+        last: dict[str, np.ndarray] = {}
+        for number in range(1 if quick else 7):
+            for case, form, block, _ in _PROMPTS if number % 2 else reversed(_PROMPTS):
+                took, last[case] = _prompt(paths[form], block)
+                times[case].append(took)
+        expected, source = last[_PROMPTS[0][0]], np.array(times[_PROMPTS[0][0]])
+        for case, _, _, limit in _PROMPTS:
+            if not np.allclose(last[case], expected, rtol=1e-3, atol=1e-3):
+                raise RuntimeError(f"{case} computes something else")
+            ratio = float(np.median(np.array(times[case]) / source))
+            is_first = case == _PROMPTS[0][0]
+            cell = Cell(f"{np.median(source):.2f} s") if is_first else ratio_cell(ratio, limit)
+            yield Line(case, (cell,))
+
+
 def main() -> None:
     """Take a few steps of one model, and print the peak memory of this process in MB."""
     stepping = _stepping(Path(sys.argv[1]), int(sys.argv[2]))
@@ -271,6 +328,17 @@ that of the source in the same round. Peak memory is that of a process that take
             ("form", *_COLUMNS),
             ("GroupQueryAttention", *_CONTRIB),
             _measured("contrib", _CONTRIB, {}),
+        ),
+        Table(
+            f"A prompt of {_PROMPT:,} tokens",
+            "The decoder with GroupQueryAttention again. Feed long prompts in blocks, as"
+            " `kv.Decoder` does: an Attention computes the scores of all rows that its last token"
+            " sees. GroupQueryAttention skips those that a token does not see. The static models of"
+            " `--phases` are for compilers that need fixed sizes: each block reads all"
+            f" {_CAPACITY:,} rows of the caches.",
+            ("form", "the prompt"),
+            tuple(case for case, *_ in _PROMPTS),
+            _prompts,
         ),
     ),
 )
