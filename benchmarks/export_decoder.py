@@ -19,12 +19,15 @@ from typing import Any
 
 import torch
 
-from tests.exports.decoders import ARCHITECTURES, Decoder, model_of
+from tests.exports.decoders import ARCHITECTURES, Crossed, Decoder, model_of
 from tests.exports.exporters import dynamo, genai, optimum
 
 _OPSET = 18
 _WIDE = {"hidden_size": 96, "head_dim": 16, "partial_rotary_factor": 1.0}
 """GroupQueryAttention turns a multiple of 16 elements of a head only."""
+
+ROLLING = "_rolling"
+"""Behind the name of an architecture: its layers with a window keep the last rows alone."""
 
 _SECONDS, _BYTES = 120, 6 << 30
 
@@ -50,12 +53,17 @@ def _export(exporter: str, architecture: str, home: Path) -> int:
     with tempfile.TemporaryDirectory(dir=home) as directory:
         path = Path(directory, "model.onnx")
         try:
-            model = model_of(architecture, **_options(exporter, architecture))
+            name = architecture.removesuffix(ROLLING)
+            rolls = name != architecture
+            model = model_of(name, **_options(exporter, name))
             if exporter == "dynamo":
                 taken = inspect.signature(model.forward).parameters
                 names = ("input_ids", "attention_mask", "position_ids")
-                decoder = Decoder(model, tuple(name for name in names if name in taken))
-                dynamo(decoder, path, _OPSET, is_named=True)
+                known = tuple(name for name in names if name in taken)
+                if model.config.is_encoder_decoder:
+                    model, known = Crossed(model), ("input_ids", "encoder_hidden_states")
+                # One name for the rows of all caches would be wrong where some roll.
+                dynamo(Decoder(model, known, rolling=rolls), path, _OPSET, is_named=not rolls)
             else:
                 {"optimum": optimum, "genai": genai}[exporter](model, path)
         except Exception as error:  # noqa: BLE001  # whatever an exporter raises is its answer

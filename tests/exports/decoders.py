@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["ARCHITECTURES", "Decoder", "configuration", "model_of"]
+__all__ = ["ARCHITECTURES", "Crossed", "Decoder", "configuration", "model_of"]
 
 _LLAMA = {
     "vocab_size": 64, "hidden_size": 48, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -43,6 +43,17 @@ _BART = {
     "decoder_ffn_dim": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
     "encoder_ffn_dim": 48, "max_position_embeddings": 128, "is_decoder": True,
     "is_encoder_decoder": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+_T5 = {
+    "vocab_size": 64, "d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2,
+    "num_decoder_layers": 2, "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 16, "decoder_start_token_id": 0,
+    "pad_token_id": 0, "eos_token_id": 2,
+}  # fmt: skip
+_WHISPER = {
+    **_BART, "is_decoder": False, "is_encoder_decoder": True, "num_mel_bins": 8,
+    "max_source_positions": 1500, "max_target_positions": 128, "decoder_start_token_id": 1,
+    "suppress_tokens": None, "begin_suppress_tokens": None,
 }  # fmt: skip
 _EXPERTS = {
     "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
@@ -155,6 +166,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2_moe": ("Qwen2MoeForCausalLM", {**_LLAMA, **_EXPERTS}),
     "qwen3_moe": ("Qwen3MoeForCausalLM", {**_LLAMA, **_EXPERTS}),
     "starcoder2": ("Starcoder2ForCausalLM", {**_LLAMA, "sliding_window": None}),
+    "t5": ("T5ForConditionalGeneration", _T5),
+    "whisper": ("WhisperForConditionalGeneration", _WHISPER),
 }  # fmt: skip
 """Class of the model, and sizes: two layers, grouped heads where it has them, 64 tokens."""
 
@@ -187,6 +200,23 @@ def model_of(architecture: str, **more: Any) -> Any:
             spread = 0.2 if weight.ndim > 1 else 0.1
             weight.add_(spread * torch.randn_like(weight))
     return model.eval()
+
+
+class Crossed(nn.Module):
+    """The decoder of an encoder-decoder, which takes what the encoder has found."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    def forward(
+        self, input_ids: torch.Tensor, encoder_hidden_states: torch.Tensor, **given: Any
+    ) -> Any:
+        """Return what the whole model returns."""
+        from transformers.modeling_outputs import BaseModelOutput
+
+        found = BaseModelOutput(last_hidden_state=encoder_hidden_states)
+        return self.model(decoder_input_ids=input_ids, encoder_outputs=found, **given)
 
 
 class Decoder(nn.Module):

@@ -31,7 +31,7 @@ def _example(decoder: Decoder) -> tuple[list[torch.Tensor], list[dict[int, str]]
     tensors = [known[name][0] for name in decoder.names]
     axes = [dict(enumerate(known[name][1].split())) for name in decoder.names]
     names = list(decoder.names)
-    states = [tensor for name, tensor in known.items() if "hidden" in name and name in names]
+    states = [known[name][0] for name in names if "hidden" in name]
     for layer, pair in enumerate(_caches(decoder, *states)):
         for part, cache in zip(("key", "value"), pair, strict=True):
             names.append(f"past_key_values.{layer}.{part}")
@@ -81,12 +81,14 @@ def torchscript(decoder: Decoder, path: Path, opset: int) -> None:
 
 
 def optimum(model: Any, path: Path) -> None:
-    """Export with optimum, as `optimum-cli export onnx --task text-generation-with-past` does."""
+    """Export with optimum, as `optimum-cli export onnx` does, with caches."""
     from optimum.exporters.onnx import onnx_export_from_model
 
-    onnx_export_from_model(
-        model, path.parent, task="text-generation-with-past", do_validation=False, opset=18
-    )
+    whole = {"t5": "text2text-generation", "whisper": "automatic-speech-recognition"}
+    task = f"{whole.get(model.config.model_type, 'text-generation')}-with-past"
+    onnx_export_from_model(model, path.parent, task=task, do_validation=False, opset=18)
+    if (merged := path.with_name("decoder_model_merged.onnx")).exists():
+        merged.rename(path)
     if not path.exists():
         raise FileNotFoundError(", ".join(entry.name for entry in path.parent.iterdir()))
 
@@ -106,6 +108,9 @@ def genai(model: Any, path: Path) -> None:
     ).save_pretrained(checkpoint)
     asked = ("", str(checkpoint), str(path.parent), "fp32", "cpu", str(path.parent / "cache"))
     builder.create_model(*asked, **builder.parse_extra_options(*asked, []))
+    if not path.exists():
+        files = sorted(entry.name for entry in path.parent.glob("*.onnx"))
+        raise FileNotFoundError(f"it writes {', '.join(files)}, and no `model.onnx`")
     onnx.save(onnx.load(path), path)  # with the weights, which it puts beside it
 
 
