@@ -101,16 +101,9 @@ class _NotRun(KvtoolError):
 def _copies(
     source: ir.Model, models: Sequence[ir.Model], most: int, shrunken: list[Shrunken]
 ) -> tuple[ir.Model, list[ir.Model]]:
-    """Return copies of a source and its models, with the same weights.
+    """Return copies of a source and its models, with the same weights of at most `most` bytes.
 
-    Args:
-        source: The source.
-        models: The models.
-        most: Bytes that the weights of each may take.
-        shrunken: Gets what the copies have less of.
-
-    Raises:
-        _NotRun: If there are none.
+    `shrunken` gets what is smaller in them. Raises `_NotRun` if there are none.
     """
     whole, pairs = skeleton(source, "the source"), list[Pair]()
     try:

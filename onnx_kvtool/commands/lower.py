@@ -170,11 +170,7 @@ def _lower(
 ) -> LowerReport:
     """Lower a model in place, check and verify it.
 
-    Args:
-        model: The model to work on.
-        request: What was asked for.
-        source: The model as it was; None when it can be read again.
-        progress: Told of what is begun.
+    `source` is the unchanged model; None if it can be read again.
     """
     verifier = prepared(model, request, progress)
     wide, change = None, TypeChange()

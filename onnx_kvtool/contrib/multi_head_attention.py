@@ -198,15 +198,9 @@ def _in_buffer(
     lengths: tuple[ir.Value, ir.Value | None],
     is_causal: bool,
 ) -> Replacement:
-    """Write the new rows into the past buffers, and attend to what is valid of them.
+    """Write the new rows into the past buffers, and attend to the valid rows.
 
-    Args:
-        view: The node.
-        em: Where to build.
-        tokens: The new rows.
-        rows: Query, key and value, heads apart.
-        lengths: How many rows of the buffers are valid, and the mask of padding.
-        is_causal: Whether later keys are hidden.
+    `lengths` are the number of valid rows and the mask of padding.
     """
     past_key, past_value = view.operands("past_key", "past_value")
     query, (given, padding) = view.required("query"), lengths

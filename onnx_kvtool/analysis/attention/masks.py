@@ -304,17 +304,9 @@ def _needs_no_mask(
 def _check_fill(
     mask: Hidden, dtype: ir.DataType, frame: Frame, sight: Sight, *, alive: bool
 ) -> None:
-    """Refuse a number in place of scores that would not do the same if it were added to them.
+    """Refuse a fill value that would act differently if it were added to the scores.
 
-    Args:
-        mask: The mask.
-        dtype: Element type of the queries.
-        frame: The frame.
-        sight: What is known of the model.
-        alive: Whether all masks together are known to show some key to each query.
-
-    Raises:
-        Unproven: If it is such a number.
+    `alive`: all masks together show some key to each query. Raises `Unproven`.
     """
     if mask.fill == -math.inf:
         return

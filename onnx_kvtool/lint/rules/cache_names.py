@@ -90,13 +90,9 @@ def _name_fix(
     outputs: Mapping[str | None, ir.Value],
     wanted: Mapping[str | None, str],
 ) -> Fix | None:
-    """Return the fix that renames a present, where its right name is known and can be had.
+    """Return the fix that renames a present, if its correct name is known and free.
 
-    Args:
-        context: The model.
-        present: Name.
-        outputs: The outputs of the graph, by name.
-        wanted: The right name of each present that has one, by the name that it has.
+    `wanted` maps names of presents to the correct ones.
     """
     names: dict[str, str] = {}
     old: str | None = present

@@ -182,14 +182,9 @@ class Engine:
         problems: list[Problem],
         forced: bool,
     ) -> tuple[str, ir.Value | Replacement]:
-        """Emit what replaces a node, by the first means that applies.
+        """Emit the replacement of a node, by the first rule that applies.
 
-        Args:
-            context: Where to and how.
-            node: The node.
-            em: Takes the new nodes.
-            problems: Why the node cannot stay, for a refusal.
-            forced: Whether the node must go although the target opset has its operator.
+        `problems` say why it cannot stay; if `forced`, it goes although the target has it.
         """
         rule = self.rules.get(node.op_type)
         opset = context.opset_of(node)
