@@ -37,8 +37,6 @@ _FIRST_UNEQUAL = 18
 _HEAVIEST_SIZE = 24
 """Largest weight of a size that is kept as an expression."""
 
-_NOTHING = Facts()
-
 
 def slice_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
@@ -122,7 +120,7 @@ def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: i
     found = cut_along(variable(atom), start, end, step)
     if found is None or found.length is None:
         return None
-    length = substitute(found.length, {}, _NOTHING, {atom: size})
+    length = substitute(found.length, {}, Facts(), {atom: size})
     largest = length.atom
     if isinstance(largest, Largest) and integer(0) in largest.of and len(largest.of) == 2:
         (other,) = largest.of - {integer(0)}
@@ -215,7 +213,9 @@ def _expressions(site: ElementSite, name: str) -> tuple[Expr, ...] | None:
     return None if given is None else given.vector()
 
 
-def cut_along(size: Expr, start: Expr, end: Expr, step: int, facts: Facts = _NOTHING) -> Cut | None:
+def cut_along(
+    size: Expr, start: Expr, end: Expr, step: int, facts: Facts | None = None
+) -> Cut | None:
     """Return the range that a slice selects on an axis of `size`; None if unknown.
 
     Bounds are clamped as the text of Slice says: for a negative step the start to 0 to size - 1 and
@@ -223,6 +223,7 @@ def cut_along(size: Expr, start: Expr, end: Expr, step: int, facts: Facts = _NOT
     """
     if step == 0:
         return None
+    facts = Facts() if facts is None else facts  # not a common one, which remembers every model
     low = 0 if step > 0 else -1
     offset = _clamped(start, size, 0, low, facts)
     stop = _clamped(end, size, low, low, facts)
