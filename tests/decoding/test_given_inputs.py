@@ -157,9 +157,9 @@ def test_tokens_are_not_generated_from_what_is_made_up(root: Path, llama, of_sta
     assert decoder.prefill(PROMPTS).shape == (2, 4, 64)  # as `bench` does it, to take the time
     with pytest.raises(kv.UsageError, match="what to feed as `encoder_hidden_states`"):
         decoder.generate(PROMPTS, 2)
-    with pytest.raises(kv.UsageError, match="is known to take token ids"):
+    with pytest.raises(kv.UsageError, match="token ids"):
         kv.Decoder(of_states, threads=1).generate(PROMPTS, 2)
     with pytest.raises(kv.UsageError, match=r"`embed` made an array of shape \(2, 4\)"):
         kv.Decoder(of_states, threads=1, embed=lambda ids: ids).generate(PROMPTS, 2)
-    with pytest.raises(kv.UsageError, match="is known to take the hidden states of tokens"):
+    with pytest.raises(kv.UsageError, match="the hidden states of tokens"):
         kv.Decoder(llama, threads=1).prefill(table[PROMPTS])

@@ -384,7 +384,7 @@ LOST = [
         "y",
         "n",
         "data-dependent",
-        "it counts elements of `x`",
+        "it counts nonzero elements of `x`",
         id="behind a count of elements",
     ),
     pytest.param(

@@ -26,7 +26,7 @@ RUNTIMES = [
     "opencv",
     "iree",
 ]
-LISTED = f"there are {', '.join(f'`{name}`' for name in RUNTIMES)}"
+LISTED = f"use one of {', '.join(f'`{name}`' for name in RUNTIMES)}"
 
 
 @pytest.mark.parametrize(
