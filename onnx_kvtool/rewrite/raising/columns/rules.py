@@ -375,9 +375,9 @@ def _elementwise(view: NodeView, state: Widened) -> Wide:
 
 
 def _fits(value: ir.Value, sizes: Sequence[Size], result: Sequence[Size]) -> None:
-    """Refuse a value with an axis that is not 1 long, and may be as long as no axis of the result.
+    """Refuse a value if an axis is neither 1 long nor certainly as long as that of the result.
 
-    `sizes` are those of the value, with those of the result along axes that it has not.
+    `sizes` may have the sizes of the result for axes that the value lacks.
     """
     for axis, (size, whole) in enumerate(zip(sizes[::-1], result[::-1], strict=False), 1):
         differ = size is None or whole is None or min(size, whole) < 0

@@ -156,7 +156,7 @@ def convert(
 ) -> Array:
     """Return an array in another element type, by the text and the tables of Cast-25.
 
-    Array are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
+    Numbers are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
     See `round_to`, `round_to_scale`, `to_integers`, `to_strings` and `from_strings` for what
     happens at the edges of each kind.
 
