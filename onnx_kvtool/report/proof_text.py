@@ -165,8 +165,7 @@ def lower_blocks(report: LowerReport, *, dry_run: bool = False) -> Iterator[Bloc
     """
     failed = bool(report.refused) or report.verification.fails
     yield _lower_head(report, failed)
-    for refusals in groups_alike(report.refused, lambda r: (r.code, r.help, r.lowest_opset)):
-        yield from _refusals(refusals)
+    yield from _refusals(report.refused)
     if report.lowered and not failed:
         yield Grid(("operator", "nodes", "rule", "form"), _counts(report))
     for note in report.notes:
@@ -226,16 +225,16 @@ def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:
     return tuple((op, str(count), rule, via) for (op, rule, via), count in counts.items())
 
 
-def _refusals(refusals: Sequence[Diagnostic]) -> Iterator[Line]:
-    """Yield refusals of one remedy, those that differ in names only on one line."""
-    first = refusals[0]
-    for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
-        place = and_others(str(one.location), len(others))
-        yield Line(first.code, f"{place}: {one.message}", "red")
-    if first.lowest_opset is not None:
-        yield Line("  lowest opset", str(first.lowest_opset))
-    if first.help is not None:
-        yield Line("  help", first.help)
+def _refusals(refusals: Iterable[Diagnostic]) -> Iterator[Line]:
+    """Yield each remedy once, below its refusals; those that differ in names only share a line."""
+    for group in groups_alike(refusals, lambda r: (r.code, r.help, r.lowest_opset)):
+        for first, *others in groups_alike(group, lambda r: (r.location.op, form([r.message]))):
+            place = and_others(str(first.location), len(others))
+            yield Line(first.code, f"{place}: {first.message}", "red")
+        if group[0].lowest_opset is not None:
+            yield Line("  lowest opset", str(group[0].lowest_opset))
+        if group[0].help is not None:
+            yield Line("  help", group[0].help)
 
 
 def _verdict(verification: Verification) -> str:
@@ -278,10 +277,7 @@ def raise_blocks(
     """
     failed = failed or bool(report.blocked) or report.verification.fails
     yield _raise_head(report, failed)
-    for defect in report.blocked:
-        yield Line(defect.code, f"{defect.location}: {defect.message}", "red")
-        if defect.help is not None:
-            yield Line("  help", defect.help)
+    yield from _refusals(report.blocked)
     if report.raised:
         yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
         yield from _proofs(report.raised)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.report.blocks import Grid, Line
 from onnx_kvtool.report.proof_text import raise_blocks
 from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport, Unraised
@@ -89,6 +89,27 @@ def test_refusals_that_differ_in_names_only_are_one_line() -> None:
     assert [line.text for line in said if line.label == "growing-cache"] == [
         "main, node `Concat_0` (Concat) and 29 others alike: `past.0.key` grows with every step"
     ]
+
+
+def test_what_blocks_in_each_layer_is_one_line_with_its_remedy() -> None:
+    made = report(0)
+    made.blocked = [
+        Diagnostic(
+            "dynamic-size",
+            "error",
+            Location("main", node=f"NonZero_{i}", index=i, op="NonZero"),
+            f"it counts nonzero elements of `x.{i}`",
+            "declare its shape" if i < 30 else None,
+        )
+        for i in range(31)
+    ]
+    said = [block for block in raise_blocks(made) if isinstance(block, Line)]
+    places = [line.text.split(":")[0] for line in said if line.label == "dynamic-size"]
+    assert places == [
+        "main, node `NonZero_0` (NonZero) and 29 others alike",
+        "main, node `NonZero_30` (NonZero)",
+    ]
+    assert [line.text for line in said if line.label == "  help"] == ["declare its shape"]
 
 
 @each(

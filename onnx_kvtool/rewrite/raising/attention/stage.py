@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,9 +10,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, sinks_noted
 from onnx_kvtool.analysis.caches.find import find_caches
-from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.guards import objections
@@ -299,15 +297,10 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
                 outcome.columns[value] = settings.capacity
             for reader in readers:
                 reader.metadata_props[FIXED] = "1"
-    alike: dict[tuple[str, str], list[Diagnostic]] = {}
     for node, lost in found.stuck:
-        if node.graph is not None and _is_read(node):
-            kind = node.op_type, re.sub("`.*?`", "", lost.message)
-            alike.setdefault(kind, []).append(lost)
-    for first, *others in alike.values():
-        more = f" (and so of {counted(len(others), 'other node')} alike)" if others else ""
-        text = f"{first.message}, so that no capacity fixes the size of what it gives{more}"
-        outcome.stuck.append(replace(first, message=text))
+        if _is_read(node):
+            text = f"{lost.message}, so that no capacity fixes the size of what it gives"
+            outcome.stuck.append(replace(lost, message=text))
     _fix_columns(model, outcome)
     return bool(old or found.new)
 
