@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from onnx_kvtool.cli import group
-from onnx_kvtool.guard.failed_allocation import bounded_memory
+from onnx_kvtool.guard.exhaustion import bounded_memory
 from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.jobs import _is_alone
 from onnx_kvtool.runtime import memory

@@ -23,7 +23,7 @@ from onnx_kvtool.commands.requests import RewriteRequest
 from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import clone, read
 from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.places import (

@@ -1,1 +1,1 @@
-"""Faults of other libraries, one file each, so that each can be deleted one day; see `table`."""
+"""Faults of other libraries, each with its guard, so that both can be deleted one day."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard import (
-    copied_scopes,
-    distinct_names,
+    crashes,
     early_sympy,
-    endless_equations,
-    failed_allocation,
-    known_wrong,
-    last_windows,
-    left_out_inputs,
-    long_vectors,
-    matrix_values,
-    names_for_zero,
-    negative_sizes,
-    nested_calls,
-    past_scores,
-    rounded_sizes,
-    untyped_inputs,
+    exhaustion,
+    onnxruntime_faults,
+    scopes,
+    wrong_sizes,
 )
-from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.contents import Fault
 from onnx_kvtool.model_io import message
 
 _WRITER = Fault(
@@ -43,30 +35,23 @@ _SYMPY = Fault(
 )
 """Stands here because its file is imported by what must import nothing."""
 
-FAULTS: Table[str, Fault] = Table(
+
+def _path(module: ModuleType) -> str:
+    return module.__name__.replace(".", "/") + ".py"
+
+
+FAULTS: Table[str, tuple[str, Fault]] = Table(
     "fault",
     [
-        (module.__name__.replace(".", "/") + ".py", fault)
-        for module, fault in (
-            (negative_sizes, negative_sizes.FAULT),
-            (untyped_inputs, untyped_inputs.FAULT),
-            (long_vectors, long_vectors.FAULT),
-            (endless_equations, endless_equations.FAULT),
-            (failed_allocation, failed_allocation.FAULT),
-            (nested_calls, nested_calls.FAULT),
-            (left_out_inputs, left_out_inputs.FAULT),
-            (distinct_names, distinct_names.FAULT),
-            (matrix_values, matrix_values.FAULT),
-            (names_for_zero, names_for_zero.FAULT),
-            (past_scores, past_scores.FAULT),
-            (last_windows, last_windows.FAULT),
-            (rounded_sizes, rounded_sizes.FAULT),
-            (known_wrong, known_wrong.FAULT),
-            (message, _WRITER),
-            (copied_scopes, copied_scopes.FAULT),
-            (early_sympy, _SYMPY),
-        )
+        *(
+            (name.lower(), (_path(module), fault))
+            for module in (crashes, exhaustion, onnxruntime_faults, wrong_sizes, scopes)
+            for name, fault in vars(module).items()
+            if isinstance(fault, Fault)
+        ),
+        ("message", (_path(message), _WRITER)),
+        ("early_sympy", (_path(early_sympy), _SYMPY)),
     ],
 )
-"""The faults by the file that works around each; first those that end the process or take all of
-its memory or time, then those that give wrong answers; last those that only take time."""
+"""The faults by name, each with the file that works around it: what ends the process or takes all
+of its memory or time, then what gives wrong answers."""

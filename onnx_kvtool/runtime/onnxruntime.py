@@ -15,8 +15,7 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
-from onnx_kvtool.guard.known_wrong import known_wrong
-from onnx_kvtool.guard.left_out_inputs import with_all_inputs
+from onnx_kvtool.guard.onnxruntime_faults import known_wrong, with_all_inputs
 from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.runtime.errors import (

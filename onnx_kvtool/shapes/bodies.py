@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.walk import function_path, step_path, subgraphs
 from onnx_kvtool.core.words import shape_text
-from onnx_kvtool.guard.nested_calls import MOST_RUN
+from onnx_kvtool.guard.exhaustion import MOST_RUN
 from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.contents import IndexMap

@@ -15,7 +15,7 @@ from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.storage import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
+from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts

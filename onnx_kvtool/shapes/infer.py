@@ -14,10 +14,9 @@ import onnx_ir as ir
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
-from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
-from onnx_kvtool.guard.small_constants import HOLDERS
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.contents import HOLDERS
+from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
 from onnx_kvtool.shapes.types import Addition, Completion
 from onnx_kvtool.symbolic.dimensions import is_invented

@@ -16,11 +16,10 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
-from onnx_kvtool.guard.endless_equations import is_endless
-from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
-from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.crashes import is_endless
+from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.inference import infer_with_data, weightless
+from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
 from onnx_kvtool.model_io.forms import bodies, named_bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of, op_facts
 from onnx_kvtool.ops.traits import Trait, traits

@@ -14,10 +14,9 @@ from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.core.words import binary_bytes
-from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
-from onnx_kvtool.guard.small_constants import Contents
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.contents import Contents
+from onnx_kvtool.guard.exhaustion import makes_long_vector, may_run_out
+from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.shapes.inference import infer_model

@@ -12,9 +12,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.guard.negative_sizes import slices_negative_size
-from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.crashes import slices_negative_size
+from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
+from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.contrib import is_contrib

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnx_kvtool.guard.crashes import slices_negative_size
 from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from tests.faults.kvtool_process import Fault, Runner
 from tests.grids import part
 

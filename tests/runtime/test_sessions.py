@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_kvtool.guard.known_wrong import known_wrong
+from onnx_kvtool.guard.onnxruntime_faults import known_wrong
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RuntimeName, open_session

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
-from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import declared
 from onnx_kvtool.lint.finding import Finding

@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graph_path, nodes, remove_node, step_path, subgraphs, supersede
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
-from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
+from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.legality import Fit
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 

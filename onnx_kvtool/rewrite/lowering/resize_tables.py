@@ -14,7 +14,7 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, where
 from onnx_kvtool.emit.sampling import Numbers
-from onnx_kvtool.guard.rounded_sizes import scaled
+from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import dims_of

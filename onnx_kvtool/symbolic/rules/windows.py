@@ -9,7 +9,7 @@ from fractions import Fraction
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.guard.rounded_sizes import scaled
+from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
@@ -43,7 +43,7 @@ class _Window:
 
         With `ceil` it may begin inside and reach out behind, but not begin behind the axis. Only
         the text of opset 22 says so; runtimes compute it for earlier ones as well, and onnx's
-        inference does not (`onnx_kvtool.guard.last_windows`).
+        inference does not (`onnx_kvtool.guard.wrong_sizes`).
         """
         stride = integer(self.stride)
         if self.auto_pad.startswith("SAME"):

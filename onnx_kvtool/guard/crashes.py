@@ -1,8 +1,9 @@
-"""Models that slice something of negative size, which ends the process in C++ code of onnx."""
+"""Models that end the process in onnx's inference, or that it never finishes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx
@@ -11,12 +12,10 @@ import onnx.shape_inference
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import Contents, Sizes, is_told, sizing
+from onnx_kvtool.guard.contents import Contents, Fault, Sizes, infer_hiding, is_told, sizing
 from onnx_kvtool.model_io.forms import bodies
 
-FAULT = Fault(
+NEGATIVE_SIZES = Fault(
     library="onnx",
     seen="1.23.2",
     what="ends the process where its inference slices an axis of negative size, as sessions of"
@@ -169,3 +168,77 @@ def _negative(graph: onnx.GraphProto) -> set[str]:
         for value in (*graph.input, *graph.value_info, *graph.output)
         if any(dim.dim_value < 0 for dim in value.type.tensor_type.shape.dim)
     }
+
+
+UNTYPED_INPUTS = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="ends the process where its inference meets a RegexFullMatch whose input has no type",
+    instead="hides such a node from inference until its inputs have types",
+)
+
+CRASHING = frozenset({"RegexFullMatch"})
+"""Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""
+
+
+def infer_past_untyped_inputs(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, with nothing known of a node that would end the process.
+
+    The inputs of such a node are looked at after a first inference without it. In a body or a
+    function it stays unknown.
+    """
+    hidden = [node for node in contents.of(*CRASHING) if node.domain == ""]
+    while hidden:
+        result = infer_hiding(contents, infer, hidden)
+        typed = set(_typed(result.graph))
+        own = {id(node) for node in contents.message.graph.node}
+        left = [n for n in hidden if id(n) not in own or not typed.issuperset(n.input)]
+        if len(left) == len(hidden):
+            return result
+        hidden = left
+    return infer(contents)
+
+
+def _typed(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of the values of a graph whose type is known."""
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.WhichOneof("value"):
+            yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name
+
+
+ENDLESS_EQUATIONS = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="never finishes reading an equation of Einsum with stray dots, such as `.i` or two"
+    " ellipses in one term",
+    instead="hides an Einsum from inference unless each term is letters and at most one ellipsis",
+)
+
+_TERM = re.compile(rb"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+
+
+def infer_past_endless_equations(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed."""
+    hidden = [
+        node
+        for node in contents.of("Einsum")
+        if node.domain in DEFAULT_DOMAINS and is_endless(node)
+    ]
+    return infer_hiding(contents, infer, hidden) if hidden else infer(contents)
+
+
+def is_endless(node: onnx.NodeProto) -> bool:
+    """Return whether inference may never finish reading the equation of an Einsum."""
+    terms = (
+        term
+        for attribute in node.attribute
+        if attribute.name == "equation"
+        for term in re.split(rb"->|,", attribute.s.replace(b" ", b""))
+    )
+    return any(_TERM.fullmatch(term) is None for term in terms)

@@ -1,18 +1,43 @@
-"""The nodes of a model message, and what its small constants tell them of sizes and pads."""
+"""What guards share: a fault, the nodes and small constants of a message, and hidden nodes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from onnx_kvtool.model_io.forms import bodies
+from onnx_kvtool.model_io.forms import bodies, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault that kvtool works around.
+
+    When the library no longer has it, and no release that has it is supported, it goes, and what
+    works around it with it.
+
+    Attributes:
+        library: The distribution that has it.
+        seen: The releases that showed it; it may be older, and may still be there.
+        what: What the library does, a clause that follows its name.
+        instead: What kvtool does about it, a clause that follows `kvtool`.
+        issue: The upstream issue, `owner/repository#number`; None where none is known.
+    """
+
+    library: Literal["onnx", "onnx-ir", "onnxruntime"]
+    seen: str
+    what: str
+    instead: str
+    issue: str | None = None
+
 
 _A = onnx.AttributeProto
 HOLDERS = having(Trait.HAS_BODY)
@@ -133,3 +158,44 @@ def _tensor_has(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
             return test(numpy_helper.to_array(tensor).astype(np.float64))
     except (TypeError, ValueError):  # its data does not fit its type, which inference finds as well
         return True
+
+
+_HIDDEN = "kvtool.hidden"
+"""Domain of a node that inference knows nothing about."""
+
+
+def infer_hiding(
+    contents: Contents,
+    infer: Callable[[Contents], onnx.ModelProto],
+    hidden: list[onnx.NodeProto],
+) -> onnx.ModelProto:
+    """Return the result of inference with some nodes hidden from it."""
+    holders = (contents.message, *contents.message.functions)
+    domains = [node.domain for node in hidden]
+    for node in hidden:
+        node.domain = _HIDDEN
+    for holder in holders:
+        holder.opset_import.add(domain=_HIDDEN, version=1)
+    try:
+        result = infer(contents)
+    finally:
+        for node, domain in zip(hidden, domains, strict=True):
+            _set_domain(node, domain)
+        for holder in holders:
+            del holder.opset_import[-1]
+    for node in every_node(result, HOLDERS):
+        if node.domain == _HIDDEN:
+            _set_domain(node, "")
+    for holder in (result, *result.functions):
+        left = [entry for entry in holder.opset_import if entry.domain != _HIDDEN]
+        del holder.opset_import[:]
+        holder.opset_import.extend(left)
+    return result
+
+
+def _set_domain(node: onnx.NodeProto, domain: str) -> None:
+    """Set a domain; an empty one is left out, which makes other bytes."""
+    if domain:
+        node.domain = domain
+    else:
+        node.ClearField("domain")

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from onnx_kvtool.decoding.bound import BoundSession
-from onnx_kvtool.guard.left_out_inputs import with_all_inputs
+from onnx_kvtool.guard.onnxruntime_faults import with_all_inputs
 from onnx_kvtool.runtime.onnxruntime import Session
 
 _LOAD = """

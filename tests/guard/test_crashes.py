@@ -1,7 +1,8 @@
-"""Models on which onnx's inference would end the process."""
+"""Inference neither ends the process nor goes on for ever."""
 
 from __future__ import annotations
 
+import onnx
 import onnx.parser
 import pytest
 
@@ -53,3 +54,24 @@ def test_the_process_lives(text: str, type_: int | None, strict: bool) -> None:
     assert model.SerializeToString(deterministic=True) == before
     kv.check(model)
     kv.infer(model)
+
+
+def _inferred(equation: str) -> onnx.TypeProto:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 18]> g (float[2, 3] x) => (y)'
+        f'{{ y = Einsum <equation = "{equation}"> (x) }}'
+    )
+    inferred = infer_with_data(model)
+    assert model.graph.node[0].domain == ""
+    assert inferred.graph.node[0].domain == ""
+    return inferred.graph.output[0].type
+
+
+@pytest.mark.parametrize("equation", [".i", "....", "...i...", "i...j...->ij", "." * 100_000])
+def test_a_stray_dot_does_not_hang(equation: str) -> None:
+    assert not _inferred(equation).tensor_type.HasField("shape")
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "...j -> j...", "i...", " i j -> i j"])
+def test_other_equations_are_inferred(equation: str) -> None:
+    assert len(_inferred(equation).tensor_type.shape.dim) == 2

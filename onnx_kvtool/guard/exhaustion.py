@@ -1,20 +1,28 @@
-"""Models that make onnx's inference write down each element of a very long vector."""
+"""Models that onnx's inference, or onnxruntime, would take all memory or days for."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
+import onnx.shape_inference
+import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import (
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.guard.contents import (
     FLOATS,
     HOLDERS,
     INTEGERS,
     Contents,
+    Fault,
     Sizes,
     is_told,
     sizing,
@@ -22,7 +30,7 @@ from onnx_kvtool.guard.small_constants import (
 from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
-FAULT = Fault(
+LONG_VECTORS = Fault(
     library="onnx",
     seen="1.23.2",
     what="writes down each element of a vector that Add, Gather or Slice reads while it infers, 150"
@@ -173,3 +181,180 @@ def makes_long_vector(contents: Contents) -> bool:
 
 def _is_above(numbers: NDArray[np.float64]) -> bool:
     return bool((np.abs(numbers) > LONGEST).any())
+
+
+FAILED_ALLOCATION = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="may leave a message half made where an allocation fails in its inference, and ends the"
+    " process when it takes that down (seen in one of 600 models that ran against the bound)",
+    instead="bounds what inference may take, and asks in a separate process where it may take much",
+)
+
+_CONTRADICTION = 10
+_CHILD = f"""
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+import onnx
+from onnx_kvtool.guard.exhaustion import bounded_memory
+message = onnx.ModelProto.FromString(sys.stdin.buffer.read())
+try:
+    with bounded_memory(int(sys.argv[2])):
+        inferred = onnx.shape_inference.infer_shapes(
+            message, "types" in sys.argv[3], "strict" in sys.argv[3], True
+        )
+except onnx.shape_inference.InferenceError as error:
+    sys.stderr.write(str(error))
+    sys.exit({_CONTRADICTION})
+sys.stdout.buffer.write(inferred.SerializeToString())
+"""
+
+
+def infer_in_subprocess(
+    message: onnx.ModelProto, strict: bool, spare: int, check_types: bool = False
+) -> onnx.ModelProto | None:
+    """Return a message with types inferred in another process; None where that process fails.
+
+    Args:
+        message: The model, without weights.
+        strict: Whether the first contradiction is an error.
+        spare: Bytes that the inference may take.
+        check_types: Whether types are held against the schemas.
+
+    Raises:
+        onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`.
+    """
+    path = json.dumps(sys.path)
+    mode = ("strict" if strict else "lenient") + ("+types" if check_types else "")
+    command = [sys.executable, "-c", _CHILD, path, str(spare), mode]
+    try:
+        child = subprocess.run(
+            command, input=message.SerializeToString(), capture_output=True, check=False
+        )
+    except OSError:  # a process that cannot be started, as where Python is embedded
+        return None
+    if child.returncode == _CONTRADICTION:
+        raise onnx.shape_inference.InferenceError(child.stderr.decode(errors="replace"))
+    if child.returncode:
+        return None
+    inferred = onnx.ModelProto()
+    inferred.ParseFromString(child.stdout)
+    return inferred
+
+
+@contextlib.contextmanager
+def bounded_memory(spare: int) -> Iterator[None]:
+    """Have allocations in the block fail once the process has grown by `spare` bytes.
+
+    C++ code that computes sizes from a hostile model would otherwise fill the memory of the machine
+    and be killed. Other threads are bound as well. Works on Linux only, where the address space of
+    a process has a limit that is kept; elsewhere the block runs unbounded.
+
+    Args:
+        spare: Bytes of address space that the block may take beyond what the process has.
+
+    Raises:
+        MemoryError: From within the block, where it takes more.
+    """
+    size = _address_space()
+    if size is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = size + spare
+    if soft != resource.RLIM_INFINITY:
+        bound = min(bound, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _address_space() -> int | None:
+    """Return the bytes of address space that the process has; None where that is unknown."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):  # a container without /proc
+        return None
+
+
+NESTED_CALLS = Fault(
+    library="onnxruntime",
+    seen="1.31.1",
+    what="writes the body of a function in place of each call of it, and would be busy for days"
+    " with forty functions of two calls each, as the inference of onnx would",
+    instead="counts the nodes first, and does not load or infer a model of too many",
+)
+
+MOST_NODES = 1_000_000
+"""Nodes. onnx's inference goes through the body of a function at every call of it; forty functions
+of two calls each would keep it busy for days."""
+
+MOST_RUN = 200_000
+"""Nodes of functions and graphs that are gone through one by one in Python, or loaded by a runtime,
+which takes tens of microseconds for each."""
+
+_Key = tuple[str, str, str]
+
+
+def expanded_nodes(model: ir.Model) -> int:
+    """Return the number of nodes, those of a function counted at each of its calls.
+
+    Linear in the nodes of the model. A function that calls itself counts as nothing where it does.
+    """
+    sizes: dict[_Key, int] = {}
+    for key in model.functions:
+        _size(key, model.functions, sizes)
+    return _count(model.graph, model.functions, sizes)
+
+
+def _size(key: _Key, functions: Mapping[_Key, ir.Function], sizes: dict[_Key, int]) -> None:
+    """Fill in the size of a function, and first those of the functions it calls."""
+    waiting = [key]
+    while waiting:
+        current = waiting[-1]
+        if current in sizes and sizes[current] >= 0:
+            waiting.pop()
+            continue
+        first = current not in sizes
+        sizes[current] = -1  # being looked at
+        graph = functions[current].graph
+        lacking = [c for c in _calls(graph, functions) if c not in sizes] if first else []
+        if lacking:
+            waiting.extend(lacking)
+            continue
+        sizes[current] = _count(graph, functions, sizes)
+        waiting.pop()
+
+
+def _calls(graph: ir.Graph, functions: Mapping[_Key, ir.Function]) -> list[_Key]:
+    found = []
+    for node in graph:
+        if (key := node.op_identifier()) in functions:
+            found.append(key)
+        if node.attributes.data:
+            for _, body in subgraphs(node):
+                found.extend(_calls(body, functions))
+    return found
+
+
+def _count(
+    graph: ir.Graph, functions: Mapping[_Key, ir.Function], sizes: Mapping[_Key, int]
+) -> int:
+    total = 0
+    for node in graph:
+        total += 1
+        if functions and (key := node.op_identifier()) in functions:
+            total += max(sizes.get(key, 0), 0)
+        if node.attributes.data:
+            for _, body in subgraphs(node):
+                total += _count(body, functions, sizes)
+    return total

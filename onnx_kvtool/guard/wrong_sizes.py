@@ -1,0 +1,406 @@
+"""Sizes and elements of sizes that onnx's inference gets wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Set
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.guard.contents import (
+    HOLDERS,
+    INTEGERS,
+    SMALL_BYTES,
+    Contents,
+    Fault,
+    infer_hiding,
+    is_told,
+)
+from onnx_kvtool.guard.exhaustion import HANDED_ON
+from onnx_kvtool.model_io.forms import every_holder, every_node
+
+MATRIX_VALUES = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="takes the elements of a matrix for those of a vector while it infers: (2, 1) and (3,) are"
+    " refused as (2,) and (3,)",
+    instead="hides the elements of what an Unsqueeze makes a matrix of",
+)
+
+_AXES = ((1,), ("axes",))
+_MATRIX = "\x00kvtool.matrix"
+"""End of the name of what an Unsqueeze gives; no file has it."""
+
+_READERS = HANDED_ON.keys() - {"Shape", "Size"}
+"""Operators that compute with elements which inference knows, at some opset."""
+
+_VECTORS = frozenset({"NonZero", "Range", "Shape", "Unsqueeze"})
+_ELEMENTWISE = frozenset({"Abs", "Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
+"""Operators whose result is surely no scalar, and those whose is none if an operand is none: of all
+such only those that onnx 1.23.2 computes elements of matter, so that this is no table of traits."""
+
+_Holder = onnx.GraphProto | onnx.FunctionProto
+
+
+def infer_past_matrix_values(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, where the elements of a matrix are unknown.
+
+    Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
+    out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two
+    elements. Unsqueeze is the one operator that makes a matrix out of elements that are known, so
+    each that may do so hands its result on through an Identity, which knows none.
+    """
+    made = set(_matrices(contents))
+    if not made:
+        return infer(contents)
+    # In place, as a copy of all nodes takes longer than inference.
+    places = [_hand_on(holder, made) for holder in contents.holders]
+    try:
+        result = infer(Contents(contents.message))
+    finally:
+        _drop_identities(contents.holders, places)
+    holders = every_holder(result, HOLDERS)
+    _drop_identities(holders, places)
+    for holder in holders:
+        marked = [i for i, info in enumerate(holder.value_info) if info.name.endswith(_MATRIX)]
+        for place in reversed(marked):
+            del holder.value_info[place]
+    return result
+
+
+def _matrices(contents: Contents) -> Iterator[str]:
+    """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
+    unsqueezes = [
+        node
+        for node in contents.of("Unsqueeze")
+        if node.domain in DEFAULT_DOMAINS and node.input and node.output
+    ]
+    made = {node.output[0] for node in unsqueezes}
+    read = {
+        name
+        for node in contents.of(*_READERS)
+        if node.domain in DEFAULT_DOMAINS
+        for name in made.intersection(node.input)
+    }
+    if not read:
+        return
+    to_matrix = contents.constants(_makes_matrix, INTEGERS)
+    vectors = _no_scalars(contents)
+    for node in unsqueezes:
+        if node.output[0] in read:
+            is_matrix = is_told(node, _AXES, to_matrix, _makes_matrix)
+            if is_matrix or node.input[0] in vectors:
+                yield node.output[0]
+
+
+def _makes_matrix(axes: NDArray[np.float64]) -> bool:
+    """Return whether no Unsqueeze makes a vector with these axes."""
+    return not np.isin(axes, (0, -1)).all()
+
+
+def _no_scalars(contents: Contents) -> Set[str]:
+    """Return names of values that have at least one dimension, as far as that is seen at once."""
+    found: set[str] = set()
+    for holder in contents.holders:
+        if isinstance(holder, onnx.GraphProto):
+            infos = (*holder.input, *holder.value_info)
+            found.update(info.name for info in infos if info.type.tensor_type.shape.dim)
+            found.update(tensor.name for tensor in holder.initializer if tensor.dims)
+    for node in contents.of(*_ELEMENTWISE, *_VECTORS):
+        passes = node.op_type in _VECTORS or not found.isdisjoint(node.input)
+        if passes and node.domain in DEFAULT_DOMAINS:
+            found.update(node.output)
+    return found
+
+
+def _hand_on(holder: _Holder, made: Set[str]) -> list[int]:
+    """Put an Identity behind each Unsqueeze that makes one of these, and return the positions."""
+    places: list[int] = []
+    unsqueezes = [(i, node) for i, node in enumerate(holder.node) if node.op_type == "Unsqueeze"]
+    for index, node in unsqueezes:
+        if made.isdisjoint(node.output):
+            continue
+        name = node.output[0]
+        node.output[0] = f"{name}{_MATRIX}"
+        # Under the name of the node, so that what is said of either is said of it.
+        identity = onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
+        places.append(index + len(places) + 1)
+        holder.node.insert(places[-1], identity)
+    return places
+
+
+def _drop_identities(holders: list[_Holder], places: list[list[int]]) -> None:
+    """Take the Identities away that stand at these positions of each holder."""
+    for holder, positions in zip(holders, places, strict=True):
+        for place in reversed(positions):
+            holder.node[place - 1].output[0] = holder.node[place].output[0]
+            del holder.node[place]
+
+
+NAMES_FOR_ZERO = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="refuses a StringNormalizer whose input has a size without number, which it takes for 0",
+    instead="does not repeat that refusal",
+)
+
+
+def takes_names_for_zero(node: ir.Node) -> bool:
+    """Return whether onnx refuses a node because it takes a size without number for 0."""
+    if node.op_type != "StringNormalizer" or node.domain:
+        return False
+    shape = None if not node.inputs or node.inputs[0] is None else node.inputs[0].shape
+    return shape is not None and not all(isinstance(dim, int) for dim in shape)
+
+
+PAST_SCORES = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="gives the scores of an Attention over past keys the width of the new keys alone",
+    instead="marks the width of such scores as unknown before inference",
+)
+
+_INNER = "\x00kvtool.scores"
+"""End of the names of what stands between the scores and those who read them; no file has it."""
+
+_PAST_KEY, _SCORES = 4, 3
+
+
+def infer_past_scores(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, where the width of scores over past keys is unknown.
+
+    onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
+    whatever reads the scores is then inferred wrongly. Joined along the keys with something of
+    which the rank alone is known, they keep their other dimensions.
+    """
+    if not any(map(_has_past_scores, contents.of("Attention"))):
+        return infer(contents)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(contents.message)
+    for holder in every_holder(copy, HOLDERS):
+        _widen(holder)
+    result = infer(Contents(copy))
+    for holder in every_holder(result, HOLDERS):
+        _drop_padding(holder)
+    return result
+
+
+def _has_past_scores(node: onnx.NodeProto) -> bool:
+    if node.op_type != "Attention" or node.domain:
+        return False
+    given, made = node.input[_PAST_KEY : _PAST_KEY + 1], node.output[_SCORES : _SCORES + 1]
+    return any(given) and any(made)
+
+
+def _widen(holder: _Holder) -> None:
+    nodes = []
+    for node in holder.node:
+        nodes.append(node)
+        if not _has_past_scores(node):
+            continue
+        scores = node.output[_SCORES]
+        narrow, more = f"{scores}{_INNER}", f"{scores}.more{_INNER}"
+        node.output[_SCORES] = narrow
+        # Nobody makes the second input of Pad, so that the sizes of what it gives are unknown.
+        nodes.append(_node("Pad", [narrow, f"{scores}.pads{_INNER}"], more))
+        joined = _node("Concat", [narrow, more], scores)
+        joined.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=3)
+        nodes.append(joined)
+    if len(nodes) > len(holder.node):
+        del holder.node[:]
+        holder.node.extend(nodes)
+
+
+def _node(op_type: str, inputs: list[str], output: str) -> onnx.NodeProto:
+    return onnx.NodeProto(op_type=op_type, input=inputs, output=[output], name=f"{output}{_INNER}")
+
+
+def _drop_padding(holder: _Holder) -> None:
+    nodes = [node for node in holder.node if not node.name.endswith(_INNER)]
+    if len(nodes) == len(holder.node):
+        return
+    for node in nodes:
+        node.output[:] = [name.removesuffix(_INNER) for name in node.output]
+    del holder.node[:]
+    holder.node.extend(nodes)
+    values = [value for value in holder.value_info if not value.name.endswith(_INNER)]
+    del holder.value_info[:]
+    holder.value_info.extend(values)
+
+
+LAST_WINDOWS = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="counts, before opset 22, the windows of a pool with `ceil_mode` that begin behind the"
+    " axis, which onnxruntime and onnx's own reference leave out",
+    instead="lets inference know such a pool without `ceil_mode`, and with the padding behind that"
+    " gives as many windows",
+)
+
+POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_FIRST_RIGHT = 22
+_CHANGED = frozenset({"auto_pad", "ceil_mode", "pads"})
+
+
+def infer_past_last_windows(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, where no window of a pool begins behind the axis.
+
+    A pool whose attributes are parameters of a function stays as it is.
+    """
+    message = contents.message
+    if not any(map(_rounds_up, _pools(message))):
+        return infer(contents)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(message)
+    for node in filter(_rounds_up, _pools(copy)):
+        _round_down(node)
+    result = infer(Contents(copy))
+    for given, inferred in zip(_pools(message), _pools(result), strict=True):
+        if _rounds_up(given):
+            del inferred.attribute[:]
+            inferred.attribute.extend(given.attribute)
+    return result
+
+
+def _pools(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the pools before opset 22."""
+    for holder, root in ((message, message.graph), *((f, f) for f in message.functions)):
+        imports = [i.version for i in holder.opset_import if i.domain in DEFAULT_DOMAINS]
+        if imports and imports[0] < _FIRST_RIGHT:
+            nodes = every_node(root, HOLDERS)
+            yield from (n for n in nodes if n.op_type in POOLS and n.domain in DEFAULT_DOMAINS)
+
+
+def _rounds_up(node: onnx.NodeProto) -> bool:
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if "ceil_mode" not in given or any(a.ref_attr_name for a in node.attribute):
+        return False
+    return given["ceil_mode"].i != 0 and "kernel_shape" in given
+
+
+def _round_down(node: onnx.NodeProto) -> None:
+    """Give a pool so much padding behind that it has as many windows, rounded down.
+
+    Those that reach out by less than a stride are let in, and those that begin behind are not.
+    """
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if "auto_pad" in given and given["auto_pad"].s.startswith(b"SAME"):
+        given["ceil_mode"].i = 0  # one for each stride that begins, however it is rounded
+        return
+    kernel = given["kernel_shape"].ints
+    rank = len(kernel)
+
+    def numbers(name: str, otherwise: int, count: int) -> list[int]:
+        return list(given[name].ints) if name in given else [otherwise] * count
+
+    strides, dilations = numbers("strides", 1, rank), numbers("dilations", 1, rank)
+    pads = numbers("pads", 0, 2 * rank)
+    if "auto_pad" in given and given["auto_pad"].s == b"VALID":
+        pads = [0] * (2 * rank)
+    if not len(strides) == len(dilations) == len(pads) / 2 == rank:
+        return  # which inference refuses
+    behind = [
+        min(after + stride, (size - 1) * dilation + 1) - 1
+        for size, stride, dilation, after in zip(
+            kernel, strides, dilations, pads[rank:], strict=True
+        )
+    ]
+    kept = [attribute for attribute in node.attribute if attribute.name not in _CHANGED]
+    kept.append(onnx.helper.make_attribute("pads", [*pads[:rank], *behind]))
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+ROUNDED_SIZES = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="multiplies a size exactly by the scale of a Resize or Upsample, where onnxruntime rounds"
+    " the product to float32 first: 10 times 1.3 is 12 for one and 13 for the other",
+    instead="hides a node where the two differ from inference",
+)
+
+SCALED = frozenset({"Resize", "Upsample"})
+
+
+def scaled(size: int, scale: float) -> int | None:
+    """Return a size times a scale, rounded down; None where runtimes do not agree on it.
+
+    The product is exact in the text of Resize, in onnx's inference and in its reference;
+    onnxruntime 1.32 rounds it to float32 first.
+    """
+    with np.errstate(over="ignore"):
+        product = float(np.float32(size) * np.float32(scale))
+    if not math.isfinite(product) or math.floor(product) != math.floor(size * scale):
+        return None
+    return math.floor(product)
+
+
+def infer_past_rounded_sizes(
+    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(contents)`, with nothing known of nodes whose sizes runtimes do not agree on.
+
+    Nodes in bodies and functions are not looked at.
+    """
+    graph = contents.message.graph
+    scales = _scales(graph)
+    nodes = [n for n in graph.node if n.op_type in SCALED and n.domain in DEFAULT_DOMAINS]
+    # What the file declares comes first, since a strict inference would fail on it.
+    hidden = _doubtful(nodes, scales, graph)
+    result = infer_hiding(contents, infer, hidden) if hidden else infer(contents)
+    found = _doubtful(nodes, scales, result.graph)
+    if all(any(node is other for other in hidden) for node in found):
+        return result
+    return infer_hiding(contents, infer, found)
+
+
+def _scales(graph: onnx.GraphProto) -> dict[str, list[float]]:
+    """Return the small constants of type float32 by name."""
+    tensors = [(t.name, t) for t in graph.initializer]
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in DEFAULT_DOMAINS:
+            tensors += [(node.output[0], a.t) for a in node.attribute if a.name == "value"]
+    return {
+        name: numpy_helper.to_array(tensor).ravel().tolist()
+        for name, tensor in tensors
+        if tensor.data_type == onnx.TensorProto.FLOAT
+        and tensor.ByteSize() <= SMALL_BYTES
+        and tensor.data_location != onnx.TensorProto.EXTERNAL
+    }
+
+
+def _doubtful(
+    nodes: list[onnx.NodeProto], scales: dict[str, list[float]], graph: onnx.GraphProto
+) -> list[onnx.NodeProto]:
+    """Return the nodes with a doubtful size, by the types that a graph declares."""
+    declared = (*graph.input, *graph.value_info, *graph.output)
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in declared}
+    found = []
+    for node in nodes:
+        given = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
+        axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+        for name in node.input[1:3]:
+            given = given or scales.get(name)
+        dims = shapes.get(node.input[0], ()) if node.input else ()
+        if not given or not dims:
+            continue
+        pairs = zip(axes or range(len(dims)), given, strict=False)
+        if any(
+            -len(dims) <= axis < len(dims)
+            and dims[axis].HasField("dim_value")
+            and scaled(dims[axis].dim_value, scale) is None
+            for axis, scale in pairs
+        ):
+            found.append(node)
+    return found
