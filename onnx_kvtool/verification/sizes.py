@@ -21,7 +21,7 @@ from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confinin
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.verification.engine import compare_models
-from onnx_kvtool.verification.growing.pair import Side, may_be_growing_pair
+from onnx_kvtool.verification.growing.pair import Side, may_be_growing_pair, wrong_order
 from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.interface import (
     Interface,
@@ -298,6 +298,8 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
     """
     from onnx_kvtool.verification.shrinking.shrink import check_weights
 
+    if (order := wrong_order(a.side, b.side, settings.dims)) is not None:
+        return _unrunnable(order, settings)
     of_b = b.interface
     if settings.widened is not None:
         of_b = narrowed(of_b, a.interface, settings.widened)

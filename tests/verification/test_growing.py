@@ -265,3 +265,11 @@ def test_models_of_16_bits_are_judged_by_their_twins(fault: str | None) -> None:
     if fault is None:
         assert found.twins is not None
         assert found.twins.max_abs_diff < 1e-5
+
+
+def test_the_other_order_is_refused() -> None:
+    growing = source(OPTIMUM)
+    for budget in ("256MiB", "1kiB"):
+        found = kv.verify(fixed_form(growing, 40), growing, verify_budget=budget)
+        assert found.status == "unrunnable"
+        assert "`past_key_values.0.key` grows in B" in (found.detail or "")

@@ -200,6 +200,14 @@ def may_be_growing_pair(a: Side, b: Side) -> bool:
     return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
 
 
+def wrong_order(a: Side, b: Side, dims: Mapping[str, int]) -> str | None:
+    """Return what to do where the caches grow in B and not in A; None if they do not."""
+    if (pair := growing_pair(b, a, dims)) is None:
+        return None
+    past = pair.caches[0].past
+    return f"`{past}` grows in B and has a fixed size in A; name the growing model first"
+
+
 _COUNTER = InputSpec(" tokens", ir.DataType.INT64, (1,), "past_length", Uses(None))
 """The tokens before a step where no input of B is that; a name that exporters do not give."""
 
