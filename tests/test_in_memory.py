@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 
 TEXTS = {
     "unsorted nodes": "g (float[2] x) => (float[2] y) { y = Neg (a) a = Abs (x) }",

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from onnx_kvtool.cli import group
+from onnx_kvtool.cli.app import ending_in_order
 from onnx_kvtool.guard.exhaustion import bounded_memory
 from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.jobs import _is_alone
@@ -134,7 +134,7 @@ def test_no_process_is_copied_but_on_linux(monkeypatch: pytest.MonkeyPatch, plat
 
 def test_signals_that_a_system_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "SIGHUP", raising=False)
-    with pytest.raises(SystemExit) as end, group.ending_in_order():
+    with pytest.raises(SystemExit) as end, ending_in_order():
         signal.raise_signal(signal.SIGTERM)
     assert end.value.code == 128 + signal.SIGTERM
 
@@ -142,7 +142,7 @@ def test_signals_that_a_system_lacks_are_left_out(monkeypatch: pytest.MonkeyPatc
 def test_the_break_key_of_windows_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     number = getattr(signal, "SIGBREAK", None) or signal.SIGUSR2
     monkeypatch.setattr(signal, "SIGBREAK", number, raising=False)
-    with pytest.raises(SystemExit) as end, group.ending_in_order():
+    with pytest.raises(SystemExit) as end, ending_in_order():
         signal.raise_signal(number)
     assert end.value.code == 128 + number
 

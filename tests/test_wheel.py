@@ -19,7 +19,7 @@ import pytest
 
 from onnx_kvtool import __address__, __version__
 from onnx_kvtool.cli.app import COMMANDS
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from tests.page_examples import stage
 
 pytestmark = pytest.mark.slow

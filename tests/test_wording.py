@@ -19,7 +19,7 @@ import pytest
 
 import onnx_kvtool
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS
 from tests.grids import each
 

@@ -1,8 +1,16 @@
-"""The `kvtool` command: global options and the table of commands."""
+"""The `kvtool` command: its table of commands, and the exit codes of every way to end."""
 
 from __future__ import annotations
 
-from typing import Literal
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from io import UnsupportedOperation
+from types import FrameType
+from typing import Any, Literal
 
 import click
 
@@ -12,17 +20,214 @@ from onnx_kvtool.cli.command import HELP_NAMES, show_version
 from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.facts import help_, ops, rule, targets
-from onnx_kvtool.cli.group import KvtoolGroup, ending_in_order
 from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
 from onnx_kvtool.cli.merge import merge
+from onnx_kvtool.cli.output import (
+    KvtoolContext,
+    as_unwritable,
+    reader_has_gone,
+    secure_streams,
+    write_epilog,
+    write_sections,
+)
 from onnx_kvtool.cli.print_ import print_
 from onnx_kvtool.cli.rewriting import lower, raise_
-from onnx_kvtool.cli.types import Word
+from onnx_kvtool.cli.types import (
+    Word,
+    WrongUsage,
+    show_bug,
+    show_error,
+    show_interrupted,
+    show_wrong_usage,
+)
 from onnx_kvtool.cli.verify import verify
-from onnx_kvtool.core.machine import collect_rarely
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.machine import as_shortage, collect_rarely
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.words import closest
 from onnx_kvtool.guard.early_sympy import put_off
+
+_BUG = 4
+_INTERRUPTED = 130  # what shells report for a process ended by SIGINT
+_BROKEN_PIPE = 141  # and for one ended by SIGPIPE
+
+
+class KvtoolGroup(click.Group):
+    """A group whose commands end in exit code 0 to 4, and never in a traceback.
+
+    Args:
+        attributes: As for `click.Group`.
+        purposes: Names of the commands under what they are for, as the help lists them.
+    """
+
+    context_class = KvtoolContext
+
+    def __init__(
+        self, *, purposes: Mapping[str, Sequence[str]] | None = None, **attributes: Any
+    ) -> None:
+        super().__init__(**attributes)
+        self.purposes = dict(purposes or {})
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line; exit the process unless `standalone_mode` is false."""
+        extra.setdefault("color", _environment_color())
+        if "_KVTOOL_COMPLETE" in os.environ:
+            from onnx_kvtool.cli.completion import install
+
+            install()
+        secure_streams()
+        inherited = super().main
+        if not standalone_mode:
+            return inherited(args, prog_name, complete_var, standalone_mode, **extra)
+        try:
+            code = inherited(args, prog_name, complete_var, not standalone_mode, **extra)
+        except click.ClickException as error:
+            show_wrong_usage(error)
+            code = error.exit_code
+        except click.Abort:
+            show_interrupted()
+            code = _INTERRUPTED
+        except KvtoolError as error:  # met while the version was printed
+            show_error(error, debug=False)
+            code = error.exit_code
+        except OSError as error:  # met while help was printed
+            unwritable = as_unwritable(error)
+            if unwritable is None:
+                raise
+            show_error(unwritable, debug=False)
+            code = unwritable.exit_code
+        try:
+            sys.stdout.flush()
+        except OSError:  # which was said; the interpreter would say it again
+            _discard_stdout()
+        # The interpreter would look for cycles in every node of the model that it is about to drop,
+        # which takes a tenth of the time of a large one.
+        gc.freeze()
+        sys.exit(code or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command; every exception but click's own becomes an exit code."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except BrokenPipeError:
+            _discard_stdout()
+            ctx.exit(_BROKEN_PIPE)
+        except KvtoolError as error:
+            if reader_has_gone(error.__cause__):  # met while the model was written
+                _discard_stdout()
+                ctx.exit(_BROKEN_PIPE)
+            show_error(error, debug=ctx.params["debug"])
+            ctx.exit(error.exit_code)
+        except Exception as error:  # noqa: BLE001 - the last resort: a bug is said in one line
+            if foreseen := as_shortage(error) or as_unwritable(error):
+                if not ctx.params["debug"]:
+                    error.__traceback__ = None  # its frames hold the memory that a message takes
+                show_error(foreseen, debug=ctx.params["debug"])
+                ctx.exit(foreseen.exit_code)
+            show_bug(error, debug=ctx.params["debug"])
+            ctx.exit(_BUG)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` names, or say which one comes closest."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            options = [name for param in self.params for name in param.opts]
+            near = closest(args[0], self.list_commands(ctx))
+            if f"--{args[0]}" in options:
+                near = f"{ctx.info_name} --{args[0]}"
+            help = f"did you mean `{near}`?" if near else None
+            raise WrongUsage(f"no such command `{args[0]}`", ctx, help)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by purpose, then the options."""
+        sections = {
+            title: [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
+            for title, names in self.purposes.items()
+        }
+        write_sections(formatter, sections)
+        records = (param.get_help_record(ctx) for param in self.get_params(ctx))
+        write_sections(formatter, {"Options": [r for r in records if r is not None]})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit codes, as wide as they are."""
+        write_epilog(formatter, self.epilog)
+
+
+def _environment_color() -> bool | None:
+    """Return whether the environment wants colour; None colours what goes to a terminal.
+
+    `NO_COLOR` and `FORCE_COLOR` count when they are set and not empty, `NO_COLOR` first.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def _discard_stdout() -> None:
+    """Let the flush at interpreter exit succeed although the reader of the pipe has gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnsupportedOperation:  # standard output is no file, as under a test runner
+        return
+
+
+# Ending in order when the system asks for it.
+
+
+_NAMES = ("SIGTERM", "SIGHUP", "SIGBREAK")
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM, SIGHUP and SIGBREAK raise `SystemExit`, so that temporary files are removed.
+
+    The exit code is 128 and the number of the signal, as shells report it; so it is for SIGINT
+    wherever click has not turned it into an exit. What is ignored, as under nohup, or handled by
+    somebody else, stays so. After the block each of them ends the process at once, as there is
+    nothing left to be done.
+    """
+    known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, _end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        show_interrupted()
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        for number in (*numbers, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # Not twice: what is under way then is the removal of files.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
 
 COMMANDS: Table[str, click.Command] = Table(
     "command",

@@ -6,8 +6,7 @@ from typing import cast
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source, members

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress
 from onnx_kvtool.cli.types import show_failure
 from onnx_kvtool.commands.requests import CheckRequest

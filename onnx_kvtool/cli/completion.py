@@ -69,7 +69,7 @@ def cache_dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer the codes of rules, and their names where a name was begun."""
-    from onnx_kvtool.lint.table import RULES
+    from onnx_kvtool.lint.rule import RULES
 
     by_code = _items(((rule.code, rule.summary) for rule in RULES.values()), incomplete)
     return by_code or _items(((rule.name, rule.summary) for rule in RULES.values()), incomplete)
@@ -77,7 +77,7 @@ def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer codes of rules and their families, in a list with commas."""
-    from onnx_kvtool.lint.table import RULES
+    from onnx_kvtool.lint.rule import RULES
 
     families = dict.fromkeys(code[:-2] for code in RULES)
     texts: list[tuple[str, str | None]] = [("ALL", "every rule")]

@@ -7,8 +7,7 @@ import re
 
 import click
 
-from onnx_kvtool.cli.command import KvtoolCommand
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import KvtoolCommand, asking
 from onnx_kvtool.cli.output import SUFFIXES, report_place, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import DiffRequest

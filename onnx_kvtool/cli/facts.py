@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import show, write_data
 from onnx_kvtool.commands.requests import OpsRequest, RuleRequest, TargetsRequest
 

@@ -15,8 +15,7 @@ from onnx_kvtool.lint.report import FileReport, Tally
 from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.report.findings.github import StepSummary, step_outputs
 from onnx_kvtool.report.findings.table import WRITERS
-from onnx_kvtool.report.findings.text import TextWriter, closing, remarks_of
-from onnx_kvtool.report.findings.writer import Spool, Writer
+from onnx_kvtool.report.findings.writer import Spool, TextWriter, Writer, closing, remarks_of
 from onnx_kvtool.report.text import print_talk
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import SUFFIXES, report_place
 from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import Severity
@@ -54,7 +53,7 @@ def merge(context: click.Context, request: MergeRequest) -> None:
     from onnx_kvtool.commands.merge import parts, resolve_format
     from onnx_kvtool.lint.report import Tally
     from onnx_kvtool.report.findings.table import MERGERS
-    from onnx_kvtool.report.findings.text import closing
+    from onnx_kvtool.report.findings.writer import closing
     from onnx_kvtool.report.text import print_talk
 
     wanted = resolve_format(request)

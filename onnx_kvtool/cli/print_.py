@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress, stem_of, write_report
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import PrintRequest

@@ -6,8 +6,7 @@ import os
 
 import click
 
-from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.options import asking
+from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest, RewriteRequest

@@ -17,7 +17,7 @@ from onnx_kvtool.commands.options import Request
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 

@@ -26,12 +26,11 @@ from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.message import external_extras
-from onnx_kvtool.model_io.model import read, write
+from onnx_kvtool.model_io.model import origin, read, write
 from onnx_kvtool.model_io.model_source import open_model
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target

@@ -16,9 +16,8 @@ from onnx_kvtool.core.choices import DiffPart, DiffWeights, PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.model_io.external_data import external_files
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model, path_of
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import NOTHING
 from onnx_kvtool.model_io.remote import requests
 from onnx_kvtool.review.compare import Reviewed, compare_models

@@ -41,9 +41,8 @@ from onnx_kvtool.evaluation.run import (
 from onnx_kvtool.evaluation.runner import keep_runner, main_values
 from onnx_kvtool.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.model_io.external_data import external_files
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import ModelSource, open_model, path_of
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining

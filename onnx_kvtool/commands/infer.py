@@ -15,9 +15,8 @@ from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import note_made, origin, read
 from onnx_kvtool.model_io.model_source import open_model
-from onnx_kvtool.model_io.origin import note_made, origin
 from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
 from onnx_kvtool.model_io.sorting import sort_nodes

@@ -16,9 +16,8 @@ from onnx_kvtool.commands.requests import InspectRequest
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.machine import Progress, collector_paused, silent
 from onnx_kvtool.core.words import bytes_of, unknown_name
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate

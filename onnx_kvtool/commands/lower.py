@@ -19,7 +19,7 @@ from onnx_kvtool.core.choices import DEFAULT_OPSET
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
-from onnx_kvtool.model_io.origin import note_made, origin
+from onnx_kvtool.model_io.model import note_made, origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag

@@ -9,7 +9,7 @@ from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import did_you_mean
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of

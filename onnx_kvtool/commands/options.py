@@ -45,7 +45,7 @@ class Declared:
         kw_only: Whether the function takes it by name alone.
         flags: The flags, where they are not the name of the field.
         metavar: What stands for the value; "" for that of the kind.
-        kind: What the value can be, as in `onnx_kvtool.cli.options`; "" for what the type says.
+        kind: What the value can be, as in `onnx_kvtool.cli.command`; "" for what the type says.
         offers: Function of `onnx_kvtool.cli.completion`.
         many: Whether an argument takes any number of values.
         least: The lowest number; None for no limit.

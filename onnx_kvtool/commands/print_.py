@@ -16,9 +16,8 @@ from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.words import counted, escape
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.model_io.stored import file_digest
 from onnx_kvtool.review.digests import Digests

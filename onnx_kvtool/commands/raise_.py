@@ -23,7 +23,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.core.words import enumerated
-from onnx_kvtool.model_io.origin import note_made
+from onnx_kvtool.model_io.model import note_made
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised

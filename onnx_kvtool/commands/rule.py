@@ -9,9 +9,8 @@ from onnx_kvtool.commands.requests import RuleRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Form, Key, Record
-from onnx_kvtool.lint.rule import Basis, Rule, markdown
+from onnx_kvtool.lint.rule import RULES, Basis, Rule, markdown
 from onnx_kvtool.lint.settings.config import find_rule
-from onnx_kvtool.lint.table import RULES
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.reporting import missing
-from onnx_kvtool.model_io.model import read
+from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory

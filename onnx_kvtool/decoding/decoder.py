@@ -18,9 +18,8 @@ from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.choice import Tokens, choosing
 from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches
-from onnx_kvtool.model_io.model import serialize
+from onnx_kvtool.model_io.model import origin, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
-from onnx_kvtool.model_io.origin import origin
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model

@@ -23,7 +23,7 @@ from onnx_kvtool.core.walk import (
     tensors,
     values,
 )
-from onnx_kvtool.model_io.origin import Origin, origin
+from onnx_kvtool.model_io.model import Origin, origin
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.index_maps import IndexMaps

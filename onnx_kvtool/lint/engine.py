@@ -15,10 +15,9 @@ from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
-from onnx_kvtool.lint.rule import Check, Rule
+from onnx_kvtool.lint.rule import RULES, Check, Rule
 from onnx_kvtool.lint.settings.baseline import with_fingerprints
 from onnx_kvtool.lint.settings.config import matches, split_codes
-from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Target
 

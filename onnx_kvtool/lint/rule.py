@@ -26,6 +26,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from onnx_kvtool import __address__, __version__
@@ -250,3 +251,20 @@ def plain(rule: Rule) -> str:
         else:
             lines.append(line)
     return "\n".join(lines)
+
+
+_GROUPS = ("KV", "MD", "XD", "ON")
+
+
+def _rules() -> Iterator[Rule]:
+    for page in Path(__file__).parent.glob("rules/pages/*.md"):
+        yield Rule.of_page(page.read_text(encoding="utf-8"))
+
+
+def _order(rule: Rule) -> tuple[int, str]:
+    return _GROUPS.index(rule.code[:2]), rule.code
+
+
+RULES: Table[str, Rule] = Table(
+    "rule", ((rule.code, rule) for rule in sorted(_rules(), key=_order))
+)

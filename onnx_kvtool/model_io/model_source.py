@@ -14,8 +14,7 @@ from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.storage import new_mark, number_of, put_back
 from onnx_kvtool.model_io.claims import Judgement, judge_tensor
 from onnx_kvtool.model_io.message import MessageWriter
-from onnx_kvtool.model_io.model import from_message, path_text, read, reason
-from onnx_kvtool.model_io.origin import origin, set_origin
+from onnx_kvtool.model_io.model import from_message, origin, path_text, read, reason, set_origin
 
 ModelSource = ir.Model | onnx.ModelProto | str | os.PathLike[str]
 """What stands for a model: an `onnx_ir.Model` or a message, neither of which is ever changed, or

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import function_path, graph_path, subgraphs
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.model_io.origin import origin, settle
+from onnx_kvtool.model_io.model import origin, settle
 
 _DIGITS = re.compile(r"(\d+)")
 _UNSORTED = "unsorted-nodes"

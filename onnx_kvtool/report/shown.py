@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STREAMS = {
     "BenchReport": ("inspect_text:bench_blocks",),
-    "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
+    "CheckReport": ("findings.writer:blocks", "findings.writer:remarks", "findings.writer:closing"),
     "DiffReport": ("diff_text:blocks",),
     "EvalReport": ("eval_text:blocks", "eval_text:remarks"),
     "InferReport": ("facts_text:infer_blocks",),

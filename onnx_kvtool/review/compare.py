@@ -16,7 +16,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.external_data import external_files
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, said

@@ -23,8 +23,8 @@ from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import bodies, onnx_inference
 from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
+from onnx_kvtool.shapes.infer import contrib_types
 from onnx_kvtool.shapes.reconcile import reconcile
-from onnx_kvtool.shapes.types import contrib_types
 from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, dimensions_in, is_invented, read_size

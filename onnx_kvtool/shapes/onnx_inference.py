@@ -23,8 +23,7 @@ from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
 from onnx_kvtool.model_io.forms import bodies, named_bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.shapes.infer import importing_all
-from onnx_kvtool.shapes.types import innermost, read_type
+from onnx_kvtool.shapes.infer import importing_all, innermost, read_type
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.types import Completion
+from onnx_kvtool.shapes.infer import Completion
 from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge

@@ -15,8 +15,7 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.crashes import slices_negative_size
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.guard.inference import weightless
-from onnx_kvtool.model_io.model import serialize
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin, serialize
 from onnx_kvtool.ops.contrib import is_contrib
 from onnx_kvtool.runtime.errors import CannotDraw, ModelRejected, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session

@@ -9,7 +9,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 from tests.pages.table import MADE
 

@@ -20,7 +20,7 @@ from onnx_kvtool.cli.app import COMMANDS, app
 from onnx_kvtool.commands.lower import check_request
 from onnx_kvtool.commands.requests import LowerRequest
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE
 from onnx_kvtool.ops.schema import op_history, operators
 from onnx_kvtool.targets.releases import releases

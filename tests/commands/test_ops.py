@@ -10,7 +10,7 @@ import pytest
 from onnx_kvtool.commands.ops import Operator, run
 from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS

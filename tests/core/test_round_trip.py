@@ -12,8 +12,7 @@ from onnx import AttributeProto, TensorProto, TypeProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.forms import LongList, SparseInitializer, VerbatimType
-from onnx_kvtool.model_io.model import clone, read, serialize
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import clone, origin, read, serialize
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
 from tests.grids import each
 

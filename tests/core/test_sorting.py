@@ -14,8 +14,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.commands import evaluate
 from onnx_kvtool.commands.infer import run
 from onnx_kvtool.commands.requests import EvalRequest, InferRequest
-from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import deserialize, origin
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'

@@ -11,7 +11,7 @@ import onnx.parser
 
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each

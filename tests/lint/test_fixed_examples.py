@@ -13,8 +13,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.commands.check import run
 from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.rule import Rule
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES, Rule
 from tests.lint.example import example_message
 
 TARGETED = [rule for rule in RULES.values() if rule.example_target]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnx_kvtool.lint.rule import facts, markdown, plain
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES, facts, markdown, plain
 
 
 def test_a_page_begins_with_what_counts() -> None:

@@ -11,8 +11,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.model_io.container import judge
-from onnx_kvtool.model_io.model import read
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin, read
 from tests.core.small import FLOAT, branched, external, plain, save, weighted, with_function
 from tests.grids import each
 

@@ -16,8 +16,7 @@ from onnx import TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.model_io import source
-from onnx_kvtool.model_io.model import read, serialize
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin, read, serialize
 from tests.core.small import branched, external, plain, weighted, with_function
 from tests.grids import each
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnx_kvtool.lint.rule import markdown
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES, markdown
 from tests.pages.markdown import head, table
 
 __all__ = ["pages"]

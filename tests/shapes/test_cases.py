@@ -8,8 +8,8 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
+from onnx_kvtool.shapes.infer import innermost
 from onnx_kvtool.shapes.inference import Inference, infer_model
-from onnx_kvtool.shapes.types import innermost
 from onnx_kvtool.symbolic.dimensions import shape_words
 from tests.faults.hostile import HOSTILE
 from tests.grids import each

@@ -11,7 +11,7 @@ from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.model_io.origin import settle
+from onnx_kvtool.model_io.model import settle
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
 _REMEDIES = {

@@ -15,8 +15,7 @@ from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import closest, did_you_mean, missing_file_help
-from onnx_kvtool.lint.rule import Rule
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES, Rule
 from onnx_kvtool.model_io.atomic import patient
 
 # Patterns of paths, as `.gitignore` writes them.

@@ -15,8 +15,7 @@ from onnx_kvtool.core.record import plain
 from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Tally
-from onnx_kvtool.lint.rule import Rule, markdown
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES, Rule, markdown
 from onnx_kvtool.report.findings.writer import Spool, Writer, qualified_name, shown_path, uri
 from onnx_kvtool.report.json import headed
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, STRINGS, is_standard, op_facts, signature, unlisted
 from onnx_kvtool.ops.view import MalformedNode, NodeView

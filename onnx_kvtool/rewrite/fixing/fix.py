@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Names, Refusal
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.engine.expand import decide_branches
 from onnx_kvtool.rewrite.engine.inline import inline_functions

@@ -19,7 +19,7 @@ from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.core.walk import values as values_of
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.emit.emitter import Names, ScopedValues
-from onnx_kvtool.model_io.origin import origin
+from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes, folded_note
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, read, serialize
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, FIRST_VALUE, coded, graph, node, planted

@@ -12,7 +12,7 @@ from onnx import compose, helper
 import onnx_kvtool as kv
 from benchmarks.growing_decoders import Size, growing_decoder
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.shapes.forward import Forward, GraphContext
 from tests.grids import rest
 from tests.lint.cases import Case, cases, check_case

@@ -9,7 +9,7 @@ from onnx import helper
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from tests.grids import part
 

@@ -12,7 +12,7 @@ import pytest
 
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.model import deserialize, read, serialize
 

@@ -13,7 +13,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.report.findings.formats import SarifWriter
 from onnx_kvtool.report.findings.writer import rendered

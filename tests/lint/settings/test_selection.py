@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.lint.settings.config import PerFileIgnore, Selection, check_codes, find_rule
-from onnx_kvtool.lint.table import RULES
 
 
 def codes(selection: Selection, path: str = "") -> set[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.lint.engine import KEY, look
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 
 MODEL = """

@@ -16,8 +16,7 @@ from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.report import CheckReport, Failure, FileReport
 from onnx_kvtool.report.findings.github import StepSummary
 from onnx_kvtool.report.findings.table import WRITERS
-from onnx_kvtool.report.findings.text import blocks, closing, counts
-from onnx_kvtool.report.findings.writer import rendered
+from onnx_kvtool.report.findings.writer import blocks, closing, counts, rendered
 from onnx_kvtool.report.text import text_of_blocks
 
 # The schema of OASIS as the SARIF Multitool (MIT) ships it.

@@ -14,7 +14,7 @@ from onnx import helper
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.ops.contrib import OperatorName, published
 from onnx_kvtool.ops.schema import op_facts

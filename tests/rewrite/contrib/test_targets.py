@@ -9,7 +9,7 @@ from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.lint.engine import lint
-from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise

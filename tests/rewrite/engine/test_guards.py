@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.model_io.origin import origin, set_origin
+from onnx_kvtool.model_io.model import origin, set_origin
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Options
