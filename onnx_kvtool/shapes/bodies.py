@@ -17,7 +17,7 @@ from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
-from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, integer
+from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.simplification import Facts, largest
@@ -446,7 +446,7 @@ class _Given:
             yield from expr.atoms()
 
 
-def _sizes(content: IndexMap | None) -> tuple[Expr, ...]:
+def _sizes(content: IndexMap | None) -> Exprs:
     return () if content is None else (*content.parts, *(content.shape or ()))
 
 

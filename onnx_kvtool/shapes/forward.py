@@ -32,6 +32,7 @@ from onnx_kvtool.symbolic.expressions import (
     Atom,
     Dimension,
     Expr,
+    Exprs,
     Largest,
     Modulo,
     Quotient,
@@ -40,7 +41,7 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
@@ -111,7 +112,7 @@ class InferredIndexMaps(IndexMaps):
         super().__init__(opset)
         self._knowledge = knowledge
 
-    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def _declared(self, value: ir.Value) -> Exprs | None:
         return self._knowledge.shapes.get(value)
 
     def put(self, value: ir.Value, content: IndexMap) -> None:
@@ -413,9 +414,7 @@ def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> tuple[int | str | None, 
     return tuple(dim if isinstance(dim, int) else dim.value for dim in shape or ())
 
 
-def _paired(
-    types: Iterable[ir.TypeProtocol | None], shapes: Sequence[Shape | Unknown]
-) -> list[Outcome]:
+def _paired(types: Iterable[ir.TypeProtocol | None], shapes: Shapes) -> list[Outcome]:
     found = list(types)
     count = max(len(found), len(shapes))
     found += [None] * (count - len(found))
@@ -424,9 +423,7 @@ def _paired(
     ]
 
 
-def _guarded(
-    site: ShapeSite, rule: ShapeRule, outputs: Sequence[ir.Value]
-) -> Sequence[Shape | Unknown]:
+def _guarded(site: ShapeSite, rule: ShapeRule, outputs: Sequence[ir.Value]) -> Shapes:
     """Return what a rule says, or for each output why it says nothing."""
     try:
         return rule(site)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 MOST_PARTS = 64
@@ -32,10 +32,10 @@ class IndexMap:
             is known.
     """
 
-    shape: tuple[Expr, ...] | None
+    shape: Exprs | None
     dtype: ir.DataType | None
     axis: int | None
-    parts: tuple[Expr, ...]
+    parts: Exprs
 
     @staticmethod
     def whole(shape: Sequence[Expr], dtype: ir.DataType | None, element: Expr) -> IndexMap:
@@ -74,7 +74,7 @@ class IndexMap:
         """What every element holds; None when unknown or when it differs along `axis`."""
         return self.parts[0] if self.parts and self.axis is None else None
 
-    def along(self, axis: int) -> tuple[Expr, ...] | None:
+    def along(self, axis: int) -> Exprs | None:
         """Return one expression per place along `axis`, over the other coordinates.
 
         None when the elements are unknown, differ along another axis, there is no such axis, or it
@@ -91,7 +91,7 @@ class IndexMap:
         facts = self.facts
         return tuple(substitute(element, {axis: integer(k)}, facts) for k in range(size))
 
-    def vector(self) -> tuple[Expr, ...] | None:
+    def vector(self) -> Exprs | None:
         """Return the elements one by one, for a value of rank 1 and known small size."""
         return self.along(0) if self.shape is not None and len(self.shape) == 1 else None
 

@@ -17,6 +17,7 @@ from onnx_kvtool.symbolic.expressions import (
     Atom,
     Dimension,
     Expr,
+    Exprs,
     Largest,
     Modulo,
     Quotient,
@@ -213,7 +214,7 @@ _ENDS = {"Max": largest, "max": largest, "Min": smallest, "min": smallest}
 # a node.
 
 
-Shape = tuple[Expr, ...]
+Shape = Exprs
 """The size of each axis."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import onnx_ir as ir
 
@@ -17,11 +17,7 @@ class Coordinate:
     """The coordinate along an axis of the value that is described, counted from 0."""
 
     axis: int
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside: none."""
-        return ()
+    parts: ClassVar[Exprs] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +25,7 @@ class Dimension:
     """A symbolic dimension, by its name; one name stands for one size in a whole graph."""
 
     name: str
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside: none."""
-        return ()
+    parts: ClassVar[Exprs] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class Extent:
         return f"Extent({self.value.name!r}, {self.axis})"
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> Exprs:
         """The expressions inside."""
         return (self.axis,)
 
@@ -62,14 +54,14 @@ class Element:
     """
 
     value: ir.Value
-    index: tuple[Expr, ...]
+    index: Exprs
 
     def __repr__(self) -> str:
         """Name the value: its own form shows what a constant holds, and reads it for that."""
         return f"Element({self.value.name!r}, {self.index})"
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> Exprs:
         """The expressions inside."""
         return self.index
 
@@ -82,35 +74,32 @@ class Lookup:
     index: Expr
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> Exprs:
         """The expressions inside."""
         return (self.index,)
 
 
 @dataclass(frozen=True, slots=True)
-class Modulo:
+class _OfTwo:
+    of: Expr
+    by: Expr
+
+    @property
+    def parts(self) -> Exprs:
+        """The expressions inside."""
+        return (self.of, self.by)
+
+
+class Modulo(_OfTwo):
     """`of` modulo `by`, with the sign of `by`, as Mod with `fmod=0`."""
 
-    of: Expr
-    by: Expr
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside."""
-        return (self.of, self.by)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Quotient:
+class Quotient(_OfTwo):
     """`of` divided by `by` and rounded down."""
 
-    of: Expr
-    by: Expr
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside."""
-        return (self.of, self.by)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +109,31 @@ class Largest:
     of: frozenset[Expr]
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> Exprs:
         """The expressions inside."""
         return tuple(self.of)
 
 
 @dataclass(frozen=True, slots=True)
-class IsNegative:
+class _Truth:
+    of: Expr
+
+    @property
+    def parts(self) -> Exprs:
+        """The expressions inside."""
+        return (self.of,)
+
+
+class IsNegative(_Truth):
     """1 where `of` is below zero, else 0."""
 
-    of: Expr
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside."""
-        return (self.of,)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class IsZero:
+class IsZero(_Truth):
     """1 where `of` is zero, else 0."""
 
-    of: Expr
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The expressions inside."""
-        return (self.of,)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +145,7 @@ class Choice:
     no: Expr
 
     @property
-    def parts(self) -> tuple[Expr, ...]:
+    def parts(self) -> Exprs:
         """The expressions inside."""
         return (self.condition, self.yes, self.no)
 
@@ -335,8 +322,11 @@ class Expr:
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-
         return text(self)
+
+
+Exprs = tuple[Expr, ...]
+"""Some expressions: the elements of a vector, or the sizes of a shape."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -399,7 +389,7 @@ def _is_truth(atom: Atom) -> bool:
     """Return whether an atom is 0 or 1 by its nature."""
     if isinstance(atom, Element):
         return atom.value.dtype == ir.DataType.BOOL
-    return isinstance(atom, (IsNegative, IsZero))
+    return isinstance(atom, _Truth)
 
 
 # Expressions in words, for proofs and refusals.

@@ -37,6 +37,7 @@ from onnx_kvtool.symbolic.expressions import (
     Dimension,
     Element,
     Expr,
+    Exprs,
     Extent,
     coordinate,
     integer,
@@ -86,7 +87,7 @@ class IndexMaps:
         """
         return fill(value, self._memo, self._operands, self._describe)
 
-    def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def shape(self, value: ir.Value) -> Exprs | None:
         """Return the size of each axis of any value; None when its rank is unknown.
 
         A size without number and name is `Extent(value, axis)`.
@@ -95,7 +96,7 @@ class IndexMaps:
             return self.of(value).shape
         return self._declared(value)
 
-    def _shape_below(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def _shape_below(self, value: ir.Value) -> Exprs | None:
         """Return `shape` of an operand: described before, but on a cycle, where it never is."""
         if value.dtype is None or value.dtype in WHOLE_TYPES:
             return self._operand(value).shape
@@ -204,7 +205,7 @@ class IndexMaps:
             self._unrelated[value] = tuple(site.unrelated)
         return found
 
-    def _result(self, view: NodeView, value: ir.Value) -> tuple[Expr, ...] | None:
+    def _result(self, view: NodeView, value: ir.Value) -> Exprs | None:
         """Return the shape of an output, as its rule says; what it does not know, as declared.
 
         Raises:
@@ -218,7 +219,7 @@ class IndexMaps:
             for size, there in zip(found, declared, strict=True)
         )
 
-    def _inferred(self, view: NodeView, value: ir.Value) -> tuple[Expr, ...] | None:
+    def _inferred(self, view: NodeView, value: ir.Value) -> Exprs | None:
         knowledge = self._around
         knowledge.shapes.clear()
         knowledge.conflicts.clear()
@@ -264,7 +265,7 @@ class IndexMaps:
                 return known
         return None
 
-    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def _declared(self, value: ir.Value) -> Exprs | None:
         dims = dims_of(value)
         if dims is None:
             return None
@@ -297,7 +298,7 @@ def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
     )
 
 
-def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> tuple[Expr, ...]:
+def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> Exprs:
     """Return the shape that says most: numbers, then what was computed, then names."""
     if declared is None:
         return tuple(found)

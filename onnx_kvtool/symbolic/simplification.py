@@ -18,6 +18,7 @@ from onnx_kvtool.symbolic.expressions import (
     Dimension,
     Element,
     Expr,
+    Exprs,
     Extent,
     IsNegative,
     IsZero,
@@ -63,8 +64,8 @@ class Facts:
         counts: Values whose elements are at least 0.
     """
 
-    sizes: tuple[Expr, ...] = ()
-    nonnegative: tuple[Expr, ...] = ()
+    sizes: Exprs = ()
+    nonnegative: Exprs = ()
     counts: frozenset[ir.Value] = frozenset()
     # Atoms already looked at. Choices inside choices would be looked at again and again otherwise.
     _memo: dict[Atom, Interval] = field(default_factory=dict, compare=False, repr=False)
@@ -94,7 +95,7 @@ def interval(expr: Expr, facts: Facts) -> Interval:
     return -_greatest(-expr, facts), _greatest(expr, facts)
 
 
-def truths(condition: Expr, holds: bool) -> tuple[Expr, ...]:
+def truths(condition: Expr, holds: bool) -> Exprs:
     """Return expressions that are at least 0 where a condition is 1 (or, not `holds`, is 0).
 
     Read are a comparison with zero and, where it holds, a conjunction of several.

@@ -17,6 +17,7 @@ from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.expressions import (
     Element,
     Expr,
+    Exprs,
     Modulo,
     Quotient,
     coordinate,
@@ -48,7 +49,7 @@ class Seen:
     """
 
     value: ir.Value
-    index: tuple[Expr, ...]
+    index: Exprs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Sight:
     unpadded: Mapping[ir.Value, str] = field(default_factory=dict)
     bounds: Facts = field(default_factory=Facts)
 
-    def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def shape(self, value: ir.Value) -> Exprs | None:
         """Return the size of each axis, equal sizes by one expression; None without a rank."""
         shape = self.maps.shape(value)
         if shape is None:
@@ -128,7 +129,7 @@ class Sight:
         known = dict(enumerate(seen.index))
         return Seen(source, tuple(_rejoined(substitute(p, known, facts)) for p in held))
 
-    def _moved(self, node: ir.Node, source: ir.Value, output: ir.Value) -> tuple[Expr, ...] | None:
+    def _moved(self, node: ir.Node, source: ir.Value, output: ir.Value) -> Exprs | None:
         """Return the coordinates in `source` of each element of `output`, over those of it."""
         kind = traits(node)
         if Trait.REARRANGES not in kind and Trait.REPEATS not in kind:
@@ -210,7 +211,7 @@ class Frame:
             self._simplified[expr] = simplified(expr, self.facts(integer(1)))
         return self._simplified[expr]
 
-    def index(self, shape: tuple[Expr, ...], last: Expr) -> tuple[Expr, ...] | None:
+    def index(self, shape: Exprs, last: Expr) -> Exprs | None:
         """Return where a value has the row of b, h and i, and in it the element `last`.
 
         Args:
@@ -349,15 +350,13 @@ def _mat_mul(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | Non
     return Product((operands[0], operands[1]), (a[-1], b[-2]))
 
 
-def _of_one(shape: tuple[Expr, ...], index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _of_one(shape: Exprs, index: Exprs) -> Exprs:
     """Return the index with 0 along axes of size 1."""
     pairs = zip(shape, index, strict=True)
     return tuple(integer(0) if size.number == 1 else at for size, at in pairs)
 
 
-def _leading(
-    shape: tuple[Expr, ...], result: tuple[Expr, ...], index: list[Expr]
-) -> tuple[Expr, ...] | None:
+def _leading(shape: Exprs, result: Exprs, index: list[Expr]) -> Exprs | None:
     """Return the index of an operand along the axes that are broadcast."""
     found = []
     for size, whole, at in zip(shape[::-1], result[::-1], index[::-1], strict=False):

@@ -31,7 +31,7 @@ from onnx_kvtool.core.walk import nodes, producer
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.symbolic.expressions import Expr, text
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, text
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
@@ -95,7 +95,7 @@ class MayBeEmpty(Unproven):
         sizes: These others.
     """
 
-    def __init__(self, sizes: tuple[Expr, ...]) -> None:
+    def __init__(self, sizes: Exprs) -> None:
         super().__init__("may-be-empty", f"sizes are known only where `{sizes[0]}` is not 0")
         self.sizes = sizes
 

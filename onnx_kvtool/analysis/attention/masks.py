@@ -35,6 +35,7 @@ from onnx_kvtool.symbolic.expressions import (
     Coordinate,
     Element,
     Expr,
+    Exprs,
     IsNegative,
     IsZero,
     Modulo,
@@ -68,7 +69,7 @@ class MaskFunction:
         hidden: What the mask adds to the scores of other keys.
     """
 
-    comparisons: tuple[Expr, ...]
+    comparisons: Exprs
     past: Atom
     inputs: tuple[ir.Value, ...]
     hidden: float

@@ -25,7 +25,7 @@ from onnx_kvtool.analysis.attention.scores import MOVES
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts
 
 _DEEPEST = 16
@@ -52,7 +52,7 @@ class Weighted:
     size: Expr
     result: ir.Value
     result_is_whole: bool
-    shape: tuple[Expr, ...]
+    shape: Exprs
     guards: tuple[ir.Value | None, ...]
 
 

@@ -14,7 +14,7 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
-from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
@@ -174,7 +174,7 @@ def _rows(context: Context, site: Site, indices: ir.Value) -> Iterator[Start]:
             yield Start(None, expr, described.facts)
 
 
-def _ends(element: Expr, shape: tuple[Expr, ...]) -> Iterator[Expr]:
+def _ends(element: Expr, shape: Exprs) -> Iterator[Expr]:
     if not shape or not element.depends_on(0):
         yield element
         return

@@ -18,7 +18,7 @@ from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
-from onnx_kvtool.symbolic.expressions import Expr, product
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, product
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
 _DEPTH = 6
@@ -136,7 +136,7 @@ def _batch(found: Operands, context: Context, site: Site) -> Expr | None:
     return None
 
 
-def _flatten(site: Site, shape: tuple[Expr, ...], batch: Expr | None) -> Fix | None:
+def _flatten(site: Site, shape: Exprs, batch: Expr | None) -> Fix | None:
     """Return the fix where the starts are certainly as many as the rows of the batch."""
     if batch is None or product(shape) != batch:
         return None

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.expressions import Expr
+from onnx_kvtool.symbolic.expressions import Expr, Exprs
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 Axes = tuple[int | None, ...]
 """For each axis of a value the axis of its base that it is; None for an axis of size 1 that the
 base lacks. Axes of the base that do not occur have size 1."""
 
-Sizes = tuple[tuple[Expr, ...], ...]
+Sizes = tuple[Exprs, ...]
 """For each axis of a value what is known of its size, in one or several ways that are all true."""
 
 

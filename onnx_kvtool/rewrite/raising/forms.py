@@ -24,6 +24,7 @@ from onnx_kvtool.symbolic.expressions import (
     Coordinate,
     Element,
     Expr,
+    Exprs,
     IsZero,
     coordinate,
     integer,
@@ -79,7 +80,7 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     check_start(found.start, grid)
     if found.mode == "circular":
         check_no_overflow(proof, view.indices)
-    known: list[tuple[Expr, ...]] = []
+    known: list[Exprs] = []
     for k, size in enumerate(sizes):
         ways = [grid[k]] + ([given[k]] if given is not None and len(given) == rank else [])
         if k != axis:
@@ -309,7 +310,7 @@ def prove_one_hot(
             "only one row is taken",
         )
     proof.whole(axis, sizes[axis], [grid[mask.axis]])
-    known: list[tuple[Expr, ...]] = []
+    known: list[Exprs] = []
     for k, size in enumerate(sizes):
         if k >= ahead and k != axis and grid[k - ahead].number != 1:
             proof.whole(k, size, [grid[k - ahead]])
@@ -331,7 +332,7 @@ def prove_one_hot(
     return ProvenUpdate(cache, update, tuple(known), output, axis, places, start, "linear")
 
 
-def _check_range(proof: Proof, mask: Mask, size: Expr, grid: tuple[Expr, ...]) -> None:
+def _check_range(proof: Proof, mask: Mask, size: Expr, grid: Exprs) -> None:
     """Prove or assume that the position is one of the axis.
 
     Raises:

@@ -17,6 +17,7 @@ from onnx_kvtool.symbolic.expressions import (
     Dimension,
     Element,
     Expr,
+    Exprs,
     Modulo,
     coordinate,
     integer,
@@ -31,7 +32,7 @@ from onnx_kvtool.symbolic.simplification import Facts, largest, simplified
 TO_THE_END = 2**31 - 1
 """What exporters write for an end, or more."""
 
-Numbers = Callable[[ir.Value], tuple[Expr, ...] | None]
+Numbers = Callable[[ir.Value], Exprs | None]
 """Returns the elements of a vector; None where it does not know them."""
 
 
@@ -95,7 +96,7 @@ def bounds_along(
     return starts[0], None if ends is None else ends[0]
 
 
-def constants(value: ir.Value) -> tuple[Expr, ...] | None:
+def constants(value: ir.Value) -> Exprs | None:
     """Return the elements of a vector of integers that are the same in every run; else None."""
     held = ConstantFolder().integers(value)
     return None if held is None or held.ndim != 1 else tuple(integer(int(n)) for n in held)
@@ -110,7 +111,7 @@ def _from_front(place: Expr, size: Expr) -> Expr:
     return place + size if (place.number or 0) < 0 else place
 
 
-def _operand(view: NodeView, name: str, numbers: Numbers) -> tuple[Expr, ...] | None:
+def _operand(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
     """Return an operand of a Slice element by element: () if it is left out, None if unknown."""
     if name in view.facts.attributes:
         given = view.attribute(name)
@@ -193,7 +194,7 @@ def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:
     return Roll(tail.source, tail.low, node)
 
 
-def _gathered(proof: Proof, node: ir.Node, axis: int, shape: tuple[Expr, ...]) -> Roll | None:
+def _gathered(proof: Proof, node: ir.Node, axis: int, shape: Exprs) -> Roll | None:
     view = NodeView(node, node.version if node.version is not None else proof.opset)
     source, indices = view.operands("data", "indices")
     before = proof.maps.shape(source)
@@ -308,13 +309,13 @@ def first_of(position: Expr) -> ir.Value | None:
     return atom.value if all(place.number == 0 for place in atom.index) else None
 
 
-def _at_the_end(roll: Roll, start: Expr, size: Expr, lengths: tuple[Expr, ...]) -> Window | None:
+def _at_the_end(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window | None:
     """Return the window whose every step moves the rows up by as many as it adds."""
     rows = next((n for n in lengths if roll.shift == n and start == size - n), None)
     return None if rows is None or size.number is None else Window(size.number, rows, None)
 
 
-def _filled_first(roll: Roll, start: Expr, size: Expr, lengths: tuple[Expr, ...]) -> Window | None:
+def _filled_first(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window | None:
     """Return the window of single rows which is filled from its first row on, and then moves up."""
     count = size.number
     if count is None or all(n.number != 1 for n in lengths):

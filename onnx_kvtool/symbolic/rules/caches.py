@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import integer
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import Shapes, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.simplification import Facts, divided, interval
 
 _FIRST = 24
 """The opset that introduced TensorScatter."""
 
 
-def tensor_scatter(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def tensor_scatter(site: ShapeSite) -> Shapes:
     """TensorScatter: present has the shape of past; all sizes but the sequence's are update's too.
 
     onnx's own inference copies the shape of past and looks at nothing else. A sequence that is
@@ -59,7 +57,7 @@ def _check_update(site: ShapeSite, past: Shape, update: Shape, axis: int) -> Non
         site.conflict("sequence-too-long", 1, shape_words(update), shape_words(most), what)
 
 
-def attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def attention(site: ShapeSite) -> Shapes:
     """Attention-23/24/25: present is past and key one behind the other."""
     view = Attention(site.node, site.opset)
     q, k, v = site.shape_of(view.query), site.shape_of(view.key), site.shape_of(view.value)

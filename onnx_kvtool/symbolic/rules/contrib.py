@@ -7,7 +7,7 @@ what it leaves open is said at the rule. The operators have since_version 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -18,7 +18,7 @@ from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import like
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, TypeOf, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
 from onnx_kvtool.symbolic.simplification import Facts, exact_quotient, largest
 
@@ -37,20 +37,20 @@ class Contrib:
     types: Mapping[int, TypeOf] = field(default_factory=dict)
 
 
-def simplified_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def simplified_layer_normalization(site: ShapeSite) -> Shapes:
     """SimplifiedLayerNormalization, also in the default domain: Y and inv_std_var."""
     y, reduced, _ = normalized(site.shape(0), site.integer("axis"))
     return (y, reduced)
 
 
-def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def skip_normalization(site: ShapeSite) -> Shapes:
     """SkipLayerNormalization, also simplified: output, two of training, and the sum."""
     shape = site.shape(0)
     none = Unknown("training-output", "onnxruntime computes this output only in training")
     return (shape, none, none, shape)
 
 
-def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def mat_mul_nbits(site: ShapeSite) -> Shapes:
     """MatMulNBits: (..., K) times a packed (K, N) with sizes from attributes."""
     shape = site.shape(0)
     inner, columns = site.integer("K"), site.integer("N")
@@ -60,7 +60,7 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], integer(columns)),)
 
 
-def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def gather_block_quantized(site: ShapeSite) -> Shapes:
     """GatherBlockQuantized: slices; a byte of uint8 data stores several elements."""
     data, indices = site.shape(0), site.shape(1)
     known = site.knowledge.types.get(site.value(0))
@@ -73,7 +73,7 @@ def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*data[:axis], *indices, *data[axis + 1 :]),)
 
 
-def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def gated_delta_net(site: ShapeSite) -> Shapes:
     """GatedDeltaNet: rows of the heads of values, and a state for each sequence."""
     query, state, bounds = site.shape(0), site.given(6), site.given(3)
     value = site.given(2)
@@ -93,7 +93,7 @@ def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (row, state_shape, unknown)
 
 
-def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def group_query_attention(site: ShapeSite) -> Shapes:
     """GroupQueryAttention: present holds past, and grows to total_sequence_length if that is more.
 
     onnxruntime 1.31 takes max(past_sequence_length, total_sequence_length) rows; with a buffer of
@@ -126,7 +126,7 @@ def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (output, *presents, scores)
 
 
-def sparse_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def sparse_attention(site: ShapeSite) -> Shapes:
     """SparseAttention: queries, packed or not; presents are the buffers of past."""
     view = ContribAttention(site.node)
     query = site.shape(0)
@@ -168,7 +168,7 @@ def _grown(
     return (shape[0], shape[1], rows, shape[3])
 
 
-def multi_head_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def multi_head_attention(site: ShapeSite) -> Shapes:
     """MultiHeadAttention: (B, L, hidden) queries, packed or not; past and key one after another."""
     view = ContribAttention(site.node)
     query, heads = site.shape(0), _heads(site, "num_heads")

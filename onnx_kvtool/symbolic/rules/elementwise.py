@@ -15,6 +15,7 @@ from onnx_kvtool.symbolic.expressions import (
     ZERO,
     Element,
     Expr,
+    Exprs,
     Largest,
     coordinate,
     integer,
@@ -24,6 +25,7 @@ from onnx_kvtool.symbolic.rules.site import (
     ElementRule,
     ElementSite,
     ShapeRule,
+    Shapes,
     ShapeSite,
     Unknown,
     Unrelated,
@@ -104,7 +106,7 @@ def broadcast_elements(
     return site.stacked(axis, parts)
 
 
-def _met(shapes: Sequence[tuple[Expr, ...]], axis: int, rank: int) -> list[Expr]:
+def _met(shapes: Sequence[Exprs], axis: int, rank: int) -> list[Expr]:
     """Return the sizes that meet on an axis of the result."""
     return [shape[axis - rank] for shape in shapes if rank - axis <= len(shape)]
 
@@ -121,9 +123,7 @@ def _shifted(part: Expr, shift: int, facts: Facts) -> Expr:
     return substitute(part, {i: coordinate(i + shift) for i in part.axes}, facts)
 
 
-def _columns(
-    operand: IndexMap, shift: int, axis: int, sizes: tuple[Expr, ...], facts: Facts
-) -> list[Expr]:
+def _columns(operand: IndexMap, shift: int, axis: int, sizes: Exprs, facts: Facts) -> list[Expr]:
     """Return the operand's expression at each place along `axis` of the result."""
     if operand.axis is not None:
         return [_shifted(part, shift, facts) for part in operand.parts]
@@ -150,13 +150,13 @@ _Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 def like(index: int, outputs: int = 1) -> ShapeRule:
     """Return the rule of an operator whose first outputs have the shape of one input."""
 
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Shapes:
         return (site.shape(index),) * outputs
 
     return rule
 
 
-def one_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def one_shape(site: ShapeSite) -> Shapes:
     """SwiGLU: its inputs have one shape, and each may say what the other leaves open."""
     a, b = site.shape(0), site.shape(1)
     if len(a) != len(b):
@@ -165,7 +165,7 @@ def one_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(site.same(one, other, 1, axis, "shape") for axis, (one, other) in pairs),)
 
 
-def broadcast(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def broadcast(site: ShapeSite) -> Shapes:
     """Add, Where, Max and all others that broadcast their inputs to one shape."""
     if site.opset < _FIRST_NUMPY:
         return (site.shape(0),)

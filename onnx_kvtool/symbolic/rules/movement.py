@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
-from onnx_kvtool.symbolic.dimensions import Shape, shape_words
+from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, integer, product, total
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_elements, broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, asked, placed
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.simplification import Facts, choose, is_less, modulo, substitute
 
 # Operators that move elements without a look at them.
 
 
-def transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def transpose(site: ShapeSite) -> Shapes:
     """Transpose; without `perm` the axes are reversed."""
     shape = site.shape(0)
     perm = site.view.attribute("perm")
@@ -31,7 +31,7 @@ def transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(shape[int(axis)] for axis in order),)
 
 
-def unsqueeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def unsqueeze(site: ShapeSite) -> Shapes:
     """Unsqueeze; `axes` count in the result."""
     shape, axes = site.shape(0), site.listed("axes") or ()
     rank = len(shape) + len(axes)
@@ -42,7 +42,7 @@ def unsqueeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(ONE if axis in added else next(rest) for axis in range(rank)),)
 
 
-def squeeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def squeeze(site: ShapeSite) -> Shapes:
     """Squeeze; without `axes` every size must be a number."""
     shape, axes = site.shape(0), site.listed("axes")
     if axes is None:
@@ -55,7 +55,7 @@ def squeeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(size for axis, size in enumerate(shape) if axis not in dropped),)
 
 
-def flatten(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def flatten(site: ShapeSite) -> Shapes:
     """Flatten to a matrix before and behind `axis`."""
     shape, axis = site.shape(0), site.view.integer("axis")
     axis = axis + len(shape) if axis < 0 else axis
@@ -64,7 +64,7 @@ def flatten(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((product(shape[:axis]), product(shape[axis:])),)
 
 
-def expand(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def expand(site: ShapeSite) -> Shapes:
     """Expand: input and the asked shape, broadcast."""
     shape, target = site.shape(0), site.value(1)
     wanted = asked(site, target)
@@ -83,7 +83,7 @@ def expand(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (broadcast_shapes(site, [(1, tuple(sizes)), (0, shape)]),)
 
 
-def tile(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def tile(site: ShapeSite) -> Shapes:
     """Tile: each size times its repeats."""
     shape, value = site.shape(0), site.value(1)
     repeats = site.elements(value)
@@ -186,7 +186,7 @@ def tile_elements(site: ElementSite) -> IndexMap | None:
 # Operators that pick elements by number, join them, replace them, and add them up.
 
 
-def concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def concat(site: ShapeSite) -> Shapes:
     """Concat: the sum along `axis`; all other sizes are shared."""
     shapes = [site.shape(i) for i in range(len(site.node.inputs))]
     if not shapes:
@@ -205,14 +205,14 @@ def concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def gather(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def gather(site: ShapeSite) -> Shapes:
     """Gather: the axis gives way to the axes of the indices."""
     shape, indices = site.shape(0), site.shape(1)
     axis = placed(site.view.integer("axis"), len(shape))
     return ((*shape[:axis], *indices, *shape[axis + 1 :]),)
 
 
-def gather_nd(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def gather_nd(site: ShapeSite) -> Shapes:
     """GatherND: the last axis of the indices addresses as many axes of the data as it is long."""
     shape, indices = site.shape(0), site.shape(1)
     facts = site.view.facts

@@ -10,7 +10,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, integer, product
-from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, asked
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, asked
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     at_least,
@@ -22,7 +22,7 @@ from onnx_kvtool.symbolic.simplification import (
 )
 
 
-def reshape(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def reshape(site: ShapeSite) -> Shapes:
     """Reshape: what is asked for, with 0 and -1 resolved."""
     data, target = site.value(0), site.given(1)
     if target is None:

@@ -15,7 +15,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
-from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Extent, integer
+from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class ShapeSite:
         """Return what an integer value holds."""
         return self.contents.of(value)
 
-    def elements(self, value: ir.Value) -> tuple[Expr, ...] | None:
+    def elements(self, value: ir.Value) -> Exprs | None:
         """Return the elements of a scalar or of a vector of known length; None when unknown."""
         content = self.contents.of(value)
         if content.shape == ():
@@ -251,8 +251,11 @@ class ShapeSite:
 TypeOf = tuple[int, ...] | ir.DataType
 """Inputs, of which the first one that is given has the type; or the type."""
 
-ShapeRule = Callable[[ShapeSite], Sequence["Shape | Unknown"]]
-"""The shape of each output, in order; an output that is left out is unknown.
+Shapes = Sequence[Shape | Unknown]
+"""The shape of each output, in order; an output that is left out is unknown."""
+
+ShapeRule = Callable[[ShapeSite], Shapes]
+"""Returns the shapes of the outputs.
 
 Raises:
     Unknown: If no output has a known shape.
@@ -340,9 +343,9 @@ class ElementSite:
 
     view: NodeView
     operands: Callable[[ir.Value], IndexMap]
-    shape_of: Callable[[ir.Value], tuple[Expr, ...] | None]
+    shape_of: Callable[[ir.Value], Exprs | None]
     dtype: ir.DataType | None
-    shape: tuple[Expr, ...]
+    shape: Exprs
     output: ir.Value
     unrelated: list[Unrelated] = field(default_factory=list)
 

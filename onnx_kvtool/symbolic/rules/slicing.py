@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import IndexMap
-from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import (
     ZERO,
     Element,
     Expr,
+    Exprs,
     Extent,
     Largest,
     coordinate,
     integer,
     variable,
 )
-from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     at_least,
@@ -38,7 +37,7 @@ _HEAVIEST_SIZE = 24
 """Largest weight of a size that is kept as an expression."""
 
 
-def slice_(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def slice_(site: ShapeSite) -> Shapes:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
     shape = site.shape(0)
     is_old = "starts" in site.view.facts.attributes
@@ -57,7 +56,7 @@ def slice_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def _bounds(site: ShapeSite, name: str, is_old: bool) -> tuple[Expr, ...] | None:
+def _bounds(site: ShapeSite, name: str, is_old: bool) -> Exprs | None:
     if is_old:
         return tuple(integer(n) for n in site.listed(name) or ())
     value = site.view.required(name)
@@ -66,8 +65,8 @@ def _bounds(site: ShapeSite, name: str, is_old: bool) -> tuple[Expr, ...] | None
 
 def _count(
     site: ShapeSite,
-    starts: tuple[Expr, ...] | None,
-    ends: tuple[Expr, ...] | None,
+    starts: Exprs | None,
+    ends: Exprs | None,
     axes: tuple[int, ...] | None,
 ) -> int:
     """Return how many axes are cut.
@@ -88,8 +87,8 @@ def _count(
 def _length(
     site: ShapeSite,
     axis: int,
-    starts: tuple[Expr, ...] | None,
-    ends: tuple[Expr, ...] | None,
+    starts: Exprs | None,
+    ends: Exprs | None,
     steps: tuple[int, ...] | None,
     i: int,
 ) -> Expr:
@@ -128,7 +127,7 @@ def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: i
     return length
 
 
-def split(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def split(site: ShapeSite) -> Shapes:
     """Split; parts of one size where `split` is absent, the last one perhaps smaller."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
@@ -205,7 +204,7 @@ def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMa
     return site.like(axis, tuple(substitute(part, moved, facts) for part in parts))
 
 
-def _expressions(site: ElementSite, name: str) -> tuple[Expr, ...] | None:
+def _expressions(site: ElementSite, name: str) -> Exprs | None:
     if name in site.view.facts.attributes:
         numbers = site.integers(name)
         return None if numbers is None else tuple(integer(n) for n in numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, SIZE_TYPES, WHOLE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.contents import IndexMap, elements
-from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import (
     ZERO,
     Expr,
@@ -21,7 +20,7 @@ from onnx_kvtool.symbolic.expressions import (
     product,
     variable,
 )
-from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, asked, placed
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     choose,
@@ -209,7 +208,7 @@ def _at(origin: tuple[int, ...], axis: int, place: int) -> tuple[int, ...]:
 # Operators that make integers: constants, counters, sizes, filled tensors.
 
 
-def constant(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def constant(site: ShapeSite) -> Shapes:
     """Constant: the shape of its tensor; a list has one axis, a single element none."""
     for name, attribute in site.node.attributes.items():
         if attribute.is_ref() or attribute.value is None:
@@ -223,7 +222,7 @@ def constant(site: ShapeSite) -> Sequence[Shape | Unknown]:
     raise Unknown("unbound-attribute", "its attribute has no value here")
 
 
-def constant_of_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def constant_of_shape(site: ShapeSite) -> Shapes:
     """ConstantOfShape: the elements of its input."""
     value = site.value(0)
     sizes = asked(site, value)
@@ -235,7 +234,7 @@ def constant_of_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     )
 
 
-def range_(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def range_(site: ShapeSite) -> Shapes:
     """Range: as many steps as stay before the limit."""
     operands = [site.value(i) for i in range(3)]
     given = []
@@ -253,7 +252,7 @@ def range_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((largest((count, ZERO), Facts()),),)
 
 
-def one_hot(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def one_hot(site: ShapeSite) -> Shapes:
     """OneHot: a new axis of `depth`."""
     shape, value = site.shape(0), site.value(1)
     axis = placed(site.view.integer("axis"), len(shape) + 1)
@@ -262,7 +261,7 @@ def one_hot(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:axis], size, *shape[axis:]),)
 
 
-def shape_vector(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def shape_vector(site: ShapeSite) -> Shapes:
     """Shape: one number per axis from `start` to `end`."""
     value = site.value(0)
     rank = site.rank_of(value)
@@ -275,12 +274,12 @@ def shape_vector(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((integer(len(picked)),),)
 
 
-def scalar(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def scalar(site: ShapeSite) -> Shapes:
     """Size and whatever else gives a scalar."""
     return ((),)
 
 
-def non_zero(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def non_zero(site: ShapeSite) -> Shapes:
     """NonZero: a column for each element that is not zero."""
     value = site.value(0)
     rank = len(site.shape(0))

@@ -12,9 +12,9 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
-from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
+from onnx_kvtool.symbolic.expressions import ONE, Expr, Exprs, integer
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.simplification import Facts, divided
 
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
@@ -62,7 +62,7 @@ def conv(weight: int = 1) -> ShapeRule:
     window looks depends on the offsets, how often does not.
     """
 
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Shapes:
         shape, filters = site.shape(0), site.shape(weight)
         if len(shape) != len(filters) or len(shape) < 3:
             raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
@@ -78,7 +78,7 @@ def conv(weight: int = 1) -> ShapeRule:
     return rule
 
 
-def conv_transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def conv_transpose(site: ShapeSite) -> Shapes:
     """ConvTranspose: (N, C, ...) and (C, M / group, ...) to (N, M, ...), larger by the stride."""
     shape, filters = site.shape(0), site.shape(1)
     rank = len(shape) - 2
@@ -102,7 +102,7 @@ def conv_transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((shape[0], channels, *_legal(site, sizes)),)
 
 
-def pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def pool(site: ShapeSite) -> Shapes:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
     kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
@@ -178,7 +178,7 @@ _PLAINEST = 64
 others may be rounded to either side of a whole number."""
 
 
-def resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def resize(site: ShapeSite) -> Shapes:
     """Resize-10 and later: the sizes that are asked for, or each size times its scale."""
     shape = site.shape(0)
     facts = site.view.facts
@@ -203,7 +203,7 @@ def resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (_with(shape, axes, _scaled(site, shape, axes, value)),)
 
 
-def upsample(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def upsample(site: ShapeSite) -> Shapes:
     """Upsample-7 and 9: each size times its scale."""
     shape = site.shape(0)
     axes = list(range(len(shape)))
@@ -257,14 +257,14 @@ def _with(shape: Shape, axes: Sequence[int], sizes: Sequence[Expr]) -> Shape:
     return tuple(result)
 
 
-def depth_to_space(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def depth_to_space(site: ShapeSite) -> Shapes:
     """DepthToSpace: (N, C * b * b, H, W) to (N, C, H * b, W * b)."""
     n, channels, height, width = _image(site)
     block = site.view.integer("blocksize")
     return ((n, _part(channels, block * block), height * block, width * block),)
 
 
-def space_to_depth(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def space_to_depth(site: ShapeSite) -> Shapes:
     """SpaceToDepth: (N, C, H * b, W * b) to (N, C * b * b, H, W)."""
     n, channels, height, width = _image(site)
     block = site.view.integer("blocksize")
@@ -289,7 +289,7 @@ def _part(size: Expr, parts: int) -> Expr:
 def mat_mul(right: int = 1) -> ShapeRule:
     """Return the rule of a product of input 0 and the input at `right`, as numpy's matmul."""
 
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Shapes:
         return (product_shape(site, site.shape(0), site.shape(right), right),)
 
     return rule
@@ -316,7 +316,7 @@ def product_shape(site: ShapeSite, a: Shape, b: Shape, right: int) -> Shape:
     return (*stacked, *rows, *columns)
 
 
-def gemm(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def gemm(site: ShapeSite) -> Shapes:
     """Gemm: (M, K) and (K, N), each perhaps transposed."""
     a, b = site.shape(0), site.shape(1)
     if len(a) != 2 or len(b) != 2:
@@ -331,7 +331,7 @@ def gemm(site: ShapeSite) -> Sequence[Shape | Unknown]:
 # Reductions along axes, and normalizations that give what they reduced to.
 
 
-def reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def reduce(site: ShapeSite) -> Shapes:
     """ReduceSum and its kin: all axes where none is given, but for `noop_with_empty_axes`."""
     shape = site.shape(0)
     keep = site.view.integer("keepdims") != 0
@@ -349,7 +349,7 @@ def reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (_without(shape, {placed(axis, len(shape)) for axis in axes}, keep),)
 
 
-def arg_reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def arg_reduce(site: ShapeSite) -> Shapes:
     """ArgMax and ArgMin: one axis."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
@@ -362,13 +362,13 @@ def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
-def layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def layer_normalization(site: ShapeSite) -> Shapes:
     """LayerNormalization: Y, and Mean and InvStdDev with 1 from `axis` on."""
     shape = site.shape(0)
     return normalized(shape, site.view.integer("axis"))
 
 
-def normalized(shape: Shape, axis: int) -> Sequence[Shape | Unknown]:
+def normalized(shape: Shape, axis: int) -> Shapes:
     """Return the shape of a normalized value, and twice that of what it was normalized by."""
     axis = placed(axis, len(shape))
     reduced = (*shape[:axis], *[ONE] * (len(shape) - axis))
@@ -378,11 +378,11 @@ def normalized(shape: Shape, axis: int) -> Sequence[Shape | Unknown]:
 # Operators that are told by numbers how much of an axis there is: Pad and TopK.
 
 
-def pad(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def pad(site: ShapeSite) -> Shapes:
     """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
     shape = site.shape(0)
     if "pads" in site.view.facts.attributes:
-        pads: tuple[Expr, ...] | None = tuple(integer(n) for n in site.listed("pads") or ())
+        pads: Exprs | None = tuple(integer(n) for n in site.listed("pads") or ())
         axes: Sequence[int] = range(len(shape))
         name = "pads"
     else:
@@ -399,7 +399,7 @@ def pad(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def top_k(site: ShapeSite) -> Sequence[Shape | Unknown]:
+def top_k(site: ShapeSite) -> Shapes:
     """TopK: `k` along the axis, in both outputs."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
