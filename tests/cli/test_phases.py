@@ -15,7 +15,7 @@ from tests.grids import part
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2] / "fixtures"
-GROWING = ROOT / "growing" / "llama__optimum.onnx"
+GROWING = ROOT / "growing" / "llama_eager_dynamo18.onnx"
 NATIVE = ROOT / "models" / "native" / "llama_static.onnx"
 RAISE = ("raise", GROWING, "--capacity", "19", "--static")
 LOWER = ("lower", NATIVE, "--opset", "18", "--static")
@@ -29,7 +29,7 @@ MODELS = {
     ),
     "raised from growing caches": (*RAISE, "--phases", "prefill=5,decode=1"),
     "raised, in the other order": (*RAISE, "--phases", "decode=1,prefill=5"),
-    "raised, two sequences": (*RAISE, "--phases", "prefill=5,decode=1", "--dim", "batch_size=2"),
+    "raised, two sequences": (*RAISE, "--phases", "prefill=5,decode=1", "--dim", "batch=2"),
     "lowered": (*LOWER, "--phases", "prefill=5,decode=1"),
 }
 
@@ -56,7 +56,7 @@ def test_each_phase_is_static_proven_and_reads_the_one_data_file(
     stem = arguments[1].stem
     tokens = {phase["name"]: phase["tokens"] for phase in report["phases"]}
     assert tokens == {"prefill": 5, "decode": 1}
-    batch = 2 if "batch_size=2" in arguments else 1
+    batch = 2 if "batch=2" in arguments else 1
     for phase in report["phases"]:
         assert phase["verification"]["status"] == "equal"
         assert phase["output"] == str(tmp_path / "pair" / f"{stem}.{phase['name']}.onnx")
@@ -76,7 +76,8 @@ def test_each_phase_is_static_proven_and_reads_the_one_data_file(
 
 def test_weights_of_a_file_are_in_the_one_file_of_the_pair(kvtool, tmp_path: Path) -> None:
     model = onnx.load(GROWING)
-    for tensor, name in zip(model.graph.initializer, "abcdefgh", strict=False):
+    large = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= 1024]
+    for tensor, name in zip(large, "abcdefgh", strict=False):
         onnx.external_data_helper.set_external_data(tensor, f"{name}.bin")
     onnx.save(model, tmp_path / "m.onnx")
     assert (tmp_path / "a.bin").exists()
@@ -109,7 +110,7 @@ REFUSED = {
     "a name with a separator": ((*RAISE, "--phases", "a/b=5", "-o", "OUT"), "letters and digits"),
     "a name twice": ((*RAISE, "--phases", "p=5,p=6", "-o", "OUT"), "both 5 and 6"),
     "a size as well": (
-        (*RAISE, "--phases", "p=5", "--dim", "sequence_length=5", "-o", "OUT"),
+        (*RAISE, "--phases", "p=5", "--dim", "seq=5", "-o", "OUT"),
         "`--phases` and `--dim` both say",
     ),
     "a place for weights": (
@@ -136,11 +137,15 @@ def test_a_phase_that_is_refused_leaves_nothing(kvtool, tmp_path: Path) -> None:
 
 
 def test_what_follows_the_length_of_a_mask_is_not_fixed_behind_it(kvtool, tmp_path: Path) -> None:
-    raised = tmp_path / "raised.onnx"
-    assert kvtool(*RAISE[:4], "--no-verify", "-o", raised).exit_code == 0
+    model, raised = onnx.load(GROWING), tmp_path / "raised.onnx"
+    mask = next(value for value in model.graph.input if value.name == "attention_mask")
+    mask.type.tensor_type.shape.dim[1].dim_param = "past + seq"
+    onnx.save(model, tmp_path / "m.onnx")
+    made = kvtool("raise", tmp_path / "m.onnx", *RAISE[2:4], "--no-verify", "-o", raised)
+    assert made.exit_code == 0
     result = kvtool("lower", raised, "--static", "--phases", "p=5", "-o", tmp_path / "pair")
     assert result.exit_code == 2
-    assert "the size `past_sequence_length`" in result.stderr
+    assert "the size `past`" in result.stderr
 
 
 OTHERS = ("llama_static.data", "llama_static.prefill.onnx", "llama_static.decode.onnx")

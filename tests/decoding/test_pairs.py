@@ -25,7 +25,7 @@ ROWS, PREFILL = 19, 7  # the tail of a full prompt has no room for seven
 ROOT = Path(__file__).resolve().parents[2]
 
 PAIRS = {
-    "llama": "growing/llama__optimum",
+    "llama": "growing/llama_eager_dynamo18",
     "native": "models/native/llama_static",
     "bloom": "growing/bloom__optimum",
     "gemma3": "growing/gemma3__optimum_op18",
@@ -97,12 +97,17 @@ def test_prompts_of_all_lengths_and_the_steps_behind_them_have_the_logits_of_the
         other.step([1])
 
 
+QWEN = ROOT / "fixtures/growing/qwen3__dynamo_op18.onnx"
+
+
+def static(tokens: int, rows: int = ROWS) -> ir.Model:
+    dims = {"s14": 1, "s87": 1, "s0": tokens}
+    return kv.raise_(QWEN, capacity=rows, static=True, dims=dims, verify=False)[0]
+
+
 @pytest.fixture(scope="module")
-def llama() -> tuple[Path, list[object]]:
-    model = ROOT / "fixtures/growing/llama__optimum.onnx"
-    dims = ({"batch_size": 1, "sequence_length": count} for count in (PREFILL, 1))
-    made = [kv.raise_(model, capacity=ROWS, static=True, dims=d, verify=False)[0] for d in dims]
-    return model, made
+def qwen() -> tuple[Path, list[ir.Model]]:
+    return QWEN, [static(tokens) for tokens in (PREFILL, 1)]
 
 
 LENGTHS = {
@@ -120,9 +125,9 @@ LENGTHS = {
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_prompt_is_cut_and_its_rest_filled_up_where_there_is_room(
-    llama, monkeypatch: pytest.MonkeyPatch, length: int
+    qwen, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    decoder = kv.Decoder(llama[1], threads=1)
+    decoder = kv.Decoder(qwen[1], threads=1)
     seen = runs(monkeypatch)
     decoder.prefill(np.arange(length))
     found = [(a["input_ids"].shape[1], int(a["attention_mask"].sum())) for a in seen]
@@ -133,8 +138,8 @@ def test_a_prompt_is_cut_and_its_rest_filled_up_where_there_is_room(
     assert [token for token in fed if token][: length - 1] == list(range(1, length))
 
 
-def test_several_tokens_in_a_step_and_tokens_that_are_generated(llama) -> None:
-    source, made = llama
+def test_several_tokens_in_a_step_and_tokens_that_are_generated(qwen) -> None:
+    source, made = qwen
     one, other = kv.Decoder(source, threads=1), kv.Decoder((made[1], made[0]), threads=1)
     prompt = np.array([[5, 3, 7, 11, 2]])
     expected = one.generate(prompt, steps=14)
@@ -144,8 +149,8 @@ def test_several_tokens_in_a_step_and_tokens_that_are_generated(llama) -> None:
     assert logits[0].argmax(axis=-1).tolist() == expected[0, 1:10].tolist()
 
 
-def test_positions_that_are_given_go_with_the_parts_of_a_prompt(llama) -> None:
-    source, made = llama
+def test_positions_that_are_given_go_with_the_parts_of_a_prompt(qwen) -> None:
+    source, made = qwen
     ids = np.arange(12)[None]
     positions = {"position_ids": (np.arange(12) // 2)[None]}
     decoders = [kv.Decoder(m, threads=1) for m in (source, made)]
@@ -156,8 +161,8 @@ def test_positions_that_are_given_go_with_the_parts_of_a_prompt(llama) -> None:
 
 
 BLOCKS = [
-    pytest.param("growing/llama__optimum", True, {}, [5, 5, 2], id="raised"),
-    pytest.param("growing/llama__optimum", True, {"position_ids"}, [5, 5, 2], id="positions"),
+    pytest.param("growing/llama_eager_dynamo18", True, {}, [5, 5, 2], id="raised"),
+    pytest.param("growing/qwen3__dynamo_op18", True, {"position_ids"}, [5, 5, 2], id="positions"),
     pytest.param("growing/llama__optimum", False, {}, [12], id="growing"),
     pytest.param("growing/bart__dynamo_op18", True, {"encoder_hidden_states"}, [12], id="states"),
     pytest.param("models/native/llama_static", False, {}, [5, 5, 2], id="native"),
@@ -197,28 +202,24 @@ def test_a_prompt_whose_tokens_see_later_ones_goes_in_whole(
     assert len(seen) == runs_of
 
 
-def test_models_that_cannot_hand_on_their_caches_are_no_pair(llama) -> None:
-    other, _ = kv.raise_(
-        llama[0], capacity=ROWS + 1, static=True, verify=False,
-        dims={"batch_size": 1, "sequence_length": 1},
-    )  # fmt: skip
+def test_models_that_cannot_hand_on_their_caches_are_no_pair(qwen) -> None:
     with pytest.raises(kv.UsageError, match="the models have different caches"):
-        kv.Decoder((llama[1][0], other))
+        kv.Decoder((qwen[1][0], static(1, ROWS + 1)))
     with pytest.raises(kv.UsageError, match="there is no model"):
         kv.Decoder(())
 
 
-def test_a_rest_without_room_needs_a_model_for_one_token(llama) -> None:
-    decoder = kv.Decoder([llama[1][0]], threads=1)
+def test_a_rest_without_room_needs_a_model_for_one_token(qwen) -> None:
+    decoder = kv.Decoder([qwen[1][0]], threads=1)
     assert decoder.prefill(np.arange(10)).shape[1] == 10
     with pytest.raises(kv.UsageError, match="5 new tokens, and the model takes `7` at a time"):
         decoder.prefill(np.arange(19))
 
 
-def test_rows_that_go_round_are_not_filled_up(llama, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_go_round_are_not_filled_up(qwen, monkeypatch: pytest.MonkeyPatch) -> None:
     """What filled up a prompt would take the place of the oldest rows."""
-    circular = [onnx.ModelProto() for _ in llama[1]]
-    for proto, model in zip(circular, llama[1], strict=True):
+    circular = [onnx.ModelProto() for _ in qwen[1]]
+    for proto, model in zip(circular, qwen[1], strict=True):
         proto.CopyFrom(_circular(model))
     decoder = kv.Decoder(circular, threads=1)
     seen = runs(monkeypatch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -11,6 +13,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes
+from tests.grids import rest
 from tests.rewrite.fixing.test_fixtures import assert_static
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
@@ -73,25 +76,27 @@ def assert_each_layer_has_one(
     assert [done.form for done in report.attention].count("full") == full
 
 
+@cache
+def raised(name: str, attention: AttentionChoice) -> tuple[ir.Model, kv.RaiseReport]:
+    path = GROWING / f"{name}.onnx"
+    return kv.raise_(path, capacity=ROWS, attention=attention, verify=False)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", OFTEN)
 def test_each_layer_becomes_one_attention(name: str) -> None:
     """All of them are held so, and driven, in tests/test_growing_models.py."""
-    source = onnx.load(GROWING / f"{name}.onnx")
-    auto, report = kv.raise_(source, capacity=ROWS, verify=False)
+    auto, report = raised(name, "auto")
     assert_each_layer_has_one(auto, report, name, "auto")
-    sliced, report = kv.raise_(source, capacity=ROWS, attention="sliced", verify=False)
-    assert ir.to_proto(sliced) == ir.to_proto(auto)
-    full, report = kv.raise_(source, capacity=ROWS, attention="full", verify=False)
-    assert_each_layer_has_one(full, report, name, "full")
+    assert ir.to_proto(raised(name, "sliced")[0]) == ir.to_proto(auto)
+    assert_each_layer_has_one(*raised(name, "full"), name, "full")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("attention", ["auto", "full"])
 def test_steps_of_a_decoder_with_an_encoder_are_equal(attention: AttentionChoice) -> None:
     source = onnx.load(GROWING / f"{OFTEN[0]}.onnx")
-    model, _ = kv.raise_(source, capacity=ROWS, attention=attention, verify=False)
-    result = ir.to_proto(model)
+    result = ir.to_proto(raised(OFTEN[0], attention)[0])
     onnx.checker.check_model(result, full_check=True)
     for batch in (1, 3):
         assert not differences(source, result, ROWS, batch, tolerance=2e-5)
@@ -122,21 +127,22 @@ def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
 
 
 @pytest.mark.long
-def test_a_bias_of_a_mask_is_static_where_its_length_is_granted() -> None:
+@pytest.mark.parametrize("more", [{}, *rest({"s89": ROWS})], ids=str)
+def test_a_bias_of_a_mask_is_static_where_its_length_is_granted(more: dict[str, int]) -> None:
     granted = "covers-past:attention_mask"
     sizes = {"batch_size": 2, "sequence_length": 3}
-    for more in ({}, {"s89": ROWS}):
-        with pytest.raises(kv.Refused) as error:
-            kv.raise_(bloom("s89"), capacity=ROWS, static=True, dims=sizes | more, verify=False)
-        assert {one.code for one in error.value.report.blocked} == {"dynamic-size"}
-        assert all(granted in (one.help or "") for one in error.value.report.blocked)
-        options = {"capacity": ROWS, "static": True, "dims": sizes | more, "assume": [granted]}
-        model, report = kv.raise_(bloom("s89"), **options)
-        assert_static(model)
-        assert (report.refused, report.verification.status) == ([], "equal")
-        assert all(granted in one.assumed for one in report.raised)
-    with pytest.raises(kv.Refused, match="the source does not run"):
-        kv.raise_(bloom("new_tokens"), **(options | {"dims": sizes}))
+    options: dict[str, Any] = {"capacity": ROWS, "static": True, "dims": sizes | more}
+    with pytest.raises(kv.Refused) as error:
+        kv.raise_(bloom("s89"), **options, verify=False)
+    assert {one.code for one in error.value.report.blocked} == {"dynamic-size"}
+    assert all(granted in (one.help or "") for one in error.value.report.blocked)
+    model, report = kv.raise_(bloom("s89"), **options, assume=[granted])
+    assert_static(model)
+    assert (report.refused, report.verification.status) == ([], "equal")
+    assert all(granted in one.assumed for one in report.raised)
+    if more:
+        with pytest.raises(kv.Refused, match="the source does not run"):
+            kv.raise_(bloom("new_tokens"), **(options | {"dims": sizes}), assume=[granted])
 
 
 @pytest.mark.long
