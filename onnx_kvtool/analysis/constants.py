@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill
-from onnx_kvtool.symbolic.rules.table import fold_rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from onnx_kvtool.symbolic.rules.folding import FoldRule
 
 __all__ = [
     "LARGEST",
@@ -80,7 +82,7 @@ class ConstantFolder:
             return _stored_integers(value)
         if node.domain != "" or len(node.outputs) != 1:
             return None
-        rule = fold_rule(node.op_type)
+        rule = _fold_rule(node.op_type)
         bound = None if rule is None else bound_attributes(node)
         if rule is None or bound is None:
             return None
@@ -99,6 +101,15 @@ class ConstantFolder:
         # Sums are taken in int64; in int32 they might have wrapped.
         narrow = (result.numbers >= _INT32.min) & (result.numbers <= _INT32.max)
         return Partial(result.numbers, result.known & narrow)
+
+
+@functools.cache
+def _fold_rule(op_type: str) -> FoldRule | None:
+    """Return what folds an operator; None where nothing does."""
+    from onnx_kvtool.symbolic.rules.table import OPERATOR_RULES  # only once something is folded
+
+    own = OPERATOR_RULES.get(op_type)
+    return None if own is None else own.fold
 
 
 def bound_attributes(node: ir.Node) -> tuple[OpFacts, dict[str, Any]] | None:
@@ -145,7 +156,7 @@ def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
 
 def _integer_operands(value: ir.Value) -> list[ir.Value]:
     node = value.producer()
-    if node is None or node.domain != "" or fold_rule(node.op_type) is None:
+    if node is None or node.domain != "" or _fold_rule(node.op_type) is None:
         return []
     return [v for v in node.inputs if v is not None]
 
@@ -217,7 +228,7 @@ class Constants:
         node = value.producer()
         if node is None or node.op_type == "Constant":
             return _stored_constant(value)
-        if node.domain != "" or len(node.outputs) != 1 or fold_rule(node.op_type) is None:
+        if node.domain != "" or len(node.outputs) != 1 or _fold_rule(node.op_type) is None:
             return None
         bound = bound_attributes(node)
         if bound is None:
@@ -275,7 +286,7 @@ class Constants:
     def _run(
         self, node: ir.Node, inputs: Sequence[Partial | None], attributes: Mapping[str, Any]
     ) -> Partial | None:
-        rule = fold_rule(node.op_type)
+        rule = _fold_rule(node.op_type)
         try:
             found = None if rule is None else rule(node, inputs, attributes)
         except MalformedNode:

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import click
 from click.shell_completion import (
@@ -18,7 +18,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from onnx_kvtool.core.choices import DiffPart, words
+from onnx_kvtool.core.choices import DiffPart
 
 if TYPE_CHECKING:
     from onnx_kvtool.model_io.wire import Outline
@@ -88,7 +88,7 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer the parts of a model that `kvtool diff` compares, in a list with commas."""
-    return _listed(lambda word: _plain(words(DiffPart), word), incomplete)
+    return _listed(lambda word: _plain(get_args(DiffPart), word), incomplete)
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

@@ -120,13 +120,12 @@ class ShownFindings(Sink):
         else:
             writer = kind(self.tally, statistics=settings.statistics)
         super().__init__(writer, output)
-        self._summary = StepSummary()
-        self._for_github = settings.output_format == "github"
+        self._summary = StepSummary() if settings.output_format == "github" else None
 
     def file(self, file: FileReport) -> None:
         """Show the findings of one file, and on standard error what else there is to say of it."""
         self.write(self.writer.file(file))
-        if self._for_github:
+        if self._summary is not None:
             self._summary.add(file)
         # A console takes longer to make than a small model to be found unchanged.
         if not self._quiet and (said := list(remarks_of(file, verbose=self._verbose))):
@@ -135,11 +134,10 @@ class ShownFindings(Sink):
     def end(self) -> None:
         """Write what comes last, and what GitHub Actions asks for."""
         super().end()
-        if self._for_github:
-            _append_for_github(
-                "GITHUB_STEP_SUMMARY", "step summary", self._summary.text(self.tally)
-            )
-        _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs(self.tally))
+        if self._summary is not None:
+            text = self._summary.text
+            _append_for_github("GITHUB_STEP_SUMMARY", "step summary", text, self.tally)
+        _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs, self.tally)
 
     def close(self, *, fails: bool) -> None:
         """Say on standard error what was found in all.
@@ -153,14 +151,16 @@ class ShownFindings(Sink):
             print_talk(last, color=self._color)
 
 
-def _append_for_github(variable: str, what: str, text: str) -> None:
-    """Add a text to a file of GitHub Actions; nothing where the variable that names it is unset."""
+def _append_for_github(
+    variable: str, what: str, text: Callable[[Tally], str], tally: Tally
+) -> None:
+    """Add a text to the file of GitHub Actions that a variable names; nothing if it is unset."""
     path = os.environ.get(variable)
     if not path:
         return
     try:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(text)
+            file.write(text(tally))
     except OSError as error:
         raise UnwritableOutput(
             f"cannot write the {what} `{path}`: {error.strerror or error}"

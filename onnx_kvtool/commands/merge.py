@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 from xml.etree import ElementTree as ET
 
 from onnx_kvtool.commands.arguments import speaking_python
 from onnx_kvtool.commands.requests import MergeRequest
-from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
+from onnx_kvtool.core.choices import CheckFormat, MergedFormat
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.words import missing_file_help
@@ -230,7 +230,7 @@ def _parsed(path: str, text: str) -> Part | None:
         isinstance(line, dict)
         and {"path", "code", "severity"} <= line.keys()
         and isinstance(line["path"], str)
-        and line["severity"] in words(Severity)
+        and line["severity"] in get_args(Severity)
         for line in lines
     )
     return Part(path, "jsonl", lines) if is_ours else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from onnx_kvtool.core import choices
 from onnx_kvtool.core.errors import UsageError
@@ -105,7 +105,7 @@ def argument(python: str = "", *, kw_only: Literal[False], **how: Any) -> Any:
 
 def words_of(kind: str) -> tuple[str, ...]:
     """Return the words that a type allows, by its text; none for another type."""
-    return choices.words(getattr(choices, kind.removesuffix(" | None"), None))
+    return get_args(getattr(choices, kind.removesuffix(" | None"), None))
 
 
 @dataclass_transform(

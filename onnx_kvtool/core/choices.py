@@ -6,7 +6,7 @@ them. Standard library only: every `--help` reads this file.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal
 
 DEFAULT_OPSET: Final = 18
 """Opset of a lowered model when neither an opset, a target nor operators are given."""
@@ -41,8 +41,3 @@ RuntimeName = Literal["reference", "onnxruntime"]
 RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
 Severity = Literal["error", "warning", "info"]
 Via = Literal["auto", "scatternd", "scatterelements"]
-
-
-def words(choice: Any) -> tuple[str, ...]:
-    """Return the words of one of the types above, in the order of the help text."""
-    return get_args(choice)

@@ -12,7 +12,7 @@ import onnx.shape_inference
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.contents import Contents, Fault, Sizes, infer_hiding, is_told, sizing
+from onnx_kvtool.guard.contents import Contents, Fault, infer_hiding, is_told, sizing
 from onnx_kvtool.model_io.forms import bodies
 
 NEGATIVE_SIZES = Fault(
@@ -26,24 +26,17 @@ NEGATIVE_SIZES = Fault(
 )
 
 _WINDOW = ("dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides")
-_BY_WINDOW: Sizes = {
-    "AffineGrid": sizing("AffineGrid"),
-    **dict.fromkeys(
-        (
-            *("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "LpPool"),
-            *("MaxPool", "MaxUnpool", "QLinearConv"),
-        ),
-        ((), _WINDOW),
-    ),
-}
+_BY_WINDOW = (
+    *("AffineGrid", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "DeformConv"),
+    *("LpPool", "MaxPool", "MaxUnpool", "QLinearConv"),
+)
 """Operators whose result has a negative size when a window is larger than the input, or when a size
 is computed to be negative."""
 
-_COUNTED = ("CenterCropPad", "DFT", "OneHot", "Pad", "Resize", "RoiAlign", "Split", "Tile", "TopK")
-_BY_NUMBER: Sizes = {
-    **{op_type: sizing(op_type) for op_type in (*_COUNTED, "Upsample")},
-    "Col2Im": (sizing("Col2Im")[0], _WINDOW),
-}
+_BY_NUMBER = (
+    *("CenterCropPad", "Col2Im", "DFT", "OneHot", "Pad", "Resize", "RoiAlign", "Split"),
+    *("Tile", "TopK", "Upsample"),
+)
 """Operators whose result has a negative size when a constant that they read is negative; others are
 refused or passed over by inference then, as observed with onnx 1.23.2."""
 
@@ -118,12 +111,12 @@ def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeP
     told, windows = [], []
     negative: set[str] | None = None
     for node in contents.of(*_BY_NUMBER, *_BY_WINDOW):
-        sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW[node.op_type]
         if node.domain not in DEFAULT_DOMAINS:
             continue
         if negative is None:
             negative = contents.constants(_below_zero)
-        if is_told(node, sizes, negative, _below_zero):
+        places, names = sizing(node.op_type)
+        if is_told(node, (places, (*names, *_WINDOW)), negative, _below_zero):
             told.append(node)
         elif node.op_type in _BY_WINDOW:
             windows.append(node)

@@ -26,12 +26,12 @@ from onnx_kvtool.core.walk import (
 from onnx_kvtool.model_io.model import Origin, origin
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import bind_dim
-from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
     from onnx_kvtool.shapes.forward import Forward
+    from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 
 View = TypeVar("View", bound=NodeView)
@@ -183,6 +183,8 @@ class Context:
         """Return the index maps of the graph or function around a node."""
         key = id(site.root)
         if key not in self._maps:
+            from onnx_kvtool.symbolic.index_maps import IndexMaps
+
             self._maps[key] = IndexMaps(self._opsets(site.root).get("", 1))
         return self._maps[key]
 

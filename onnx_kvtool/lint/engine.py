@@ -52,7 +52,7 @@ def look(
             left, suppressed = suppress(list(found.values()), context, chosen)
             order = {path: place for place, (path, _) in enumerate(context.graphs)}
             left.sort(key=lambda finding: _key(finding, order))
-            return with_fingerprints(left, context), suppressed
+            return with_fingerprints(left, context) if left else left, suppressed
         finally:
             annotations.remove()
 

@@ -19,10 +19,10 @@ from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
 from onnx_kvtool.symbolic.dimensions import is_invented
-from onnx_kvtool.symbolic.rules.contrib import Contrib
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward
+    from onnx_kvtool.symbolic.rules.contrib import Contrib
 
 
 # Types as messages hold them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -22,7 +23,9 @@ from onnx_kvtool.core.walk import is_output_of, read_values
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
-from onnx_kvtool.symbolic.index_maps import IndexMaps
+
+if TYPE_CHECKING:
+    from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 _MOST_ABOVE = 64
 """Most nodes above the positions of an update that are looked through."""
@@ -321,6 +324,8 @@ class _Finder:
         """
         if update.indices is None or update.past is None:
             return update
+        from onnx_kvtool.symbolic.index_maps import IndexMaps
+
         maps = self._maps.setdefault(id(frame.function), IndexMaps(frame.opset))
         found: Positions | None = None
         if update.kind == "where":

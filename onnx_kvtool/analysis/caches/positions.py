@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -23,8 +24,10 @@ from onnx_kvtool.symbolic.expressions import (
     coordinate,
     variable,
 )
-from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified
+
+if TYPE_CHECKING:
+    from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 # Where a scatter or a mask writes, from the elements of its indices.
 

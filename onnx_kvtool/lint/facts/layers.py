@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import onnx_ir as ir
 
@@ -17,13 +17,6 @@ from onnx_kvtool.core.walk import producer, upwards
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnx_kvtool.analysis.caches import Cache
-    from onnx_kvtool.lint.context import Context
-
 
 # Names of caches: layer, role, past or present, and the pairs of past and present.
 
@@ -249,7 +242,7 @@ def _cache_behind(value: ir.Value, by_node: dict[ir.Node, Cache]) -> Cache | Non
 _ARRANGING = (Trait.REARRANGES, Trait.CASTS, Trait.REPEATS)
 _FAR = 8
 
-Level = tuple["ir.Value", "ir.Node", int]
+Level = tuple[ir.Value, ir.Node, int]
 """A value that holds the past, the node that takes it towards the update, and at which input."""
 
 

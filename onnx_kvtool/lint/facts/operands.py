@@ -15,14 +15,11 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
-from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnx_kvtool.core.diagnostic import Location
-    from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.symbolic.index_maps import IndexMaps
     from onnx_kvtool.targets.release import Limit
     from onnx_kvtool.targets.target import Target
 

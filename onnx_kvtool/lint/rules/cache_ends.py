@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.fusing import sinks_noted
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
 from onnx_kvtool.analysis.caches.find import reads_before, source_in_words
@@ -221,6 +220,8 @@ def growing_cache(rule: Rule, context: Context) -> Iterator[Finding]:
     """Read the cache table, which knows what grows."""
     caches = growing(context.caches)
     if caches:
+        from onnx_kvtool.analysis.attention.fusing import sinks_noted
+
         raising = "run `kvtool raise --capacity N`: it gives them N rows, written in place"
         yield rule.found(
             caches[0].location,

@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from onnx_kvtool.core.choices import CheckFormat, Severity, words
+from onnx_kvtool.core.choices import CheckFormat, Severity
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import closest, did_you_mean, missing_file_help
@@ -77,8 +77,8 @@ else:
     import tomli as tomllib
 
 
-LEVELS = words(Severity)
-FORMATS = words(CheckFormat)
+LEVELS = get_args(Severity)
+FORMATS = get_args(CheckFormat)
 
 _NAMES = ("kvtool.toml", "pyproject.toml")
 # Flags for a single run, which make no sense as a project's settings.

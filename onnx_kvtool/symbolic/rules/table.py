@@ -194,10 +194,3 @@ def element_rule(op_type: str) -> ElementRule | None:
     """Return what says the elements of an operator's outputs; None where they are unknown."""
     own = OPERATOR_RULES.get(op_type)
     return None if own is None else own.elements
-
-
-@functools.cache
-def fold_rule(op_type: str) -> FoldRule | None:
-    """Return what folds an operator; None where nothing does."""
-    own = OPERATOR_RULES.get(op_type)
-    return None if own is None else own.fold
