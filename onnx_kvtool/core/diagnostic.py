@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.domains import operator_label
-from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.record import Key, Record, filled
 
 if TYPE_CHECKING:
     import onnx
@@ -69,8 +69,6 @@ class Location(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Location:
         """Return the place that an object gives; its `node` may be the index of an unnamed one."""
-        from onnx_kvtool.core.record import filled
-
         place: Location = filled(cls, data)
         node, index = data.get("node"), place.index
         if not node or node == f"#{index}":

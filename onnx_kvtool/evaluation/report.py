@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.record import Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.borrowed import element_type
@@ -314,8 +314,6 @@ class EvalReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> EvalReport:
         """Return the report that an object gives, without the elements of large values."""
-        from onnx_kvtool.core.record import filled, read
-
         said = read(tuple[Summary, ...], data.get("outputs", ()))
         report: EvalReport = filled(cls, data, said=said)
         return report

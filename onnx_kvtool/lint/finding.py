@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
-from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.record import Key, Record, filled, read
 
 _QUOTED = re.compile(r"`([^`]*)`")
 _NUMBER = re.compile(r"[_.]?\d+")
@@ -39,8 +39,6 @@ class Fix(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Fix:
         """Return the fix that an object describes; it has no model to edit."""
-        from onnx_kvtool.core.record import filled
-
         fix: Fix = filled(cls, data, apply=_nothing)
         return fix
 
@@ -86,8 +84,6 @@ class Finding(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Finding:
         """Return the finding that an object describes."""
-        from onnx_kvtool.core.record import filled, read
-
         parts = {key: data.get(key) for key in ("code", "severity", "message", "help", "location")}
         finding: Finding = filled(cls, data, diagnostic=read(Diagnostic, parts))
         return finding

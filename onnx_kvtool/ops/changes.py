@@ -12,8 +12,6 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.table import Table
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnx_kvtool.ops.schema import OpFacts
 
 

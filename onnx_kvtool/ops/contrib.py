@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,6 @@ from onnx_kvtool.ops.schema import (
     op_facts,
 )
 from onnx_kvtool.ops.view import MalformedNode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # The dequantized values of the 4-bit types of bitsandbytes, for onnxruntime's MatMulBnb4.
 

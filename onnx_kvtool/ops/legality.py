@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 
@@ -28,12 +28,6 @@ from onnx_kvtool.ops.schema import (
     op_facts,
     type_name,
 )
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnx_kvtool.ops.schema import OpFacts
-
 
 # What changed between opsets for a node that comes to a later one.
 #

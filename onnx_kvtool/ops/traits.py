@@ -16,7 +16,6 @@ from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir as ir
 
 
 # What an operator is, in the words that passes choose by: elementwise, view, part, mover, ...

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.choices import DiffPart
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.record import Form, Key, Record
+from onnx_kvtool.core.record import Form, Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 
 
@@ -339,8 +339,6 @@ class DiffReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> DiffReport:
         """Return the report that an object describes."""
-        from onnx_kvtool.core.record import filled, read
-
         nodes = read(NodeChanges, data.get("nodes", {}))
         weights = read(WeightChanges, data.get("weights", {}))
         # Those that replace others come last.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
-from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.record import Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Phase, Verification
@@ -278,8 +278,6 @@ class RaiseReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> RaiseReport:
         """Return the report that an object gives, with what is refused apart from what blocks."""
-        from onnx_kvtool.core.record import filled, read
-
         report: RaiseReport = filled(cls, data)
         said: tuple[Refusal, ...] = read(tuple[Refusal, ...], data.get("refused", ()))
         for r in said:

@@ -8,7 +8,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -34,10 +34,6 @@ from onnx_kvtool.symbolic.simplification import (
     smallest,
     substitute,
 )
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 
 # The text of a symbolic dimension, read: the one parser of it.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.record import Key, Misfit, Record
+from onnx_kvtool.core.record import Key, Misfit, Record, filled
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import DTYPE_FORM
@@ -154,8 +154,6 @@ class Cache(Record):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Cache:
         """Return the cache from its JSON object, without its graph."""
-        from onnx_kvtool.core.record import filled
-
         cache: Cache = filled(cls, data, past_value=None, node=ir.Node("", "", []))
         rank = None if cache.shape is None else len(cache.shape)
         for name, axis in (("axis", cache.axis), ("batch_axis", cache.batch_axis)):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.core.walk import producer, upwards
+from onnx_kvtool.core.walk import producer, subgraphs, upwards
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input
@@ -346,8 +346,6 @@ class Branches:
     @functools.cached_property
     def _owners(self) -> dict[int, ir.Node]:
         """The node that owns each body."""
-        from onnx_kvtool.core.walk import subgraphs
-
         return {
             id(body): site.node
             for site in self._context.sites

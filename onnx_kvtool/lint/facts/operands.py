@@ -253,7 +253,6 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
 
     A limit applies if a fact is unknown. Other rules report nodes that their schemas do not allow.
     """
-    from onnx_kvtool.ops.view import MalformedNode
     from onnx_kvtool.targets.conditions.sizes import Asked
     from onnx_kvtool.targets.conditions.table import CONDITIONS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -15,10 +14,6 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, Scope
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.legality import Fit
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
-
-if TYPE_CHECKING:
-    from onnx_kvtool.emit.emitter import Emitter
-
 
 # Inlining a function body at its call.
 

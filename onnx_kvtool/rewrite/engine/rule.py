@@ -16,8 +16,6 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.knowledge import Lost
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from onnx_kvtool.analysis.constants import ConstantFolder
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.targets.limits import ReleaseLimits

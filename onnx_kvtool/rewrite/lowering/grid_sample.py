@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
@@ -27,10 +25,6 @@ from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.quantize import CARRIERS
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
-
-if TYPE_CHECKING:
-    from onnx_kvtool.emit.emitter import Emitter
-
 
 # GridSample-20 and GridSample-16, for older opsets.
 

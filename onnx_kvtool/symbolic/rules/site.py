@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import onnx_ir as ir
 
@@ -17,10 +17,6 @@ from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
-
-if TYPE_CHECKING:
-    from onnx_kvtool.symbolic.contents import IndexMap
-
 
 # One node, as the rules see it that say what shape its outputs have.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -16,12 +15,6 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.targets.conditions.sizes import Asked
 from onnx_kvtool.targets.release import Release
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnx_kvtool.targets.release import Release
-
 
 # Operators that ONNX does not define, as releases of runtimes know them or do not.
 
