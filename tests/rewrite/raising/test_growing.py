@@ -238,6 +238,20 @@ def test_without_a_capacity_the_flag_is_named(name: str, caches: int) -> None:
         kv.raise_(source, require_all=True, verify=False)
 
 
+@pytest.mark.parametrize("capacity", [None, ROWS])
+def test_every_cache_that_grows_in_attention_has_a_place(capacity: int | None) -> None:
+    source = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 24, "com.microsoft": 1]>
+        g (float[2,1,12] q, float[2,1,12] k, float[2,1,12] v, float[2,3,P,4] past_k,
+        float[2,3,P,4] past_v) => (float[2,1,24] y, float[2,3,T,4] now_k, float[2,3,T,4] now_v) {
+        a, now_k, now_v = com.microsoft.DecoderMaskedMultiHeadAttention <num_heads = 3>
+            (q, k, v, , , past_k, past_v) y = Concat <axis = 2> (a, a) }"""
+    )
+    _, report = kv.raise_(source, capacity=capacity, partial=True, verify=False)
+    places = {str(one.location) for one in report.refused if one.code != "capacity-unused"}
+    assert places == {"g, node `#0` (com.microsoft::DecoderMaskedMultiHeadAttention)"}
+
+
 def written_or_read(name: str) -> onnx.ModelProto:
     """Return a real decoder, or the smallest model whose cache grows."""
     if name == "written":

@@ -14,6 +14,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -162,7 +163,8 @@ class Circulating:
         return starts, em.op("Slice", new, *cut, hint="last_rows")
 
 
-_GROWS = frozenset({"Attention", "Concat", "GroupQueryAttention", "MultiHeadAttention"})
+_GROWS = frozenset({"Concat", *CONTRIB_ATTENTIONS})
+"""Operators whose cache may grow; ONNX and onnxruntime each have an Attention."""
 
 
 def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
