@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from bisect import bisect_right
 from collections import defaultdict
@@ -21,10 +22,8 @@ from onnx_kvtool.decoding.bound import BoundSession
 Part = Literal["attention", "cache update", "projections", "rest"]
 
 _UPDATES = frozenset({"TensorScatter", "ScatterND", "ScatterElements", "Scatter"})
-_PRODUCTS = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
-_PACKED = frozenset(
-    {"MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}
-)
+_PRODUCT = re.compile(r"MatMul|Gemm(?!a)")
+"""In the names of all products, those that onnxruntime packs or fuses included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _part_of_fused(op: str) -> Part:
         return "attention"
     if op in _UPDATES:
         return "cache update"
-    return "projections" if op in _PRODUCTS | _PACKED | {"FusedGemm"} else "rest"
+    return "projections" if _PRODUCT.search(op) else "rest"
 
 
 def parts_of(model: ir.Model) -> dict[str, Part]:
@@ -140,9 +139,7 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
             part = "attention"
         elif id(node) in updates or node.op_type in _UPDATES:
             part = "cache update"
-        elif node.op_type in _PACKED:
-            part = "projections"
-        elif node.op_type in _PRODUCTS:
+        elif _PRODUCT.search(node.op_type):
             has_weight = any(id(value) in held for value in read)
             part = "projections" if has_weight else "attention"
         elif is_behind:

@@ -70,6 +70,24 @@ def test_steps_are_summed_without_the_prompt() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("op", "part"),
+    [
+        ("MatMulNBits", "projections"),
+        ("MatMulNBitsMlp", "projections"),
+        ("DynamicQuantizeMatMul", "projections"),
+        ("FusedGemm", "projections"),
+        ("FusedMatMul", "attention"),
+        ("GemmaRotaryEmbedding", "rest"),
+    ],
+)
+def test_an_operator_that_onnxruntime_made_belongs_to_a_part(op: str, part: str) -> None:
+    run = {"cat": "Session", "name": "model_run", "ts": 100, "dur": 50}
+    made = {"cat": "Node", "name": "f_kernel_time", "ts": 110, "dur": 9, "args": {"op_name": op}}
+    profile = _summed([run, made], {}, "m.onnx")
+    assert [p.part for p in profile.parts if p.seconds] == [part]
+
+
 def test_the_report_has_models_side_by_side(
     kvtool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
