@@ -80,7 +80,7 @@ def _mixes_sparsely(model: bytes) -> bool:
     return any(
         attribute.name == _SPARSE and attribute.i == 1
         for node in every_node(proto)
-        if node.domain == DOMAIN and node.op_type in ("MoE", "QMoE")
+        if node.domain == DOMAIN
         for attribute in node.attribute
     )
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.wrong_sizes import scaled
+from onnx_kvtool.ops.contrib import default_of
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, Exprs, integer
@@ -58,8 +59,8 @@ class _Window:
 def conv(weight: int = 1) -> ShapeRule:
     """Return the rule of Conv and its kin: (N, C, ...) and (M, C / group, ...) to (N, M, ...).
 
-    FusedConv is of its kin: what it adds has the shape of the result. So is DeformConv: where the
-    window looks depends on the offsets, how often does not.
+    So is a fused one: what it adds has the shape of the result. So is DeformConv: where the window
+    looks depends on the offsets, how often does not.
     """
 
     def rule(site: ShapeSite) -> Shapes:
@@ -153,10 +154,9 @@ def _attribute(site: ShapeSite, name: str) -> AttributeValue:
     """Return an attribute or its default; None if it has neither, or no such attribute exists."""
     if not site.node.domain:
         return site.view.attribute(name) if name in site.view.facts.attributes else None
-    # FusedConv has no schema here; its attributes and their defaults are those of Conv.
     given = site.node.attributes.get(name)
     if given is None:
-        return 1 if name == "group" else None
+        return default_of(site.node.op_type, name, site.opset, site.node.domain)
     if given.is_ref():
         raise Unknown("unbound-attribute", "an attribute refers to a parameter without a value")
     value = given.value

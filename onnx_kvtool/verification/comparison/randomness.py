@@ -14,6 +14,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.ops.contrib import contrib_facts
+from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
@@ -29,8 +31,8 @@ from onnx_kvtool.verification.comparison.rounding import Measure
 # Which values of a model depend on random numbers, so that no two runs need agree on them.
 
 
-_TRAINING = {("", "Dropout"): 2, ("com.microsoft", "BiasDropout"): 4}
-"""Operators that draw numbers where an input says so, and the position of that input."""
+_TRAINING = "training_mode"
+"""The input by which an operator draws numbers or not."""
 
 
 def random_values(model: ir.Model) -> frozenset[str]:
@@ -83,8 +85,11 @@ def _draws(node: ir.Node) -> bool:
     """Return whether a node draws numbers, or may do so as an input decides it at run time."""
     if Trait.RANDOM in traits(node):
         return True
-    place = _TRAINING.get((node.domain, node.op_type))
-    if place is None or len(node.inputs) <= place or (flag := node.inputs[place]) is None:
+    domain, op_type = node.domain, node.op_type
+    facts = op_facts(op_type, NEWEST, domain) or contrib_facts(domain, op_type)
+    given = zip(() if facts is None else facts.inputs, node.inputs, strict=False)
+    flag = next((value for formal, value in given if formal.name == _TRAINING), None)
+    if flag is None:
         return False
     known = None if flag.is_graph_input() else stored_tensor(flag)
     return known is None or bool(known.numpy().any())

@@ -15,6 +15,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_integer
@@ -76,9 +77,12 @@ class Flow:
     def formal(self, place: Place, node: ir.Node, index: int) -> str | None:
         """Return the schema's name for the input `index` of `node`, which uses `place`.
 
-        None for operators outside the default domain and inputs that the schema does not have.
+        None for operators of neither ONNX nor onnxruntime, and inputs that the schema lacks.
         """
-        facts = op_facts(node.op_type, self.opset(place)) if is_default(node) else None
+        if is_default(node):
+            facts = op_facts(node.op_type, self.opset(place))
+        else:
+            facts = contrib_facts(node.domain, node.op_type)
         formal = None if facts is None else facts.input(index)
         return None if formal is None else formal.name
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, given_input
@@ -93,10 +92,6 @@ class Uses:
     is_narrowed: bool = False
 
 
-_COUNTS: dict[int, Role] = {5: "seqlens_k", 6: "total_sequence_length"}
-"""Inputs of GroupQueryAttention: tokens of each sequence less one, and the most of any."""
-
-
 def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
     """Return where the values of the input at `start` go, given the caches of the model."""
     places = list(flow.closure(start))
@@ -145,7 +140,8 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
                 yield Uses("attention_mask")
         case "RotaryEmbedding", "position_ids":
             # Without positions the table would have rank 3.
-            yield Uses("position_ids", rows=_rows(node, 1, 0, place.offset))
+            table_at = 1 if is_default(node) else 2
+            yield Uses("position_ids", rows=_rows(node, table_at, 0, place.offset))
         case "Gather", "indices":
             axis = flow.axis(place, node)
             rows = None if axis is None else _rows(node, 0, axis, place.offset)
@@ -164,12 +160,10 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
         case "If", "cond":
             if place.value.dtype == ir.DataType.BOOL:
                 yield Uses("condition")
-        case "GroupQueryAttention", None:
-            if node.domain == DOMAIN and index in _COUNTS:
-                yield Uses(_COUNTS[index])
-        case "RotaryEmbedding", None:
-            if node.domain == "com.microsoft" and index == 1:
-                yield Uses("position_ids", rows=_rows(node, 2, 0, place.offset))
+        case _, "seqlens_k":  # the tokens of each sequence less one
+            yield Uses("seqlens_k")
+        case _, "total_sequence_length":
+            yield Uses("total_sequence_length")
 
 
 def _of_scatter(

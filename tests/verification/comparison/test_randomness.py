@@ -37,6 +37,12 @@ _RANDOM = [
     ),
     pytest.param("g (float[N] x) => (float[N] y) { y = Dropout (x) }", set(), id="Dropout"),
     pytest.param(
+        "g (float[N] x, float[7] b, bool t) => (float[N] y)"
+        " { y = com.microsoft.BiasDropout (x, b, , , t) }",
+        {"y"},
+        id="an operator of onnxruntime that may train",
+    ),
+    pytest.param(
         "g (bool c, float[N] x) => (float[N] y) { r = Bernoulli (x) y = If (c) <"
         "then_branch = t () => (float[N] a) { a = Neg (r) },"
         "else_branch = e () => (float[N] b) { b = Neg (x) }> }",
