@@ -410,6 +410,13 @@ class Emitter:
         self.scope.shared.update(self._shared)
         return self.nodes
 
+    def insert_before(self, node: ir.Node) -> list[ir.Node]:
+        """Commit, and insert the nodes into the graph in front of another; return them."""
+        graph = node.graph
+        assert graph is not None
+        graph.insert_before(node, nodes := self.commit())
+        return nodes
+
     def discard(self) -> None:
         """Drop all emitted nodes, and detach them from the values that they read."""
         for node in self.nodes:

@@ -30,7 +30,7 @@ class NodeView:
 
     Args:
         node: The node; it is not changed.
-        opset: Version of its domain that the node was written for.
+        opset: Version of its domain, for a node that has none of its own.
         facts: What is known of the operator; None for that of the default domain at `opset`.
 
     Raises:
@@ -40,6 +40,7 @@ class NodeView:
     """
 
     def __init__(self, node: ir.Node, opset: int, facts: OpFacts | None = None) -> None:
+        opset = opset if node.version is None else node.version
         facts = facts or op_facts(node.op_type, opset)
         if facts is None:
             raise MalformedNode(

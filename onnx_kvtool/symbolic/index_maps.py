@@ -189,7 +189,7 @@ class IndexMaps:
         if node is None or rule is None:
             return None
         try:
-            view = NodeView(node, node.version if node.version is not None else self._opset)
+            view = NodeView(node, self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
                 return None  # that of another version, perhaps, which gives it another meaning
             # What a constant holds has a shape of its own, and most nodes of a model are constants.

@@ -215,7 +215,7 @@ def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bo
     if node is None or node.op_type != "TensorScatter" or node.domain != "":
         return False
     try:
-        scatter = TensorScatter(node, sight.opset if node.version is None else node.version)
+        scatter = TensorScatter(node, sight.opset)
         axis = scatter.sequence_axis
     except MalformedNode:
         return False

@@ -86,7 +86,7 @@ class Sight:
         if node.domain != "":
             return None
         try:
-            return NodeView(node, node.version if node.version is not None else self.opset)
+            return NodeView(node, self.opset)
         except MalformedNode:
             return None
 

@@ -220,7 +220,7 @@ class _Edit:
             return
         if data.dtype == _D.FLOAT16:
             em = Emitter(self._scope(graph), self.target, node.name or node.op_type)
-            result = dequantized(em, NodeView(node, node.version or self.source))
+            result = dequantized(em, NodeView(node, self.source))
             replace_node(node, em, Replacement((result,)))
             self.found.lowered.append(Lowered(place, "dequantize_linear"))
 

@@ -111,7 +111,7 @@ def rearranges(
     if node.domain != "" or node.op_type not in _READERS or len(node.outputs) != 1:
         return None
     try:
-        view = NodeView(node, node.version if node.version is not None else opset)
+        view = NodeView(node, opset)
         source = node.inputs[0]
         shape = None if source is None else maps.shape(source)
         if shape is None:

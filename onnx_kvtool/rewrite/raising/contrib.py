@@ -99,12 +99,11 @@ def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings
         product = None if start is None or node.name not in found.origins else start.producer()
         if start is None or product is None or product.op_type != "Mul":
             continue
-        graph = product.graph
-        assert graph is not None
-        em = Emitter(scopes[graph], settings.opset, product.name or "kvtool/raise")
-        before = em.op("Max", product.inputs[0], em.constant([0], "first"), hint="write_indices")
+        assert product.graph is not None
+        em = Emitter(scopes[product.graph], settings.opset, product.name or "kvtool/raise")
+        before = em.op("Max", product.inputs[0], [0], hint="write_indices")
         before.shape = start.shape
-        graph.insert_before(product, em.commit())
+        em.insert_before(product)
         supersede(start, before)
         remove_dead([product])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -55,8 +55,7 @@ def replace_update(
     Returns:
         The TensorScatter.
     """
-    node, graph = plan.node, plan.node.graph
-    assert graph is not None
+    node = plan.node
     past = replaced.get(plan.past, plan.past)
     rows = plan.update
     update = arranged(em, replaced.get(rows.base, rows.base), rows.rank, rows.axes, "update")
@@ -90,8 +89,7 @@ def replace_update(
         new.name = old.name
     if read is not present:
         read.type, read.shape = past.type, past.shape
-    nodes = em.commit()
-    graph.insert_before(node, nodes)
+    nodes = em.insert_before(node)
     for old, new in pairs:
         if old.name == new.name:
             new.doc_string = old.doc_string
@@ -140,8 +138,8 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
 
     def order() -> ir.Value:
         oldest = one_row(em, behind, plan.sizes, past)
-        rows = em.op("Add", em.constant(np.arange(window.size)), oldest, hint="order")
-        return em.op("Mod", rows, em.constant([window.size]), hint="order")
+        rows = em.op("Add", [*range(window.size)], oldest, hint="order")
+        return em.op("Mod", rows, [window.size], hint="order")
 
     rows = em.once(("order of a window", behind, window.size), order)
     return em.op("Gather", present, rows, axis=plan.axis, hint="ordered")
@@ -170,14 +168,14 @@ def arranged(em: Emitter, value: ir.Value, rank: int, axes: Axes, hint: str) -> 
     axes = completed(axes, rank)
     unused = [axis for axis in range(rank) if axis not in axes]
     if unused:
-        value = em.op("Squeeze", value, em.constant(unused, "axes"), hint=hint)
+        value = squeeze(em, value, unused, hint)
     kept = [axis for axis in range(rank) if axis in axes]
     perm = [kept.index(axis) for axis in axes if axis is not None]
     if perm != sorted(perm):
         value = em.op("Transpose", value, perm=perm, hint=hint)
     new = [place for place, axis in enumerate(axes) if axis is None]
     if new:
-        value = em.op("Unsqueeze", value, em.constant(new, "axes"), hint=hint)
+        value = unsqueeze(em, value, new, hint)
     return value
 
 

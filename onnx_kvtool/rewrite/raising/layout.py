@@ -61,8 +61,7 @@ def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:
     node = value.producer()
     if node is None or node.domain != "" or node.op_type != "Slice":
         return None
-    opset = node.version if node.version is not None else proof.opset
-    view = NodeView(node, opset)
+    view = NodeView(node, proof.opset)
     source = view.required("data")
     shape = proof.maps.shape(source)
     if shape is None or axis >= len(shape):
@@ -179,7 +178,7 @@ def roll_of(proof: Proof, value: ir.Value, axis: int) -> Roll | None:
 
 
 def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:
-    view = NodeView(node, node.version if node.version is not None else proof.opset)
+    view = NodeView(node, proof.opset)
     if view.integer("axis") % rank != axis or len(node.inputs) != 2:
         return None
     cuts = [None if v is None else cut_of(proof, v, axis) for v in node.inputs]
@@ -195,7 +194,7 @@ def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:
 
 
 def _gathered(proof: Proof, node: ir.Node, axis: int, shape: Exprs) -> Roll | None:
-    view = NodeView(node, node.version if node.version is not None else proof.opset)
+    view = NodeView(node, proof.opset)
     source, indices = view.operands("data", "indices")
     before = proof.maps.shape(source)
     if before is None or len(before) != len(shape) or before[axis] != shape[axis]:
@@ -441,7 +440,7 @@ def _moves_rows(proof: Proof, node: ir.Node, axis: int, rank: int) -> bool:
         return False
     if node.op_type not in ("Concat", "Gather", "Slice", "Split"):
         return True
-    view = NodeView(node, node.version if node.version is not None else proof.opset)
+    view = NodeView(node, proof.opset)
     if node.op_type == "Slice":
         axes = view.input("axes") if "axes" not in view.facts.attributes else None
         cut = None if axes is None else proof.maps.of(axes).vector()

@@ -406,17 +406,16 @@ class Proving:
 
         They count as needed, too, where they let an Expand of the update go.
         """
-        opset = node.version if node.version is not None else self.opset
         found = None
         try:
-            found = self._attempt(node, raising, _proof(plain, self.assumptions, opset))
+            found = self._attempt(node, raising, self._proof(plain))
         except Unproven:
             if granted is None:
                 raise
         else:
             if found is None or granted is None or not found.is_expanded:
                 return found
-        proof = _proof(granted, self.assumptions, opset)
+        proof = self._proof(granted)
         proof.assumed += self.assumptions.same_dims
         try:
             other = self._attempt(node, raising, proof)
@@ -425,6 +424,9 @@ class Proving:
                 raise
             return found
         return found if found is not None and (other is None or other.is_expanded) else other
+
+    def _proof(self, sizes: Measures) -> Proof:
+        return Proof(sizes.maps, sizes.carriers, self.assumptions, self.opset)
 
     def _attempt(self, node: ir.Node, raising: Raising, proof: Proof) -> Plan | None:
         found = raising.prove(proof, node)
@@ -472,10 +474,6 @@ def _candidates(graph: ir.Graph, path: str) -> Iterator[_Candidate]:
             yield path, index, node
         for name, body in subgraphs(node):
             yield from _candidates(body, step_path(path, node.name, index, name))
-
-
-def _proof(sizes: Measures, assumptions: Assumptions, opset: int) -> Proof:
-    return Proof(sizes.maps, sizes.carriers, assumptions, opset)
 
 
 def _carriers(model: ir.Model, maps: IndexMaps) -> dict[str, tuple[ir.Value, int]]:

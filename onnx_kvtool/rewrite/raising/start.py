@@ -209,11 +209,10 @@ class _Building:
                 factor = self.atom(atom)
                 for _ in range(power):
                     term = factor if term is None else self.em.op("Mul", term, factor)
-            number = self.em.constant([coefficient])
             if term is None:
-                term = number
+                term = self.em.constant([coefficient])
             elif coefficient != 1:
-                term = self.em.op("Mul", term, number)
+                term = self.em.op("Mul", term, [coefficient])
             total = term if total is None else self.em.op("Add", total, term)
         return self.em.constant([0]) if total is None else total
 
@@ -230,7 +229,7 @@ class _Building:
             case Element(tensor, index):
                 return self.element(tensor, index)
             case Lookup(numbers, index):
-                return op("Gather", self.em.constant(list(numbers)), value(index))
+                return op("Gather", self.em.constant(numbers), value(index))
             case Modulo(of, by):
                 return op("Mod", value(of), value(by))
             case Quotient(of, by):
@@ -240,16 +239,13 @@ class _Building:
                 parts = [value(part) for part in sorted(of, key=str)]
                 return op("Max", *parts)
             case IsNegative(of):
-                return self.number(op("Less", value(of), self.zero()))
+                return self.number(op("Less", value(of), [0]))
             case IsZero(of):
-                return self.number(op("Equal", value(of), self.zero()))
+                return self.number(op("Equal", value(of), [0]))
             case Choice(condition, yes, no):
-                holds = op("Equal", value(condition), self.zero())
+                holds = op("Equal", value(condition), [0])
                 return op("Where", holds, value(no), value(yes))
         raise AssertionError(f"no atom: {atom}")
-
-    def zero(self) -> ir.Value:
-        return self.em.constant([0])
 
     def number(self, truth: ir.Value) -> ir.Value:
         return self.em.op("Cast", truth, to=int(ir.DataType.INT64))
@@ -257,7 +253,7 @@ class _Building:
     def rows(self) -> ir.Value:
         """Return 0, 1, ... up to the batch size."""
         count = self.em.op("Squeeze", self.batch_shape())
-        return self.em.op("Range", self.em.constant(0), count, self.em.constant(1))
+        return self.em.op("Range", 0, count, 1)
 
     def element(self, tensor: ir.Value, index: Sequence[Expr]) -> ir.Value:
         """Return one element of a tensor, or one for each sequence."""
@@ -273,4 +269,4 @@ class _Building:
             found = self.em.op("Gather", found, self.value(place), axis=axis, hint="start")
         if len(index) == 1:
             return found
-        return self.em.op("Reshape", found, self.em.constant([-1]), hint="start")
+        return self.em.op("Reshape", found, [-1], hint="start")

@@ -197,7 +197,7 @@ def declared_updates(model: ir.Model, opset: int) -> Callable[[], None]:
         if node.op_type != "TensorScatter" or node.domain != "":
             continue
         try:
-            view = TensorScatter(node, node.version if node.version is not None else opset)
+            view = TensorScatter(node, opset)
             axis = view.sequence_axis
         except MalformedNode:
             continue

@@ -82,9 +82,7 @@ def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.
     before = [p for value in (view.key, view.value) if (p := value.producer()) is not None]
     node.replace_input_with(_KEY, keys.cache)
     node.replace_input_with(_VALUE, values.cache)
-    graph = node.graph
-    assert graph is not None
-    graph.insert_before(node, em.commit())
+    em.insert_before(node)
     return before
 
 
@@ -142,9 +140,8 @@ def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.
         oldest: A number that is, modulo the capacity, the row of the first column: (1,), int64.
         em: Where to build.
     """
-    slots = em.constant(np.arange(capacity, dtype=np.int64), "rows")
-    size = em.constant([capacity])
-    places = em.op("Mod", em.op("Sub", slots, oldest, hint="behind"), size, hint="columns")
+    behind = em.op("Sub", np.arange(capacity, dtype=np.int64), oldest, hint="behind")
+    places = em.op("Mod", behind, [capacity], hint="columns")
     found = em.op("Gather", mask, places, axis=-1, hint="mask")
     dims = dims_of(mask)
     if dims is not None:
@@ -289,7 +286,7 @@ def _fixed(
     dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
     shown = window_mask(read, length, found, dtype, min(most, keys), em)
     rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
-    graph.insert_before(node, em.commit())
+    em.insert_before(node)
     node.resize_inputs(max(len(node.inputs), _MASK + 1))
     before = [v.producer() for v in node.inputs[_KEY:] if v is not None]
     for index, value in ((_KEY, rows[0]), (_VALUE, rows[1]), (_MASK, shown)):
@@ -299,62 +296,61 @@ def _fixed(
     return [producer for producer in before if producer is not None]
 
 
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """The edits of all windows that keep as many rows as there were tokens, up to a number."""
 
-    def __init__(
-        self, settings: RaiseSettings, opset: int, scopes: dict[ir.Graph, ScopedValues]
-    ) -> None:
-        self._settings = settings
-        self._opset = opset
-        self._scopes = scopes
+    settings: RaiseSettings
+    opset: int
+    scopes: dict[ir.Graph, ScopedValues]
 
-    def _is_full(self) -> bool:
-        return self._settings.attention == "full"
+    def _emitter(self, node: ir.Node) -> Emitter:
+        graph = node.graph
+        assert graph is not None
+        return Emitter(self.scopes[graph], self.opset, node.name or "kvtool/attention")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a cache is read as it lies also where it is not full yet."""
+        return self.settings.attention == "full"
 
     def _is_one(self, read: WindowRead) -> bool:
         """Return whether every step has one token."""
-        return read.count is not None and bind_dim(read.count, self._settings.dims) == 1
+        return read.count is not None and bind_dim(read.count, self.settings.dims) == 1
 
     def _tells(self, read: WindowRead, em: Emitter) -> ir.Value:
         """Return whether a step reads the cache as it lies: (1,), bool."""
 
         def tell() -> ir.Value:
             count = em.op("Shape", read.new, start=read.axis, end=read.axis + 1, hint="new_rows")
-            one = em.op("Equal", count, em.constant([1]), hint="is_one_token")
-            if self._is_full():
+            one = em.op("Equal", count, [1], hint="is_one_token")
+            if self.is_full:
                 return one
-            room = em.constant([read.capacity])
             # With one more the rows are as many as the cache has.
-            total = em.op("Add", read.length, em.constant([1]), hint="tokens")
-            full = em.op("GreaterOrEqual", total, room, hint="is_full")
+            total = em.op("Add", read.length, [1], hint="tokens")
+            full = em.op("GreaterOrEqual", total, [read.capacity], hint="is_full")
             return em.op("And", one, full, hint="reads_as_it_lies")
 
         return em.once(("as it lies", read.capacity, read.count or read.new), tell)
 
     def skip(self, read: WindowRead) -> None:
         """Gather no row for a step that reads the cache as it lies."""
-        graph = read.gather.graph
-        assert graph is not None
-        em = Emitter(self._scopes[graph], self._opset, read.gather.name or "kvtool/attention")
+        em = self._emitter(read.gather)
         tells = self._tells(read, em)
 
         def rest() -> ir.Value:
             every = em.op("Shape", read.order, hint="rows_kept")
-            first = em.op("Where", tells, every, em.constant([0]), hint="first")
-            end, axis = em.constant([TO_THE_END], "end"), em.constant([0], "axis")
-            return em.op("Slice", read.order, first, end, axis, hint="order")
+            first = em.op("Where", tells, every, [0], hint="first")
+            return em.op("Slice", read.order, first, [TO_THE_END], [0], hint="order")
 
         read.gather.replace_input_with(1, em.once(("order", read.order, tells), rest))
-        graph.insert_before(read.gather, em.commit())
+        em.insert_before(read.gather)
 
     def replace(self, reader: _Reader, outcome: RaiseOutcome) -> list[ir.Node]:
         """Replace an Attention by an If, or by the Attention of one branch."""
         node, read = reader.node, reader.keys
-        graph = node.graph
-        assert graph is not None
-        em = Emitter(self._scopes[graph], self._opset, node.name or "kvtool/attention")
-        if self._is_full() and self._is_one(read):
+        em = self._emitter(node)
+        if self.is_full and self._is_one(read):
             result = self._as_it_lies(reader, em)
         else:
             tells = em.op("Squeeze", self._tells(read, em))
@@ -366,25 +362,25 @@ class _Reading:
                 hint="window",
             )
         _take_place(node, result, em)
-        what = "one token" if self._is_full() else "one token behind a full window"
+        what = "one token" if self.is_full else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
-        outcome.tell(node, how, form="full" if self._is_full() else None)
+        outcome.tell(node, how, form="full" if self.is_full else None)
         return [node]
 
     def _as_it_lies(self, reader: _Reader, em: Emitter) -> ir.Value:
         """Return the Attention of one token over the whole of two circular caches."""
         node, read = reader.node, reader.keys
-        size = em.constant([read.capacity])
-        tokens = em.op("Add", read.length, em.constant([1]), hint="tokens")
+        size = [read.capacity]
+        tokens = em.op("Add", read.length, [1], hint="tokens")
         inputs = list(node.inputs)
         inputs[_KEY], inputs[_VALUE] = reader.keys.present, reader.values.present
         mask = inputs[_MASK] if len(inputs) > _MASK else None
         if mask is not None:
-            if self._is_full():
+            if self.is_full:
                 mask = _widened(mask, read.capacity, em)
                 tokens = em.op("Max", tokens, size, hint="tokens")
             inputs[_MASK] = columns(mask, read.capacity, tokens, em)
-        elif self._is_full():
+        elif self.is_full:
             batch = (dims_of(read.present) or (None,))[0]
             size_of = integer(batch) if isinstance(batch, int) else batch
             counts = em.op("Min", tokens, size, hint="rows_in_use")
@@ -396,7 +392,7 @@ class _Reading:
 def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
     """Return a mask with columns that hide, up to as many as there are rows."""
     last = em.op("Shape", mask, start=-1, hint="columns")
-    rest = em.op("Sub", em.constant([capacity]), last, hint="unused")
+    rest = em.op("Sub", [capacity], last, hint="unused")
     whole = with_hidden_keys(em, mask, rest)
     dims = dims_of(mask)
     if dims is not None:
@@ -417,9 +413,8 @@ def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.
 
 def _take_place(node: ir.Node, result: ir.Value, em: Emitter) -> None:
     """Let a result be read where that of a node was."""
-    output, graph = node.outputs[0], node.graph
-    assert graph is not None
-    graph.insert_before(node, em.commit())
+    output = node.outputs[0]
+    em.insert_before(node)
     result.type, result.shape = output.type or result.type, output.shape
     if output.is_graph_output():
         result.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")

@@ -77,7 +77,7 @@ def emit_fixed_mask(
         columns = Columns(
             keys,
             em.constant(numbers[:queries, None], "queries"),
-            em.op("Sub", count, em.constant([queries], "new_rows"), hint="past_rows"),
+            em.op("Sub", count, [queries], hint="past_rows"),
             em.op("Less", keys, count, hint="in_use"),
             (queries, capacity),
         )
@@ -100,12 +100,10 @@ def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> 
     boolean = ir.DataType.BOOL
 
     def build() -> ir.Value:
-        keys = em.constant(np.arange(capacity, dtype=np.int64), "keys")
-        in_use = em.op("Less", keys, count, hint="in_use")
+        in_use = em.op("Less", np.arange(capacity, dtype=np.int64), count, hint="in_use")
         if dtype == boolean:
             return em.op("And", mask, in_use, hint="is_seen")
-        never = em.constant(np.array(-np.inf).astype(dtype.numpy()), "mask")
-        return where(em, in_use, mask, never, hint="mask")
+        return where(em, in_use, mask, -np.inf, hint="mask")
 
     return em.once(("hidden columns", mask, capacity, count), build)
 
@@ -134,16 +132,14 @@ def emit_mask_of(
     shown = conditions[0]
     for condition in conditions[1:]:
         shown = em.op("And", shown, condition, hint="is_seen")
-    target = em.constant([1, 1, *columns.shape], "shape")
+    target = [1, 1, *columns.shape]
     shown = em.op("Expand", shown, target, hint="is_seen")
     if dtype == boolean or found is None:
         return shown
-    zero, hidden, never = (
-        em.constant(np.array(number).astype(dtype.numpy()), "mask")
-        for number in (0.0, found.hidden, -np.inf)
-    )
+    hidden, never = (np.array(number).astype(dtype.numpy()) for number in (found.hidden, -np.inf))
     in_use = em.op("Expand", columns.in_use, target)
-    return where(em, shown, zero, where(em, in_use, hidden, never, hint="hides"), hint="mask")
+    hides = em.op("Where", in_use, hidden, never, hint="hides")
+    return where(em, shown, 0.0, hides, hint="mask")
 
 
 def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
@@ -178,13 +174,12 @@ def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) ->
             ((atom, _),) = factors
             term = known[atom]
             if size != 1:
-                term = em.op("Mul", term, em.constant([size], "times"))
+                term = em.op("Mul", term, [size])
         else:
-            term = em.constant([size], "ahead")
+            term = em.constant([size])
         before = sides[coefficient > 0]
         sides[coefficient > 0] = term if before is None else em.op("Add", before, term)
-    nothing = em.constant([0], "nothing")
-    left, right = (sides[side] or nothing for side in (True, False))
+    left, right = sides[True] or [0], sides[False] or [0]
     return em.op("Less", left, right, hint="is_seen")
 
 
@@ -215,16 +210,15 @@ def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:
 
     def overwritten() -> ir.Value:
         offsets = np.arange(before, dtype=np.int64) + 1 - read.capacity
-        positions = em.op("Add", read.length, em.constant(offsets, "before"), hint="positions")
-        return em.op("Mod", positions, em.constant([read.capacity]), hint="overwritten")
+        positions = em.op("Add", read.length, offsets, hint="positions")
+        return em.op("Mod", positions, [read.capacity], hint="overwritten")
 
     places = em.once(("overwritten", read.capacity, before, read.length), overwritten)
     past = read.gather.inputs[0]
     parts = [em.op("Gather", past, places, attributes=axis, hint="overwritten")]
     if length > read.capacity:  # new rows that the cache holds no more after the step
-        limits = ([0], [length - read.capacity], [read.axis])
-        cut = [em.constant(numbers) for numbers in limits]
-        parts.append(em.op("Slice", read.new, *cut, hint="passing"))
+        end = [length - read.capacity]
+        parts.append(em.op("Slice", read.new, [0], end, [read.axis], hint="passing"))
     return em.op("Concat", *parts, read.present, attributes=axis, hint="rows")
 
 
@@ -249,15 +243,13 @@ def window_mask(
 
     def build() -> ir.Value:
         positions = _positions(read, length, em)
-        before = em.constant([read.capacity - 1], "most")
-        past = em.op("Min", read.length, before, hint="rows_kept")
+        past = em.op("Min", read.length, [read.capacity - 1], hint="rows_kept")
         # The first key of the source is the oldest row that it keeps.
         first = em.op("Sub", read.length, past, hint="oldest")
         keys = em.op("Sub", positions, first, hint="keys")
-        zero = em.constant([0], "zero")
-        places = em.op("Max", keys, zero, hint="columns")
+        places = em.op("Max", keys, [0], hint="columns")
         if most < read.capacity + length - 1:
-            places = em.op("Min", places, em.constant([most - 1], "last"), hint="columns")
+            places = em.op("Min", places, [most - 1], hint="columns")
         return emit_mask_of(
             found,
             dtype,
@@ -265,7 +257,7 @@ def window_mask(
                 keys,
                 em.constant(np.arange(length, dtype=np.int64)[:, None], "queries"),
                 past,
-                em.op("GreaterOrEqual", positions, zero, hint="in_use"),
+                em.op("GreaterOrEqual", positions, [0], hint="in_use"),
                 (length, read.capacity + length - 1),
                 places,
             ),
@@ -277,13 +269,12 @@ def window_mask(
 
 def _positions(read: WindowRead, length: int, em: Emitter) -> ir.Value:
     """Return the position of the token of each row, below 0 where there is none: (C,), int64."""
-    size = em.constant([read.capacity])
-    slots = em.constant(np.arange(read.capacity, dtype=np.int64), "slots")
-    last = em.op("Add", read.length, em.constant([length - 1], "last"), hint="last")
-    back = em.op("Mod", em.op("Sub", last, slots), size, hint="back")
+    slots = np.arange(read.capacity, dtype=np.int64)
+    last = em.op("Add", read.length, [length - 1], hint="last")
+    back = em.op("Mod", em.op("Sub", last, slots), [read.capacity], hint="back")
     positions = em.op("Sub", last, back, hint="positions")
     if length == 1:
         return positions
     offsets = np.arange(1, length, dtype=np.int64) - read.capacity
-    rest = em.op("Add", read.length, em.constant(offsets, "before"), hint="positions")
+    rest = em.op("Add", read.length, offsets, hint="positions")
     return em.op("Concat", rest, positions, axis=0, hint="positions")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import producer
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
@@ -91,15 +92,7 @@ def read_whole(
         last = _COUNT, for_each_sequence(em, keys.count, size, view.query)
     else:
         return None
-    graph = node.graph
-    assert graph is not None
-    before = (view.key, view.value, view.nonpad_kv_seqlen, view.attn_mask)
-    old = [p for value in before if value is not None and (p := value.producer()) is not None]
-    graph.insert_before(node, em.commit())
-    node.resize_inputs(max(len(node.inputs), last[0] + 1))
-    for index, value in ((1, keys.cache), (2, values.cache), last):
-        node.replace_input_with(index, value)
-    return old
+    return _read(view, keys.cache, values.cache, last, em)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +128,8 @@ def read_wide(
         view = Attention(node, opset)
     except MalformedNode:
         return None
-    mask, graph = view.attn_mask, node.graph
-    if graph is None or view.past_key is not None or set(view.outputs) != {"Y"}:
+    mask = view.attn_mask
+    if view.past_key is not None or set(view.outputs) != {"Y"}:
         return None
     keys, values = wide.values.get(view.key), wide.values.get(view.value)
     if keys is None or values is None or max(view.left_window, view.right_window) >= 0:
@@ -150,9 +143,17 @@ def read_wide(
         return None
     else:
         last = _MASK_OF_CAPACITY, mask_of(mask, wide.count, em)
-    graph.insert_before(node, em.commit())
-    before = (view.key, view.value, view.nonpad_kv_seqlen, mask)
-    old = [p for v in before if v is not None and (p := v.producer()) is not None]
+    return _read(view, keys, values, last, em)
+
+
+def _read(
+    view: Attention, keys: ir.Value, values: ir.Value, last: tuple[int, ir.Value], em: Emitter
+) -> list[ir.Node]:
+    """Let an Attention read other keys, values and one more input; return the old producers."""
+    node = view.node
+    before = (view.key, view.value, view.nonpad_kv_seqlen, view.attn_mask)
+    old = [made for value in before if (made := producer(value)) is not None]
+    em.insert_before(node)
     node.resize_inputs(max(len(node.inputs), last[0] + 1))
     for index, value in ((1, keys), (2, values), last):
         node.replace_input_with(index, value)
@@ -269,9 +270,7 @@ def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.V
     if mask is not None:
         cut = em.once(("mask in use", mask, count), lambda: _first(em, mask, -1, count, name))
         node.replace_input_with(_MASK_OF_ROWS, cut)
-    graph = node.graph
-    assert graph is not None
-    graph.insert_before(node, em.commit())
+    em.insert_before(node)
     return True
 
 
@@ -286,8 +285,7 @@ def _is_cache(value: ir.Value, opset: int) -> bool:
 
 def _first(em: Emitter, value: ir.Value, axis: int, count: ir.Value, name: str) -> ir.Value:
     """Return the first of what a value has along an axis."""
-    first, axes = em.constant([0], "first"), em.constant([axis], "axes")
-    found = em.op("Slice", value, first, count, axes, hint="rows_in_use")
+    found = em.op("Slice", value, [0], count, [axis], hint="rows_in_use")
     dims = dims_of(value)
     if dims is not None and dims[axis] != 1:  # one that is the same for all keys stays one
         kept = list(dims)

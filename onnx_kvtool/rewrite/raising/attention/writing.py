@@ -13,7 +13,7 @@ from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import scaled_queries, unsqueeze, where
+from onnx_kvtool.emit.forms import scaled_queries, squeeze, unsqueeze
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.symbolic.expressions import Expr
 
@@ -71,8 +71,7 @@ def emit_mask(
             _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
             _size(frame.sizes[KEY], rows.keys, rows.axis, em),
         ]
-        one = em.constant([1], "one")
-        target = em.op("Concat", one, one, *sizes, axis=0, hint="shape")
+        target = em.op("Concat", [1], [1], *sizes, axis=0, hint="shape")
         return em.op("Expand", whole, target, hint="mask")
 
     return em.once(key, build)
@@ -147,11 +146,11 @@ def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool
     if as_bool:
         return value if part.shown else em.op("Not", value, hint="is_seen")
     if part.fill is not None:
-        zero = em.constant(np.zeros((), dtype.numpy()), "zero")
-        hidden = em.constant(np.array(part.fill).astype(dtype.numpy()), "hidden")
-        return where(em, value, *((zero, hidden) if part.shown else (hidden, zero)), hint="mask")
+        zero, hidden = (np.array(number).astype(dtype.numpy()) for number in (0.0, part.fill))
+        yes, no = (zero, hidden) if part.shown else (hidden, zero)
+        return em.op("Where", value, yes, no, hint="mask")
     if part.factor != 1:
-        factor = em.constant(np.array(part.factor).astype(dtype.numpy()), "factor")
+        factor = np.array(part.factor).astype(dtype.numpy())
         return em.op("Mul", value, factor, hint="mask")
     return value
 
@@ -162,8 +161,7 @@ def _turned(value: ir.Value, part: MaskPart, kind: ir.DataType, em: Emitter) -> 
     if all(axis in (None, role - lead) for role, axis in enumerate(part.axes)) and lead > 0:
         return unsqueeze(em, value, list(range(lead)))
     if part.single:
-        gone = em.constant(list(part.single), "axes")
-        value = em.op("Squeeze", value, gone)
+        value = squeeze(em, value, part.single)
     kept = sorted(axis for axis in part.axes if axis is not None)
     order = [kept.index(axis) for axis in part.axes if axis is not None]
     if order != sorted(order):
@@ -236,22 +234,20 @@ def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
         kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))
         assert kv is not None and group is not None
         if width is not None:
-            target = em.constant([0, kv, group, -1, width], "shape")
-            return em.op("Reshape", result, target)
+            return em.op("Reshape", result, [0, kv, group, -1, width])
         ends = [em.op("Shape", result, start=start, end=end) for start, end in ((0, 1), (2, 4))]
-        middle = em.constant([kv, group], "groups")
-        target = em.op("Concat", ends[0], middle, ends[1], axis=0)
+        target = em.op("Concat", ends[0], [kv, group], ends[1], axis=0)
         return em.op("Reshape", result, target)
     if len(shape) == 4:
         kv = shape[1].number
         assert kv is not None
-        return em.op("Reshape", result, em.constant([0, kv, -1, 0], "shape"))
+        return em.op("Reshape", result, [0, kv, -1, 0])
     if len(shape) == 2:
-        return em.op("Squeeze", result, em.constant([0, 1], "axes"))
+        return squeeze(em, result, [0, 1])
     if fusion.frame.sizes[HEAD].number == 1:
-        return em.op("Squeeze", result, em.constant([1], "axes"))
+        return squeeze(em, result, [1])
     rows = em.op("Shape", result, start=2, end=4)
-    target = em.op("Concat", em.constant([-1], "rest"), rows, axis=0)
+    target = em.op("Concat", [-1], rows, axis=0)
     return em.op("Reshape", result, target)
 
 
@@ -270,6 +266,5 @@ def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
 def _apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
     """Return (B, rows, heads * width), of known heads and width, as (B, heads, rows, width)."""
     assert heads.number is not None and width.number is not None
-    target = em.constant([0, 0, heads.number, width.number], "shape")
-    split = em.op("Reshape", value, target)
+    split = em.op("Reshape", value, [0, 0, heads.number, width.number])
     return em.op("Transpose", split, perm=[0, 2, 1, 3])

@@ -199,7 +199,7 @@ def _element(vector: ir.Value, number: int, state: Widened) -> ir.Value:
     known = state.folder.integers(vector)
     if known is not None:
         return state.em.constant([int(known.ravel()[number])], "limit")
-    return state.em.op("Gather", vector, state.em.constant([number], "place"))
+    return state.em.op("Gather", vector, [number])
 
 
 def _cut(
@@ -222,14 +222,13 @@ def _cut(
             raise Stuck(
                 f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
             )
-        ends = em.constant([state.capacity], "capacity")
-        return em.op("Slice", value, start, ends, em.constant([axis], "axes"))
+        return em.op("Slice", value, start, [state.capacity], [axis])
     if after == GROWN and before is not None and before > 0:
         # As many rows as are in use, from anywhere: those behind them stand for no row.
         place = _from_front(start, em.constant([before], "rows"), em)
-        first_row = em.op("Max", place, em.constant([0], "first"))
-        rows = em.op("Add", first_row, em.constant(np.arange(state.capacity, dtype=np.int64)))
-        there = em.op("Min", rows, em.constant([before - 1], "last"))
+        first_row = em.op("Max", place, [0])
+        rows = em.op("Add", first_row, np.arange(state.capacity, dtype=np.int64))
+        there = em.op("Min", rows, [before - 1])
         return em.op("Gather", value, there, axis=axis)
     if after == GROWN:
         raise Stuck("`Slice` does not begin with the first of the rows in use")
@@ -241,9 +240,9 @@ def _cut(
         if after is None:
             raise Stuck("it is unknown how many rows `Slice` takes")
         place = _from_front(start, state.count, em)
-        rows = em.op("Add", place, em.constant(np.arange(after, dtype=np.int64), "rows"))
+        rows = em.op("Add", place, np.arange(after, dtype=np.int64))
         return em.op("Gather", value, rows, axis=axis)
-    return em.op("Slice", value, start, end, em.constant([axis], "axes"))
+    return em.op("Slice", value, start, end, [axis])
 
 
 def gathered(view: NodeView, state: Widened) -> Wide:
@@ -272,8 +271,8 @@ def gathered(view: NodeView, state: Widened) -> Wide:
 
 
 def _limited(places: ir.Value, limits: tuple[int, int], state: Widened) -> ir.Value:
-    dtype = state.dtype(places)
-    low, high = (state.em.constant(np.array(n).astype(dtype.numpy()), "limit") for n in limits)
+    dtype = state.dtype(places).numpy()
+    low, high = (np.array(n).astype(dtype) for n in limits)
     return state.em.op("Max", state.em.op("Min", places, high), low)
 
 
@@ -293,7 +292,7 @@ def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int
         numbers = [size for size in sizes[:here] if size is not None and size > 0]
         if len(numbers) == here and set(sizes[here + 1 :]) <= {1}:
             count = math.prod(numbers) * state.capacity
-            shape = state.em.constant([count, *[1] * (rank - 1)], "shape")
+            shape = [count, *[1] * (rank - 1)]
             return state.em.op("Reshape", state.of(value), shape), count
     raise Stuck(f"the size of `{data.name}` is unknown")
 
@@ -301,11 +300,11 @@ def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int
 def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:
     """Return where elements stand that are counted through sequences of the rows in use."""
     em, count = state.em, state.count
-    every = em.op("Mul", count, em.constant([sequences], "sequences"))
+    every = em.op("Mul", count, [sequences])
     place = _from_front(places, every, em)
     sequence = em.op("Div", place, count)
     row = em.op("Sub", place, em.op("Mul", sequence, count))
-    return em.op("Add", em.op("Mul", sequence, em.constant([state.capacity])), row)
+    return em.op("Add", em.op("Mul", sequence, [state.capacity]), row)
 
 
 def looked_up(view: NodeView, state: Widened) -> Wide:
@@ -333,9 +332,7 @@ def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
     Of caches of a fixed capacity that end is another.
     """
     wide = em.op("Cast", places, to=7)
-    zero = em.constant(np.array(0, np.int64), "zero")
-    behind = em.op("Less", wide, zero)
-    return em.op("Where", behind, em.op("Add", wide, count), wide)
+    return em.op("Where", em.op("Less", wide, 0), em.op("Add", wide, count), wide)
 
 
 def rule_of(node: ir.Node, *, joined: bool) -> Rule:
@@ -584,8 +581,7 @@ def _counted(view: NodeView, state: Widened) -> Wide:
     if start is None or step is None or dtype not in SIZE_TYPES:
         raise Stuck("the steps of `Range` are not constant integers")
     steps = np.arange(state.capacity, dtype=np.int64) * int(step.ravel()[0])
-    numbers = state.em.constant(steps.astype(dtype.numpy()), "steps")
-    return state.em.op("Add", start, numbers)
+    return state.em.op("Add", start, steps.astype(dtype.numpy()))
 
 
 def _summed(view: NodeView, state: Widened) -> Wide:
@@ -625,12 +621,12 @@ def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -
     filler = 0 if given is None else given.as_tensor().numpy().item()
     count = sizes[axis]
     assert isinstance(count, int)
-    keys = em.constant(np.arange(state.capacity, dtype=np.int64), "keys")
-    place = em.op("Sub", keys, em.op("Sub", state.count, em.constant([count], "new_rows")))
+    keys = np.arange(state.capacity, dtype=np.int64)
+    place = em.op("Sub", keys, em.op("Sub", state.count, [count]))
     rows = em.op("Gather", state.of(last), _limited(place, (0, count - 1), state), axis=axis)
-    column = em.constant([-1, *[1] * (len(sizes) - 1 - axis)], "column")
-    is_new = em.op("GreaterOrEqual", em.op("Reshape", place, column), em.constant([0], "first"))
-    number = em.constant(np.array(filler).astype(dtype.numpy()), "before")
+    column = em.op("Reshape", place, [-1, *[1] * (len(sizes) - 1 - axis)])
+    is_new = em.op("GreaterOrEqual", column, [0])
+    number = em.constant(np.array(filler).astype(dtype.numpy()))
     return where(em, is_new, rows, number)
 
 

@@ -110,7 +110,7 @@ def widen(
         try:
             joined = any(size is not None and size < LONGER for v in known for size in shapes[v])
             rule = rule_of(node, joined=joined)
-            given = rule(NodeView(node, opset if node.version is None else node.version), state)
+            given = rule(NodeView(node, opset), state)
             made = given if isinstance(given, tuple) else (given,)
             sizes = [ir.Shape(state.target(output)) for output in results]
         except (Stuck, MalformedNode) as why:

@@ -45,7 +45,7 @@ def check_attention(
     Raises:
         Unproven: If the two may differ.
     """
-    view = Attention(node, opset if node.version is None else node.version)
+    view = Attention(node, opset)
     name = node.name or node.op_type
     if {growth.past for growth in growths} != {view.past_key, view.past_value}:
         text = f"`{name}` has a past of keys and one of values, and one of them cannot be raised"
@@ -96,8 +96,7 @@ def _cover(mask: Expr | None, sizes: Sizes) -> str | None:
 
 def in_heads(em: Emitter, value: ir.Value, heads: int) -> ir.Value:
     """Return (B, S, H * D) as (B, H, S, D)."""
-    shape = em.constant([0, 0, heads, -1], "heads")
-    apart = em.op("Reshape", value, shape, hint="heads")
+    apart = em.op("Reshape", value, [0, 0, heads, -1], hint="heads")
     return em.op("Transpose", apart, perm=[0, 2, 1, 3], hint="heads")
 
 
@@ -131,8 +130,7 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
     attention = result.producer()
     if heads is not None:
         turned = em.op("Transpose", result, perm=[0, 2, 1, 3], hint="heads")
-        flat = em.constant([0, 0, -1], "flat")
-        result = em.op("Reshape", turned, flat, hint="heads")
+        result = em.op("Reshape", turned, [0, 0, -1], hint="heads")
     result.type, result.shape = output.type or result.type, output.shape
     result.name, output.name = output.name, None
     supersede(output, result)
@@ -267,7 +265,7 @@ class Edit:
             supersede(grown, rows)
             if grown is output:
                 rows.name, grown.name = grown.name, None
-        graph.insert_before(node, em.commit())
+        em.insert_before(node)
         self.old.append(node)
         if is_attention and rows is not None:
             self._rows.setdefault(node, {})[grown.index() or 0] = rows
@@ -281,14 +279,17 @@ class Edit:
     def finish(self) -> None:
         """Let every Attention that put its cache together itself read the rows in use."""
         for node, rows in self._rows.items():
-            graph = node.graph
-            assert graph is not None
-            em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+            em = self._emitter(node)
             attend(em, node, self._attention(node), rows[1], rows[2])
-            graph.insert_before(node, em.commit())
+            em.insert_before(node)
+
+    def _emitter(self, node: ir.Node) -> Emitter:
+        graph = node.graph
+        assert graph is not None
+        return Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
 
     def _attention(self, node: ir.Node) -> Attention:
-        return Attention(node, self.source_opset if node.version is None else node.version)
+        return Attention(node, self.source_opset)
 
     def _heads(self, end: End) -> int:
         """Return the heads of the new rows of an Attention, (B, S, KV * D)."""
@@ -305,8 +306,7 @@ class Edit:
             added = em.op("Shape", end.new, start=end.axis, end=end.axis + 1, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
         self.total = total
-        first, axes = em.constant([0], "first"), em.constant([axis], "axes")
-        return em.op("Slice", present, first, total, axes, hint="rows_in_use")
+        return em.op("Slice", present, [0], total, [axis], hint="rows_in_use")
 
     def _shape_in_use(self, grown: ir.Value, growth: Growth, end: End) -> ir.Shape | None:
         """Return the shape of the rows in use; caches of one length have one name for it."""
@@ -356,10 +356,9 @@ class Edit:
             elif taken[0] == axis:
                 new = number if taken[1] == 0 else length
                 self._replace(use.node.outputs[0], new, use.node)
-        graph = node.graph
-        if graph is None or not (value.uses() or value.is_graph_output()):
+        if node.graph is None or not (value.uses() or value.is_graph_output()):
             return
-        em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+        em = self._emitter(node)
         if is_whole and first <= axis < last:
             pieces = [
                 self._shape(em, growth, first, axis),
@@ -370,7 +369,7 @@ class Edit:
             new = known[0] if len(known) == 1 else em.op("Concat", *known, axis=0)
         else:
             new = self._shape(em, growth, first, last) or em.constant([], "sizes")
-        graph.insert_before(node, em.commit())
+        em.insert_before(node)
         self._replace(value, new, node)
 
     def _shape(
@@ -392,14 +391,12 @@ class Edit:
 
     def _replace(self, old: ir.Value, new: ir.Value, node: ir.Node) -> None:
         """Let a value take the place of another, under the name of an output where it is one."""
-        graph = node.graph
-        assert graph is not None
         if old.is_graph_output():
-            em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+            em = self._emitter(node)
             new = em.op("Identity", new, hint="size")
             new.name, old.name = old.name, None
             new.shape = old.shape
-            graph.insert_before(node, em.commit())
+            em.insert_before(node)
         supersede(old, new)
         self.old.append(node)
 

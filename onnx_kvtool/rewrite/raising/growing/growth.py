@@ -326,8 +326,7 @@ class _Reading:
         rank = len(self.past.shape or ())
         if node.op_type == "Attention":
             return 2
-        opset = self.opset if node.version is None else node.version
-        axis = NodeView(node, opset).integer("axis")
+        axis = NodeView(node, self.opset).integer("axis")
         if not -rank <= axis < rank:
             raise Unproven("no-one-axis", f"axis {axis} of `{node.name}` is none of {rank}")
         return axis % rank

@@ -70,13 +70,13 @@ class Circulating:
         for window in windows:
             rows = window.rows
             if rows not in self.kept:
-                count = em.op("Min", edit.length, em.constant([rows]), hint="rows_in_window")
+                count = em.op("Min", edit.length, [rows], hint="rows_in_window")
                 self.computed[rows] = count
                 first = em.op("Squeeze", em.op("Sub", edit.length, count), hint="oldest")
-                positions = em.op("Range", first, edit.number, em.constant(1), hint="positions")
-                capacity = em.constant([window.capacity])
-                order = self.order[rows] = em.op("Mod", positions, capacity, hint="order")
+                positions = em.op("Range", first, edit.number, 1, hint="positions")
+                order = em.op("Mod", positions, [window.capacity], hint="order")
                 order.shape = ir.Shape([em.scope.names.fresh("rows_in_window")])
+                self.order[rows] = order
                 self.kept[rows] = em.op("Shape", order, hint="rows_kept")
             number = em.op("Squeeze", self.kept[rows], hint="length")
             edit.lengths[window.past] = self.kept[rows], number
@@ -111,7 +111,7 @@ class Circulating:
         present.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
         present.shape = with_rows(output.shape, window, window.capacity)
         past.shape = with_rows(past.shape, window, window.capacity)
-        graph.insert_before(node, em.commit())
+        em.insert_before(node)
         edit.old += [window.cut, *window.heads]
         gather = rows.producer()
         assert gather is not None
@@ -152,15 +152,14 @@ class Circulating:
         """
         new, axis, edit = window.new, window.axis, self.edit
         count = em.op("Shape", new, start=axis, end=axis + 1, hint="new_rows")
-        capacity = em.constant([window.capacity])
         end = em.op("Add", edit.length, count, hint="end")
-        start = em.op("Sub", end, em.op("Min", count, capacity), hint="start")
+        start = em.op("Sub", end, em.op("Min", count, [window.capacity]), hint="start")
         # The size of what was read of the cache before: where past and present are one buffer,
         # nothing may be written any sooner.
         batch = em.op("Shape", rows, start=0, end=1, hint="batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
-        cut = [em.constant([-window.capacity]), em.constant([TO_THE_END]), em.constant([axis])]
-        return starts, em.op("Slice", new, *cut, hint="last_rows")
+        last = em.op("Slice", new, [-window.capacity], [TO_THE_END], [axis], hint="last_rows")
+        return starts, last
 
 
 _GROWS = frozenset({"Concat", *CONTRIB_ATTENTIONS})

@@ -109,7 +109,7 @@ def rolling_of(
     cut = output.producer()
     if node.op_type != "Concat" or len(node.inputs) != 2 or node.graph is not model.graph:
         raise look.refusal(f"`{node.name or node.op_type}` joins something else")
-    view = NodeView(node, opset if node.version is None else node.version)
+    view = NodeView(node, opset)
     axis = view.integer("axis") % len(past.shape)
     rows = None if cut is None else look.last_rows(cut, axis)
     if cut is None or rows is None or cut.inputs[0] is not node.outputs[0]:
@@ -170,7 +170,7 @@ class _Looking:
         if node.op_type != "Slice" or node.domain != "" or given_input(node, 0) is None:
             return None
         rank = None if self.past.shape is None else len(self.past.shape)
-        view = NodeView(node, node.version if node.version is not None else self.opset)
+        view = NodeView(node, self.opset)
         found = None if rank is None else bounds_along(view, axis, rank, constants)
         start, end = found or (None, None)
         if start is None or start.number is None or end is None or end.number is None:
