@@ -7,11 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import is_read, known_rank, only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of
+from onnx_kvtool.contrib.rule import (
+    given,
+    is_read,
+    known_rank,
+    known_type,
+    no_form,
+    only,
+    refuse_value,
+)
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import cast, dtype_of, halves, outputs_of
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -20,21 +27,17 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 def gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write Gelu as the Gelu-20 of ONNX."""
-    x = view.required("X")
-    return only(em.op("Gelu", x))
+    return only(em.op("Gelu", view.required("X")))
 
 
 def bias_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasGelu as Add and Gelu-20."""
-    return only(em.op("Gelu", em.op("Add", view.required("A"), view.required("B"))))
+    return only(em.op("Gelu", em.op("Add", *view.operands("A", "B"))))
 
 
 def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write FastGelu as Add, where it has a bias, and Gelu-20 of `tanh`."""
-    x, bias = view.required("X"), view.input("bias")
-    op = em.op
-    total = x if bias is None else op("Add", x, bias)
-    return only(op("Gelu", total, approximate="tanh"))
+    return only(_biased_gelu(view, em, view.required("X")))
 
 
 def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
@@ -46,57 +49,51 @@ def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
 
 def gemm_fast_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write GemmFastGelu as MatMul, Add, where it has a bias, and Gelu-20 of `tanh`."""
-    x, bias = view.required("X"), view.input("bias")
-    op = em.op
-    total = op("MatMul", x, view.required("W"))
-    total = total if bias is None else op("Add", total, bias)
-    return only(op("Gelu", total, approximate="tanh"))
+    return only(_biased_gelu(view, em, em.op("MatMul", *view.operands("X", "W"))))
+
+
+def _biased_gelu(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
+    bias = view.input("bias")
+    return em.op("Gelu", x if bias is None else em.op("Add", x, bias), approximate="tanh")
 
 
 def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
-    """Write BiasSoftmax as Add and Softmax-13; all axes from `axis` on are one.
+    """Write BiasSoftmax as Add and Softmax-13; the sum goes over all axes from `axis` on.
 
-    The bias broadcasts as in ONNX, which is what the optimiser has made the operator of, whatever
-    `is_inner_broadcast` says.
+    The bias broadcasts as in the Add that the optimiser has fused, whatever `is_inner_broadcast`
+    says.
     """
-    x = view.required("data")
-    op = em.op
-    total, rank = op("Add", x, view.required("bias")), known_rank(view, x)
+    x, bias = view.operands("data", "bias")
+    total, rank = em.op("Add", x, bias), known_rank(view, x)
     axis = counted_axis(view.integer("axis"), rank, "axis")
     if axis == rank - 1:
-        return only(op("Softmax", total, axis=-1))
-    flat = op("Flatten", total, axis=axis)
-    flat = op("Softmax", flat, axis=-1)
-    return only(op("Reshape", flat, em.op("Shape", x)))
+        return only(em.op("Softmax", total, axis=-1))
+    return only(softmax_from(em, total, axis, x))
+
+
+def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir.Value:
+    """Return the softmax over all axes from `axis` on, in the shape of `like`."""
+    flat = em.op("Softmax", em.op("Flatten", scores, axis=axis), axis=-1)
+    return em.op("Reshape", flat, em.op("Shape", like))
 
 
 def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasSplitGelu as Add, and the first half of the last axis times Gelu of the second."""
-    x = view.required("X")
-    op = em.op
-    total = op("Add", x, view.required("bias"))
-    halves = em.multi("Split", total, axis=-1, num_outputs=2, count=2)
-    return only(op("Mul", halves[0], op("Gelu", halves[1])))
+    first, second = halves(em, em.op("Add", *view.operands("X", "bias")))
+    return only(em.op("Mul", first, em.op("Gelu", second)))
 
 
 def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasDropout as Add, Dropout-13 where it may do something, and Add of the residual."""
     x, residual = view.required("data"), view.input("residual")
-    op, training = em.op, view.input("training_mode")
-    result, mask = op("Add", x, view.required("bias")), None
+    ratio, training = view.input("ratio"), view.input("training_mode")
+    result, mask = em.op("Add", x, view.required("bias")), None
     if training is not None or is_read(view, 1):
-        seed = view.attribute("seed")
-        result, mask = em.multi(
-            "Dropout",
-            result,
-            view.input("ratio"),
-            training,
-            attributes={} if seed is None else {"seed": seed},
-            count=2,
-        )
+        seed = given(view, "seed")
+        result, mask = em.multi("Dropout", result, ratio, training, attributes=seed, count=2)
     if residual is not None:
-        result = op("Add", result, residual)
-    return only(result, *([mask] if len(view.node.outputs) > 1 else []))
+        result = em.op("Add", result, residual)
+    return outputs_of(view.node, result, mask)
 
 
 # Gates of recent decoders: what a product, a sum or a normalization is multiplied by.
@@ -110,22 +107,17 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
 
     A factor that has another type, or more digits, is multiplied in float32.
     """
-    x, given, alpha = view.required("X"), view.input("scale"), view.attribute("alpha")
-    dtype = known_type(x)
-    op = em.op
-    assert isinstance(alpha, float)
-    if given is not None:
-        is_narrow = known_type(given) == dtype
-        if dims_of(given) not in (None, ()):
-            raise Refusal(
-                "contrib-form",
-                f"`scale` of `ScaledSiLU` has shape {dims_of(given)}, expected a scalar",
-            )
-        scale = given
+    x, scale, alpha = view.required("X"), view.input("scale"), view.real("alpha")
+    dtype, op = known_type(x), em.op
+    is_constant = scale is None
+    if scale is not None:
+        is_narrow = known_type(scale) == dtype
+        if dims_of(scale) not in (None, ()):
+            raise no_form(f"`scale` of `ScaledSiLU` has shape {dims_of(scale)}, expected a scalar")
     else:
         is_narrow = float(dtype.numpy().type(alpha)) == alpha
         scale = em.constant(np.array(alpha, (dtype if is_narrow else _D.FLOAT).numpy()), "alpha")
-    if given is None and alpha == 1.0:
+    if is_constant and alpha == 1.0:
         scaled = x
     elif is_narrow:
         scaled = op("Mul", x, scale, hint="scaled")
@@ -138,18 +130,16 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
 def gated_add(view: NodeView, em: Emitter) -> Replacement:
     """Write GatedAdd as Mul and Add.
 
-    With `gate_weight` (onnxruntime has a kernel only for bfloat16 on GPUs) the gate is
-    the sigmoid of a MatMul, computed in float32 and rounded where the documentation says.
+    With `gate_weight` (onnxruntime has a kernel only for bfloat16 on GPUs) the gate is the sigmoid
+    of a MatMul, computed in float32 and rounded where the documentation says.
     """
-    x, y, gate, weight = (view.required("X"), view.required("Y"), view.required("gate"),
-                          view.input("gate_weight"))  # fmt: skip
-    op, dtype = em.op, known_type(x)
+    x, y, gate = view.operands("X", "Y", "gate")
+    op, dtype, weight = em.op, known_type(x), view.input("gate_weight")
     if weight is not None:
         if dtype != _D.BFLOAT16:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`gate_weight` of `GatedAdd` is given beside {dtype.name}, which onnxruntime "
-                "has for bfloat16 alone",
+                "has for bfloat16 alone"
             )
         product = op("MatMul", cast(em, gate, _D.FLOAT), cast(em, weight, _D.FLOAT))
         rounded = cast(em, cast(em, product, dtype), _D.FLOAT)
@@ -167,10 +157,9 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     width = known_size(scale, 0, "the width of `scale` of `GatedRMSNorm`")
     whole = known_size(x, -1, "the last dimension of `X` of `GatedRMSNorm`")
     if width < 1 or whole % width:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`X` of `GatedRMSNorm` is {whole} wide, expected a multiple of {width}, the width of "
-            "`scale`",
+            "`scale`"
         )
     front = [0] * (len(dims_of(x) or ()) - 1)
     rows = cast(em, x, _D.FLOAT)
@@ -198,11 +187,10 @@ def swiglu(view: NodeView, em: Emitter) -> Replacement:
     if up is None:
         last = dim_of(gate, -1)
         if isinstance(last, int) and last % 2:
-            raise Refusal(
-                "contrib-form",
-                f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number",
+            raise no_form(
+                f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number"
             )
-        gate, up = em.multi("Split", gate, axis=-1, num_outputs=2, count=2)
+        gate, up = halves(em, gate)
     return only(Swish.of(view, round_to=dtype).gated(em, gate, up, dtype))
 
 
@@ -214,7 +202,7 @@ class Swish:
         alpha: Factor in the sigmoid.
         beta: What is added to the linear half.
         limit: Bound of both, of the gate from above alone; None for none.
-        is_later: Whether the gate is bounded behind its activation.
+        is_later: Whether the gate is bounded after its activation.
         round_to: The type that the activation is rounded to before the last product; None for none.
     """
 

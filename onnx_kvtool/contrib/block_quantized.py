@@ -1,4 +1,4 @@
-"""Products and rows of weights that are packed in blocks."""
+"""Products with weights that are quantized in blocks, and rows gathered from them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# Elements of 2, 4 or 8 bits that lie in bytes, as tensors of quantized values.
+# Elements of 2, 4 or 8 bits packed in bytes, as tensors of quantized values.
 
 
 _D = ir.DataType
@@ -44,7 +44,7 @@ def is_stored(value: ir.Value) -> bool:
 
 
 def packed_values(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, ...]) -> ir.Value:
-    """Return the elements that lie in bytes, in `shape`: uint4 if they are stored, or uint8."""
+    """Return elements packed in bytes as `shape`: uint4 if they are a constant, else uint8."""
     dtype = {4: _D.UINT4, 8: _D.UINT8}.get(bits)
     if dtype is not None and is_stored(packed):
         return stored_as(em, packed, dtype, shape)
@@ -54,7 +54,7 @@ def packed_values(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, ..
 
 
 def stored_as(em: Emitter, value: ir.Value, dtype: ir.DataType, shape: tuple[int, ...]) -> ir.Value:
-    """Return an initializer that reads the bytes of another as `shape` elements of `dtype`."""
+    """Return an initializer with the bytes of another one, read as `dtype` of this shape."""
     tensor = value.const_value
     assert tensor is not None
 
@@ -73,10 +73,10 @@ def stored_as(em: Emitter, value: ir.Value, dtype: ir.DataType, shape: tuple[int
             )
             made.meta.update(tensor.meta)
             return made
-        held = np.frombuffer(tensor.tobytes(), np.uint8)
+        packed = np.frombuffer(tensor.tobytes(), np.uint8)
         if dtype == _D.UINT4:
-            return ir.PackedTensor(held, dtype, shape=ir.Shape(shape))
-        return ir.Tensor(held.reshape(shape))
+            return ir.PackedTensor(packed, dtype, shape=ir.Shape(shape))
+        return ir.Tensor(packed.reshape(shape))
 
     return em.weight(("bytes", value, dtype, shape), build, f"{value.name}/{dtype.name.lower()}")
 
@@ -93,12 +93,12 @@ def packed_zero_points(
 
     Args:
         em: Where to build.
-        given: Packed along the last axis; each row begins with a byte; None for the
-            middle of the quantized values.
-        bits: Of a code.
+        given: Packed along the last axis; each row begins with a new byte; None for the middle of
+            the range.
+        bits: Bits of a quantized value.
         dtype: The type of the quantized values, uint4 or uint8.
-        shape: That of the scales: (..., blocks).
-        along: Another shape of as many elements, along whose last axis they are packed.
+        shape: The shape of the scales: (..., blocks).
+        along: Another shape with as many elements, if they are packed along the last axis of that.
 
     Returns:
         `shape`, of the type of the quantized values.
@@ -123,8 +123,7 @@ def packed_zero_points(
     if bits == 8:
         return reshaped(em, packed_row, shape)
     digits_row = reshaped(em, apart(em, packed_row, bits, _D.UINT8), (rows, row * 8 // bits))
-    bounds = (em.constant([bound], "bound") for bound in (0, blocks, 1))
-    whole_rows = em.op("Slice", digits_row, *bounds)
+    whole_rows = _first(em, digits_row, blocks)
     if shape != (rows, blocks):
         whole_rows = reshaped(em, whole_rows, shape)
     return cast(em, whole_rows, dtype)
@@ -137,23 +136,10 @@ def _tensor(em: Emitter, quantized: np.ndarray, dtype: ir.DataType) -> ir.Value:
 
 
 def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
-    """Return a value in another shape; the value itself where it is declared to have that."""
+    """Return a value in another shape; the value itself if it is declared to have that shape."""
     if dims_of(value) == shape:
         return value
     return em.op("Reshape", value, list(shape))
-
-
-def known_type(value: ir.Value) -> ir.DataType:
-    """Return the element type of a value.
-
-    Raises:
-        Refusal: If it is unknown.
-    """
-    if value.dtype is None or value.dtype == _D.UNDEFINED:
-        raise Refusal(
-            "unknown-type", f"the element type of `{value.name}` is unknown", help="declare it"
-        )
-    return value.dtype
 
 
 # Weights of 2, 4 or 8 bits an element with a scale for each block: blocked DequantizeLinear.
@@ -162,20 +148,20 @@ def known_type(value: ir.Value) -> ir.DataType:
 def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     """Write MatMulNBits as blocked DequantizeLinear, Transpose and MatMul.
 
-    The bytes of a stored weight are those of a uint4 or uint8 tensor (N, K), and are not touched.
-    A zero point that is a real number is subtracted after a Cast. With `g_idx`, by which each row
-    of the weight has a scale of any block, scales are gathered by it, without blocks.
-    `accuracy_level`, which lets a runtime round `A`, is left out.
+    The bytes of a stored weight become a uint4 or uint8 tensor (N, K), unchanged. A zero point that
+    is a real number is subtracted after a Cast. `g_idx` gives each row of the weight the scale of
+    any block: scales are gathered by it then, without blocks. `accuracy_level`, which lets a
+    runtime round `A`, is dropped.
 
-    Refuses `g_idx` beside packed zero points, which onnxruntime reads and forgets on a CPU, and of
-    other quantized values than those of 4 bits, of which it has none.
+    Refuses `g_idx` beside packed zero points, which onnxruntime ignores on a CPU, and with
+    quantized values of other than 4 bits, for which onnxruntime has no kernel.
     """
     refuse_value(view, "weight_prepacked", 0)
     refuse_value(view, "bits", 2, 4, 8)
     a, scales, bits = view.required("A"), view.required("scales"), view.integer("bits")
     width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
     if block < 1 or width < 1 or columns < 1:
-        raise Refusal("contrib-form", "`K`, `N` or `block_size` of `MatMulNBits` is below 1")
+        raise no_form("`K`, `N` or `block_size` of `MatMulNBits` is below 1")
     blocks = -(-width // block)
     op, dtype = em.op, known_type(scales)
     quantized = packed_values(em, view.required("B"), bits, (columns, blocks * block))
@@ -187,26 +173,26 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         weights = _reordered(em, quantized, scales, zero, order, (columns, width))
     elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
-        numbers = cast(em, reshaped(em, quantized, split), dtype)
+        values = cast(em, reshaped(em, quantized, split), dtype)
         column = (columns, blocks, 1)
-        centred = op("Sub", numbers, reshaped(em, cast(em, zero, dtype), column))
+        centred = op("Sub", values, reshaped(em, cast(em, zero, dtype), column))
         weights = op("Mul", centred, reshaped(em, scales, column))
         weights = reshaped(em, weights, (columns, blocks * block))
     else:
         weights = _dequantized(em, quantized, scales, zero, (bits, block, columns, blocks))
     if blocks * block != width and order is None:
-        weights = _columns(em, weights, width)
+        weights = _first(em, weights, width)
     return only(_product(em, a, weights, view.input("bias")))
 
 
 def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: int) -> ir.Value:
-    """Return one of several products of a node with weights in blocks, which have no zero points.
+    """Return one of several products of a node, whose weights have blocks and no zero points.
 
     Args:
         view: The node, which has `K`, `bits` and `block_size`.
         em: Where to build.
         a: (..., K).
-        name: What the names of the inputs begin with: `gate` of `gate_B`, `gate_scales` and so on.
+        name: The prefix of the inputs: `gate` for `gate_B`, `gate_scales` and `gate_bias`.
         columns: N.
 
     Returns:
@@ -215,13 +201,13 @@ def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: 
     refuse_value(view, "bits", 2, 4, 8)
     bits, width, block = (view.integer(part) for part in ("bits", "K", "block_size"))
     if block < 1 or width < 1 or columns < 1:
-        raise Refusal("contrib-form", f"a size of `{view.node.op_type}` is below 1")
+        raise no_form(f"a size of `{view.node.op_type}` is below 1")
     blocks = -(-width // block)
     quantized = packed_values(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
     scales = reshaped(em, view.required(f"{name}_scales"), (columns, blocks))
     weights = _dequantized(em, quantized, scales, None, (bits, block, columns, blocks))
     if blocks * block != width:
-        weights = _columns(em, weights, width)
+        weights = _first(em, weights, width)
     return _product(em, a, weights, view.input(f"{name}_bias"))
 
 
@@ -232,7 +218,7 @@ def _dequantized(
     zero: ir.Value | None,
     sizes: tuple[int, int, int, int],
 ) -> ir.Value:
-    """Return the dequantized values, (N, blocks * block), of sizes (bits, block, N, blocks)."""
+    """Return the dequantized values, (N, blocks * block); `sizes` are (bits, block, N, blocks)."""
     bits, block, *shape = sizes
     points = packed_zero_points(em, zero, bits, quantized.dtype, (shape[0], shape[1]))
     attributes = {"axis": 1, "block_size": block}
@@ -241,7 +227,7 @@ def _dequantized(
 
 
 def _product(em: Emitter, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
-    """Return the product with the transpose of weights (N, K), and the sum with a bias."""
+    """Return the product of `a` and transposed weights, (N, K), plus the bias."""
     result = em.op("MatMul", a, em.op("Transpose", weights, perm=[1, 0]))
     return result if bias is None else em.op("Add", result, bias)
 
@@ -254,38 +240,38 @@ def _reordered(
     order: ir.Value,
     shape: tuple[int, int],
 ) -> ir.Value:
-    """Return a weight; `order` says which block's scale a column has: (N, K).
+    """Return dequantized values whose columns have the scale of any block: (N, K).
 
     Args:
         em: Where to build.
-        quantized: (N, K filled up to whole blocks).
+        quantized: (N, K rounded up to whole blocks).
         scales: (N, blocks).
         zero: (N, blocks) real numbers, or flat; None for 8.
-        order: (K,).
+        order: The block of each column: (K,).
         shape: N and K.
     """
     op = em.op
     factors = op("Gather", scales, order, axis=1)
-    numbers = _columns(em, cast(em, quantized, known_type(scales)), shape[1])
+    values = _first(em, cast(em, quantized, known_type(scales)), shape[1])
     middle: ir.Value | int = 8
     if zero is not None:
         rows = reshaped(em, zero, (shape[0], -1))
         middle = op("Gather", rows, order, axis=1)
-    return op("Mul", op("Sub", numbers, middle), factors)
+    return op("Mul", op("Sub", values, middle), factors)
 
 
-def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
-    """Return the first columns of a matrix."""
-    bounds = (em.constant([bound], "bound") for bound in (0, count, 1))
-    return em.op("Slice", matrix, *bounds)
+def _first(em: Emitter, value: ir.Value, count: int, axis: int = 1) -> ir.Value:
+    """Return the first elements along an axis; by default, the first columns of a matrix."""
+    bounds = (em.constant([bound], "bound") for bound in (0, count, axis))
+    return em.op("Slice", value, *bounds)
 
 
 def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     """Write GatherBlockQuantized as Gathers of values, scales and zero points, dequantized.
 
-    So the whole table is never dequantized. Runtimes cannot gather int4 and uint4: these values
-    are gathered as whole bytes. If the slices are along the last axis, the
-    table is dequantized first. An index out of range fails; onnxruntime returns zeros there.
+    So the whole table is never dequantized. Runtimes cannot gather int4 and uint4: these values are
+    gathered as whole bytes. If the slices are along the last axis, the table is dequantized first.
+    An index out of range fails; onnxruntime returns zeros there.
     """
     data, indices, scales = view.operands("data", "indices", "scales")
     dims, at = dims_of(data), dims_of(indices)
@@ -308,15 +294,14 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     op, dtype = em.op, known_type(scales)
     zero, block = view.input("zero_points"), view.integer("block_size")
     if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             "`GatherBlockQuantized` of uint8 gathers along another axis than 0, or has its blocks "
-            "along another than the last",
+            "along another than the last"
         )
     if data.dtype != _D.UINT8 and not table.has_bytes(data, along):
         attributes = {"axis": blocks, "block_size": block}
-        numbers = op("DequantizeLinear", data, scales, zero, attributes=attributes, dtype=dtype)
-        return only(op("Gather", numbers, indices, axis=along))
+        values = op("DequantizeLinear", data, scales, zero, attributes=attributes, dtype=dtype)
+        return only(op("Gather", values, indices, axis=along))
     axis = blocks + (len(at) - 1 if blocks > along else 0)
     slices = op("Gather", scales, indices, axis=along)
     sizes = dims_of(scales) or ()
@@ -334,12 +319,12 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
 
 
 class _Table:
-    """Rows of quantized values that lie in bytes, gathered as bytes.
+    """Rows of quantized values that are packed in bytes, gathered as bytes.
 
     Args:
         em: Where to build.
-        bits: Of an element.
-        is_signed: Whether the quantized values are.
+        bits: Bits of an element.
+        is_signed: Whether the elements are signed.
     """
 
     def __init__(self, em: Emitter, bits: int, is_signed: bool) -> None:
@@ -348,12 +333,9 @@ class _Table:
     def has_bytes(self, quantized: ir.Value, along: int) -> bool:
         """Return whether stored 4-bit values are rows of whole bytes along the last axis."""
         dims = dims_of(quantized) or ()
-        last = dims[-1] if dims else None
-        stored = is_stored(quantized)
-        sized = all(isinstance(dim, int) for dim in dims)
-        return (
-            stored and sized and isinstance(last, int) and last % 2 == 0 and along < len(dims) - 1
-        )
+        sizes = [dim for dim in dims if isinstance(dim, int)]
+        is_sized = is_stored(quantized) and len(sizes) == len(dims)
+        return is_sized and along < len(dims) - 1 and sizes[-1] % 2 == 0
 
     def rows(
         self,
@@ -368,7 +350,7 @@ class _Table:
             quantized: uint8 of packed elements, or stored int4 or uint4.
             indices: Which slices.
             along: The axis that is gathered.
-            wanted: Dimensions whose last one the result is cut to; None for all elements.
+            wanted: Dimensions, the last of which the result gets; None for all elements.
         """
         em, dtype = self.em, _D.INT8 if self.is_signed else _D.UINT8
         packed = quantized
@@ -383,8 +365,8 @@ class _Table:
             return rows
         rows = apart(em, rows, self.bits, dtype)
         rank = len(dims_of(quantized) or ()) + len(dims_of(indices) or ()) - 1
-        # The elements of a byte are a dimension of their own, which joins the one before it. It is
-        # named where it is known, since -1 can be told of no array without elements.
+        # The elements of a byte are a dimension of their own, which joins the one before it. A size
+        # that is known is written, since -1 fails for an array without elements.
         size = (dims_of(packed) or (None,))[-1]
         joined = size * (8 // self.bits) if isinstance(size, int) else -1
         rows = em.op("Reshape", rows, [0] * (rank - 1) + [joined])
@@ -399,5 +381,4 @@ class _Table:
             )
         if count * self.bits % 8 == 0 or quantized.dtype != _D.UINT8:
             return rows
-        bounds = (em.constant([bound], "bound") for bound in (0, count, rank - 1))
-        return em.op("Slice", rows, *bounds)
+        return _first(em, rows, count, rank - 1)

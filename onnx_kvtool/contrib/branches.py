@@ -1,4 +1,4 @@
-"""Streams of features that lie side by side: normalized, mixed and gated."""
+"""Parallel streams of features (branches): normalized, mixed and gated."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.block_quantized import known_type, reshaped
+from onnx_kvtool.contrib.block_quantized import reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import is_read, only
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import is_read, known_type, no_form, only
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast, outputs_of, reduce, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -21,17 +21,16 @@ _D = ir.DataType
 def branchwise_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     """Write BranchwiseRMSNorm as RMSNormalization-23 of the last axis, in float32.
 
-    Branches that lie side by side are a dimension of their own for it.
+    Branches that are joined on the last axis become a dimension of their own for it.
     """
     streams = _Streams.of(view, em, "X")
     scale, rows = view.input("scale"), streams.apart(view.required("X"))
     if scale is not None:
         dims, whole = dims_of(scale), streams.branches * streams.width
         if dims not in ((whole,), (streams.branches, streams.width), (streams.width,)):
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`scale` of `BranchwiseRMSNorm` has shape {dims}, expected {(whole,)}, "
-                f"{(streams.branches, streams.width)} or {(streams.width,)}",
+                f"{(streams.branches, streams.width)} or {(streams.width,)}"
             )
         if dims != (streams.width,):
             scale = reshaped(em, scale, (streams.branches, streams.width))
@@ -61,22 +60,20 @@ def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
         order = [*range(streams.front), streams.front + 1, streams.front]
         turned = op("Transpose", cast(em, mix, _D.FLOAT), perm=order)
         rows = op("MatMul", turned, rows, hint="mixed")
-    block, gates = view.operands("block_output", "post_mix")
-    return only(streams.joined(streams.injected(rows, block, gates)))
+    features = unsqueeze(em, cast(em, view.required("block_output"), _D.FLOAT), [streams.front])
+    gated = op("Mul", streams.gates(view.required("post_mix")), features)
+    return only(streams.joined(op("Add", rows, gated, hint="injected")))
 
 
 def engram_gate(view: NodeView, em: Emitter) -> Replacement:
     """Write EngramGate as RMSNormalization-23, ReduceSum, Sqrt, Sigmoid and Mul, in float32."""
-    key, value, dtype = (
-        view.required("key"),
-        view.required("value"),
-        known_type(view.required("key")),
-    )
+    key, value = view.operands("key", "value")
+    dtype = known_type(key)
     width = known_size(key, -1, "the last dimension of `key` of `EngramGate`")
     op, epsilon = em.op, view.real("epsilon")
 
     def normalized(name: str) -> ir.Value:
-        rows, scale = view.required(name), view.required(f"{name}_norm_scale")
+        rows, scale = view.operands(name, f"{name}_norm_scale")
         return root_mean_square(em, cast(em, rows, _D.FLOAT), scale, -1, epsilon)
 
     dots = op("Mul", normalized("key"), normalized("query"))
@@ -88,22 +85,22 @@ def engram_gate(view: NodeView, em: Emitter) -> Replacement:
     if is_read(view, 1):
         scale = view.input("conv_norm_scale")
         if scale is None:
-            raise Refusal("contrib-form", "`EngramGate` has no `conv_norm_scale`, expected one")
+            raise no_form("`EngramGate` has no `conv_norm_scale`, expected one")
         normed = cast(em, root_mean_square(em, gated, scale, -1, epsilon), dtype)
     return outputs_of(view.node, cast(em, gated, dtype), normed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Streams:
-    """C streams of H features, (..., C, H), or side by side, (..., C * H).
+    """C streams of H features, (..., C, H), or joined, (..., C * H).
 
     Attributes:
         view: The node.
         em: Where to build.
-        front: How many dimensions stand before the streams.
+        front: Number of dimensions before the streams.
         branches: C.
         width: H.
-        is_flat: Whether they lie side by side.
+        is_flat: Whether they are joined.
         dtype: Their type.
     """
 
@@ -128,10 +125,9 @@ class _Streams:
         if branches > 0 and last % branches == 0:
             return cls(view, em, rank - 1, branches, last // branches, True, dtype)
         if branches != 0 or rank < 2:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`{name}` of `{op_type}` with a `num_branches` of {branches} has shape "
-                f"{dims_of(x)}, which is not that of so many branches",
+                f"{dims_of(x)}, which is not that of so many branches"
             )
         count = known_size(x, -2, f"the number of branches of `{op_type}`")
         return cls(view, em, rank - 2, count, last, False, dtype)
@@ -147,18 +143,16 @@ class _Streams:
 
     def joined(self, x: ir.Value) -> ir.Value:
         """Return (..., C, H) of float32 in the shape and the type of the streams."""
-        return cast(self.em, self.flat(x) if self.is_flat else x, self.dtype)
-
-    def flat(self, x: ir.Value) -> ir.Value:
-        """Return (..., C, H) of float32 as (..., C * H)."""
-        shape = [*[0] * self.front, self.branches * self.width]
-        return self.em.op("Reshape", x, shape, hint="joined")
+        if self.is_flat:
+            shape = [*[0] * self.front, self.branches * self.width]
+            x = self.em.op("Reshape", x, shape, hint="joined")
+        return cast(self.em, x, self.dtype)
 
     def gates(self, given: ir.Value) -> ir.Value:
         """Return gates of branches or features, in float32: (..., C, 1 or H).
 
         Raises:
-            Refusal: If they have another shape, or one that is unknown.
+            Refusal: If their shape is another, or unknown.
         """
         dims, wide = dims_of(given), cast(self.em, given, _D.FLOAT)
         rank, last = len(dims or ()), dims[-1] if dims else None
@@ -168,15 +162,8 @@ class _Streams:
             return self.apart(given)
         if rank == self.front + 2 and last in (1, self.width):
             return wide
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{given.name}` of `{self.view.node.op_type}` has shape {dims}, expected "
             f"(..., {self.branches}), (..., {self.branches}, 1) or "
-            f"(..., {self.branches}, {self.width})",
+            f"(..., {self.branches}, {self.width})"
         )
-
-    def injected(self, rows: ir.Value, block: ir.Value, gates: ir.Value) -> ir.Value:
-        """Return streams with what a block put out, times a gate for each: (..., C, H)."""
-        features = unsqueeze(self.em, cast(self.em, block, _D.FLOAT), [self.front])
-        op = self.em.op
-        return op("Add", rows, op("Mul", self.gates(gates), features), hint="injected")

@@ -1,4 +1,4 @@
-"""Causal convolutions of `com.microsoft` that carry the last positions on as a state."""
+"""Causal convolutions of `com.microsoft`, whose state is the last positions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
-from onnx_kvtool.contrib.rule import is_read, known_rank, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, where
+from onnx_kvtool.contrib.rule import is_read, known_rank, no_form, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import (
+    cast,
+    channels_first,
+    channels_last,
+    dtype_of,
+    outputs_of,
+    reduce,
+    where,
+)
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -20,18 +28,19 @@ _END = 2**31 - 1
 def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     """Write CausalConvWithState as Concat, Conv in float32, Slice, and x * Sigmoid(x).
 
-    The state is the last positions of what is convolved, and stays an input and an output. With
-    `channels_last` the channels, on however many axes, are brought to the front for Conv, and back.
+    The state, the last positions before the input, stays an input and an output. With
+    `channels_last`, Transposes put the channels, which may have several axes, in front of Conv.
 
-    Refuses what onnxruntime has on GPUs alone: more than one axis of positions, a window of states,
-    their capture, a length or a layout of the state of its own, and a part of the channels.
+    Refuses what onnxruntime supports on GPUs only: several axes of positions, a window of states,
+    captured states, another length or layout of the state, and a part of the channels.
     """
     _refuse_elsewhere(view)
     x, weight, past = view.required("input"), view.required("weight"), view.input("past_state")
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
     dilation, is_last = view.integer("dilation"), view.integer("channels_last") != 0
-    rows, place, rank = (taps - 1) * dilation, 1 if is_last else 2, _rank(view, x, is_last)
+    rows, place = (taps - 1) * dilation, 1 if is_last else 2
+    rank = 3 if dims_of(x) is None and not is_last else known_rank(view, x)
     op, whole = em.op, x
     if rows and past is not None:
         whole = op("Concat", past, x, axis=place, hint="positions")
@@ -43,25 +52,30 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     places = (em.constant(values, "bound") for values in (*bounds, [place]))
     present = op("Slice", whole, *places, hint="present_state") if is_read(view, 1) else None
     if is_last:
-        whole = _channels_first(em, whole, channels, rank)
-    y = _convolved(view, em, whole, {"group": channels, "dilations": [dilation]})
-    y = cast(em, y, dtype_of(x))
+        whole = op("Reshape", whole, [0, 0, channels]) if rank > 3 else whole
+        whole = channels_first(em, whole, 3)
+    bias = view.input("bias")
+    operands = [whole, weight, *([] if bias is None else [bias])]
+    wide = (cast(em, operand, _D.FLOAT) for operand in operands)
+    y = op("Conv", *wide, attributes={"group": channels, "dilations": [dilation]})
+    y = cast(em, _activated(view, em, y), dtype_of(x))
     if is_last:
-        y = op("Transpose", y, perm=[0, 2, 1], hint="channels_last")
+        y = channels_last(em, y, 3)
         if rank > 3:
-            y = op("Reshape", y, [0, 0, *_axes(view, x)])
+            what = f"a size of the channels of `{x.name}` of `{view.node.op_type}`"
+            y = op("Reshape", y, [0, 0, *(known_size(x, axis, what) for axis in range(2, rank))])
     return outputs_of(view.node, y, present, None)
 
 
 def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     """Write VarlenCausalConvWithState as a Gather of the rows of each tap, Mul and ReduceSum.
 
-    Where a tap of a token lies, in its sequence or in the state of that, is computed from
-    `cumulative_sequence_length` once for all layers. So are the rows of the state behind the last
-    token, and those that are captured. All that is multiplied is float32.
+    The place of each tap, in the sequence of its token or in the state of that, is computed from
+    `cumulative_sequence_length` once for all layers, and so are the rows of the final state and
+    those that are captured. Products are float32.
 
     Refuses weights that differ from token to token (`kernel_delta`, `previous_mask`), which
-    onnxruntime has on GPUs alone.
+    onnxruntime supports on GPUs only.
     """
     refuse_input(view, "kernel_delta", "previous_mask")
     _refuse_dilation(view)
@@ -100,7 +114,7 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
 def _final_state(
     view: NodeView, em: Emitter, lying: Sequences, pool: ir.Value, rows: int
 ) -> ir.Value:
-    """Return the last rows of each sequence, its state in front: (B, C, rows)."""
+    """Return the last rows of each sequence and the state before it: (B, C, rows)."""
     op = em.op
     if not rows:
         return op("Identity", view.required("initial_state"))
@@ -113,14 +127,13 @@ def _final_state(
 
 
 def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.Value:
-    """Return the first tokens of each sequence, zeros where fewer are asked for: (B, slots, C)."""
+    """Return the first tokens of each sequence, and zeros beyond `capture_count`: (B, slots, C)."""
     slots, count = view.integer("state_update_capacity"), view.input("capture_count")
     if slots < 1 or count is None:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`state_update` of `VarlenCausalConvWithState` is read, `state_update_capacity` is "
             f"`{slots}`, and `capture_count` {'absent' if count is None else 'given'}, expected "
-            "room and a count",
+            "room and a count"
         )
     slot = em.constant(np.arange(slots).reshape(1, -1), "slots")
     wide = em.op("Reshape", cast(em, count, _D.INT64), [-1, 1])
@@ -129,19 +142,8 @@ def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.
     return em.op("Gather", em.op("Pad", x, [0, 0, 1, 0]), places)
 
 
-def _convolved(
-    view: NodeView, em: Emitter, positions: ir.Value, attributes: dict[str, int | list[int]]
-) -> ir.Value:
-    """Return the convolution of (B, C, P) with the weight and the bias of a node, activated."""
-    bias = view.input("bias")
-    operands = [cast(em, v, _D.FLOAT) for v in (positions, view.required("weight"))]
-    if bias is not None:
-        operands.append(cast(em, bias, _D.FLOAT))
-    return _activated(view, em, em.op("Conv", *operands, attributes=attributes))
-
-
 def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
-    """Return what the activation of a node makes of a float32 value."""
+    """Return the activation of a node, applied to a float32 value."""
     refuse_value(view, "activation", "none", "silu", "swish")
     if view.string("activation") == "none":
         return value
@@ -160,35 +162,16 @@ def _refuse_elsewhere(view: NodeView) -> None:
     refuse_value(view, "state_channels_last", -1)
     refuse_value(view, "channels_last", 0, 1)
     if is_read(view, 2):
-        raise Refusal(
-            "contrib-form",
-            "`state_update` of `CausalConvWithState` is read; onnxruntime computes it on GPUs only",
+        raise no_form(
+            "`state_update` of `CausalConvWithState` is read; onnxruntime computes it on GPUs only"
         )
     _refuse_dilation(view)
 
 
 def _refuse_dilation(view: NodeView) -> None:
-    """Refuse taps that lie on each other, or ahead."""
+    """Refuse a dilation that puts taps on one position, or ahead."""
     if view.integer("dilation") < 1:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`dilation` of `{view.node.op_type}` is `{view.integer('dilation')}`, expected 1 or "
-            "more",
+            "more"
         )
-
-
-def _rank(view: NodeView, x: ir.Value, is_last: bool) -> int:
-    return 3 if dims_of(x) is None and not is_last else known_rank(view, x)
-
-
-def _axes(view: NodeView, x: ir.Value) -> list[int]:
-    """Return the sizes of the axes of the channels, behind batch and positions."""
-    what = f"a size of the channels of `{x.name}` of `{view.node.op_type}`"
-    return [known_size(x, axis, what) for axis in range(2, len(dims_of(x) or ()))]
-
-
-def _channels_first(em: Emitter, whole: ir.Value, channels: int, rank: int) -> ir.Value:
-    op = em.op
-    if rank > 3:
-        whole = op("Reshape", whole, [0, 0, channels])
-    return op("Transpose", whole, perm=[0, 2, 1], hint="channels_first")

@@ -1,4 +1,4 @@
-"""Mixtures of experts, of weights that are packed or not."""
+"""Mixtures of experts, with quantized weights or without."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.activation import Swish
-from onnx_kvtool.contrib.block_quantized import (
-    known_type,
-    packed_values,
-    packed_zero_points,
-    reshaped,
-)
+from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_points, reshaped
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, unsqueeze, where
 from onnx_kvtool.ops.view import NodeView
@@ -30,15 +25,14 @@ _D = ir.DataType
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The experts that compute, each in a slot of its own.
+    """The experts that compute, each in its own slot.
 
     Attributes:
         view: The node.
         em: Where to build.
-        experts: How many experts there are.
-        chosen: The expert of each slot, (slots,), int64; None where each expert has the slot of its
-            number.
-        count: How many slots there are.
+        experts: Number of experts.
+        chosen: The expert of each slot, (slots,), int64; None if slot n has expert n.
+        count: Number of slots.
     """
 
     view: NodeView
@@ -52,8 +46,8 @@ class Slots:
 
         Args:
             name: `fc1`, `fc2` or `fc3`.
-            rows: Features that come out.
-            columns: Features that go in.
+            rows: Number of features of the result.
+            columns: Number of features of the input.
 
         Raises:
             Refusal: If a shape is another, or unknown.
@@ -63,10 +57,10 @@ class Slots:
         demand_dims(self.view, called, self.experts, rows, columns * (bits or 8) // 8)
         if bits is None:
             return self._of(given)
-        return self._numbers(given, name, (self.experts, rows, columns), bits)
+        return self._dequantized(given, name, (self.experts, rows, columns), bits)
 
     def bias(self, name: str, rows: int) -> ir.Value | None:
-        """Return what is added to one product: (slots, rows, 1); None without a bias."""
+        """Return the bias of one product: (slots, rows, 1); None if it has none."""
         given = self.view.input(f"{name}_experts_bias")
         if given is None:
             return None
@@ -78,7 +72,7 @@ class Slots:
             return given
         return self.em.op("Gather", given, self.chosen, hint="chosen")
 
-    def _numbers(
+    def _dequantized(
         self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
     ) -> ir.Value:
         """Return the dequantized values."""
@@ -86,10 +80,9 @@ class Slots:
         block = view.attribute("block_size") or columns
         assert isinstance(block, int)
         if block < 1 or columns % block:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`block_size` of `QMoE` is {block}, which does not divide the {columns} columns "
-                f"of `{name}_experts_weights`",
+                f"of `{name}_experts_weights`"
             )
         blocks = columns // block
         scales = demanded(view, f"{name}_scales")
@@ -100,12 +93,8 @@ class Slots:
             scales = reshaped(em, scales, (experts, rows, 1))
         dtype = known_type(view.required("input"))
         if known_type(scales) != dtype:
-            raise Refusal(
-                "contrib-form",
-                f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}",
-            )
-        held = self._of(packed)
-        quantized = packed_values(em, held, bits, (self.count, rows, columns))
+            raise no_form(f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}")
+        quantized = packed_values(em, self._of(packed), bits, (self.count, rows, columns))
         zero = view.input(f"{name}_zero_points")
         points = self._points(name, zero, bits, quantized.dtype, (rows, blocks))
         attributes = {"axis": 2, "block_size": block}
@@ -130,10 +119,9 @@ class Slots:
             along = (self.experts, rows)
             return self._of(packed_zero_points(self.em, zero, bits, dtype, whole, along))
         if blocks == 1 and bits != 8:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads a layout "
-                "on the CPU that contradicts its documentation",
+                "on the CPU that contradicts its documentation"
             )
         packed = -(-blocks * bits // 8)
         demand_dims(self.view, f"{name}_zero_points", self.experts, rows, packed)
@@ -141,7 +129,7 @@ class Slots:
 
 
 def width_of(view: NodeView, name: str) -> int | None:
-    """Return the bits of a code of one product; None where the weights are numbers."""
+    """Return the bits of the quantized weights of one product; None if they are not quantized."""
     if view.node.op_type == "MoE":
         return None
     given = view.attribute(f"{name}_expert_weight_bits")
@@ -149,14 +137,14 @@ def width_of(view: NodeView, name: str) -> int | None:
 
 
 def demanded(view: NodeView, name: str) -> ir.Value:
-    """Return an input without which what the attributes of the node say cannot be computed.
+    """Return an input that the attributes of the node make necessary.
 
     Raises:
         Refusal: If it is absent.
     """
     value = view.input(name)
     if value is None:
-        raise Refusal("contrib-form", f"`{view.node.op_type}` has no `{name}`, expected one")
+        raise no_form(f"`{view.node.op_type}` has no `{name}`, expected one")
     return value
 
 
@@ -174,10 +162,7 @@ def demand_dims(view: NodeView, name: str, *expected: int) -> None:
             help="declare it",
         )
     if dims != expected:
-        raise Refusal(
-            "contrib-form",
-            f"`{name}` of `{view.node.op_type}` has shape {dims}, expected {expected}",
-        )
+        raise no_form(f"`{name}` of `{view.node.op_type}` has shape {dims}, expected {expected}")
 
 
 # The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
@@ -198,17 +183,16 @@ class Experts:
 
     @classmethod
     def of(cls, view: NodeView, em: Emitter) -> Experts:
-        """Read the sizes of a node, and refuse what has no standard form.
+        """Read the sizes of a node.
 
         Raises:
-            Refusal: If it is such, or a size is unknown.
+            Refusal: If the node has no standard form, or a size is unknown.
         """
         op_type, kind, fusion = view.node.op_type, _activation(view), view.integer("swiglu_fusion")
         refuse_value(view, "use_sparse_mixer", 0, 1)
         if kind not in ("identity", "relu", "relu2", "gelu", "silu", *_GATED):
-            raise Refusal(
-                "contrib-form",
-                f"`activation_type` of `{op_type}` is `{kind}`, which has no standard form",
+            raise no_form(
+                f"`activation_type` of `{op_type}` is `{kind}`, which has no standard form"
             )
         refuse_value(view, "swiglu_fusion", 0, 1, 2)
         if kind == "geglu":
@@ -223,26 +207,22 @@ class Experts:
         hidden = known_size(view.required("input"), -1, f"the width of `input` of `{op_type}`")
         routed = dim_of(view.required("router_probs"), 1)
         if isinstance(routed, int) and routed != experts:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`router_probs` of `{op_type}` has {routed} columns, expected one for each of "
-                f"{experts} experts",
+                f"{experts} experts"
             )
         if not 1 <= view.integer("k") <= experts:
-            raise Refusal(
-                "contrib-form",
-                f"`k` of `{op_type}` is {view.integer('k')}, expected 1 to {experts}",
-            )
+            raise no_form(f"`k` of `{op_type}` is {view.integer('k')}, expected 1 to {experts}")
         is_fused = kind in _GATED and fusion > 0
         return cls(view, em, experts, rows // 2 if is_fused else rows, hidden)
 
     def computed(self, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
-        """Return the sum of what experts compute, weighted, of the shape of the input.
+        """Return the weighted sum of what the experts compute, in the shape of the input.
 
         Args:
             indices: The experts of each token: (T, k).
             gates: Their weights: (T, k), float32.
-            least: The largest weight of an expert that counts for nothing.
+            least: Experts with this weight or less are left out of the sum.
         """
         em, x = self.em, self.view.required("input")
         op, dims = em.op, dims_of(x)
@@ -259,7 +239,7 @@ class Experts:
         return op("Reshape", total, em.op("Shape", x), hint="mixed")
 
     def _of_all(self, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
-        """Return (T, H) of all experts with all tokens, which stand in columns."""
+        """Return (T, H), where every expert computes every token; tokens are columns."""
         em, op, router = self.em, self.em.op, self.view.required("router_probs")
         columns = op("Transpose", rows, perm=[1, 0], hint="columns")
         zero = ir.Tensor(np.zeros(1, np.float32))
@@ -279,7 +259,7 @@ class Experts:
         gates: ir.Value,
         limits: tuple[float, int],
     ) -> ir.Value:
-        """Return (T, H) of a slot for each token and expert that it chose."""
+        """Return (T, H), where each pair of a token and an expert that it chose has a slot."""
         em, k, (least, tokens) = self.em, self.view.integer("k"), limits
         count = tokens * k
         chosen = em.op("Reshape", indices, [count], hint="chosen")
@@ -301,13 +281,13 @@ class Experts:
             slots: The experts.
             columns: (H, columns), or for each slot (slots, H, columns).
             gates: (slots, 1, columns), float32.
-            least: The largest weight of an expert that counts for nothing.
+            least: As for `computed`.
         """
         em, op = self.em, self.em.op
         inner = self._inner(slots, columns)
         found = self._product(slots, "fc2", inner, (self.hidden, self.inner))
         weighted = op("Mul", found, cast(em, gates, dtype_of(found)), hint="weighted")
-        # An expert that was not chosen may overflow, and nothing times 0 is nothing then.
+        # An expert that was not chosen may overflow: infinity times 0 would be NaN.
         counts = op("Greater", gates, least)
         return where(em, counts, weighted, 0.0, "counted")
 
@@ -330,9 +310,7 @@ class Experts:
             return self._gated(gate, self._product(slots, "fc3", columns, (inner, hidden)))
         both = self._product(slots, "fc1", columns, (2 * inner, hidden))
         if fusion == 2:
-            parts = em.multi("Split", both, [inner, inner],
-                             axis=1, count=2)  # fmt: skip
-            return self._gated(parts[0], parts[1])
+            return self._gated(*em.multi("Split", both, [inner, inner], axis=1, count=2))
         gate, linear = (em.op("Slice", both, [first], [2 * inner], [1], [2]) for first in (0, 1))
         return self._gated(gate, linear)
 
@@ -368,30 +346,29 @@ def _activated(em: Emitter, kind: str, x: ir.Value) -> ir.Value:
     return op("Mul", positive, positive) if kind == "relu2" else positive
 
 
-# MoE and QMoE of `com.microsoft`: which experts a token chooses, and how they are weighted.
+# MoE and QMoE of `com.microsoft`: the choice of experts for each token, and their weights.
 
 
-_ELSEWHERE = tuple(f"fc{n}_{what}" for n in (1, 2) for what in (
-    "global_scale", "act_scale", "act_block_scale"
-))  # fmt: skip
+_FLOAT_SCALES = [
+    f"fc{n}_{name}" for n in (1, 2) for name in ("global_scale", "act_scale", "act_block_scale")
+]
+"""Inputs of weights that are floats of 4 or 8 bits, which run on GPUs only."""
 
 
 def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     """Write MoE as Softmax, TopK, ScatterElements, and MatMul with the weights of all experts.
 
-    What an expert computes for a token that did not choose it is left out of the sum, whatever it
-    is. So a node of E experts, where a token chooses k, takes E / k times the products, and holds
-    one row of inner features for each expert and token at once. Where the number of tokens is known
-    and they choose fewer than E experts together, as in a step of one token with `--dim`, the
-    weights of those are gathered instead, and no other expert computes. Of experts that are equally
-    probable the last are chosen, as in onnxruntime.
+    Every expert computes every token; results for tokens that did not choose the expert are left
+    out of the sum. So a node of E experts, where a token chooses k, computes E / k times as many
+    products, and holds the inner features of all experts and tokens at once. If the number of
+    tokens is known and they choose fewer than E experts together, as in a step of one token with
+    `--dim`, the weights of the chosen experts are gathered instead. Of equally probable experts the
+    last are chosen, as in onnxruntime.
 
-    Forms with a kernel of onnxruntime on GPUs only are written as its documentation says:
-    experts of two products side by side (`swiglu_fusion` 0 and 2), `geglu`, `relu2`, and a limit
-    behind the activation; and `use_sparse_mixer`, which it forgets on a CPU, as its kernel for GPUs
-    has it: two experts, each weighted by the softmax of what comes within a fiftieth of it, without
-    the first for the second, whatever `normalize_routing_weights` says. Refuses weights in the
-    layout of its first releases.
+    Forms that onnxruntime computes on GPUs only follow its documentation: two products side by side
+    (`swiglu_fusion` 0 and 2), `geglu`, `relu2`, and a limit after the activation.
+    `use_sparse_mixer`, which onnxruntime ignores on a CPU, follows its kernel for GPUs; see
+    `_sparse`. Refuses weights in the layout of the first releases.
     """
     router = cast(em, view.required("router_probs"), _D.FLOAT)
     op = em.op
@@ -405,27 +382,26 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
 
 
 def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
-    """Write QMoE as TopK, Softmax, DequantizeLinear of the weights, and what MoE is written as.
+    """Write QMoE as TopK, Softmax, DequantizeLinear of the weights, and the form of MoE.
 
-    Experts are chosen by `router_probs`, and weighted by the softmax of those that are chosen, or
-    by what `router_weights` has of them. A weight of 1e-8 or less, also a negative one, counts as
-    0, as in onnxruntime. All weights are dequantized in each run, unless the number of tokens is
-    known and small: see MoE. The bytes of stored weights are those of uint4 or uint8 tensors, and
-    are not touched. `weights_prepacked` of -1 is read as on a CPU, where such weights are plain
-    rows. `accuracy_level`, which lets a runtime round the input, is left out.
+    Experts are chosen by `router_probs`, and weighted by the softmax over the chosen ones, or by
+    `router_weights`. A weight of 1e-8 or less, also a negative one, counts as 0, as in onnxruntime.
+    All weights are dequantized in each run, unless the number of tokens is known and small: see
+    MoE. The bytes of stored weights become uint4 or uint8 tensors, unchanged. `weights_prepacked`
+    of -1 is read as on a CPU, where such weights are plain rows. `accuracy_level`, which lets a
+    runtime round the input, is dropped.
 
-    Refuses what is refused of MoE; `normalize_routing_weights` of 0 without `router_weights`, which
-    onnxruntime forgets on a CPU; weights that are no integers of 2, 4 or 8 bits; and weights that
+    Refuses what MoE refuses; `normalize_routing_weights` of 0 without `router_weights`, which
+    onnxruntime ignores on a CPU; weights that are no integers of 2, 4 or 8 bits; and weights that
     were packed for a kernel.
     """
     refuse_value(view, "quant_type", "int")
     refuse_value(view, "weights_prepacked", -1, 0)
-    refuse_input(view, *_ELSEWHERE)
+    refuse_input(view, *_FLOAT_SCALES)
     for name in ("fc1", "fc2", "fc3"):
         if width_of(view, name) not in (2, 4, 8):
-            raise Refusal(
-                "contrib-form",
-                f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8",
+            raise no_form(
+                f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8"
             )
     op, mixture = em.op, Experts.of(view, em)
     router, given = cast(em, view.required("router_probs"), _D.FLOAT), view.input("router_weights")
@@ -446,28 +422,29 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return which experts have the k greatest of (T, E) scores, and these: (T, k) each."""
+    """Return the experts with the k greatest of (T, E) scores, and these scores: (T, k) each."""
     em, last = mixture.em, mixture.experts - 1
-    # Of equal ones TopK takes the first, onnxruntime the last.
+    # Of equal scores TopK takes the first, onnxruntime the last.
     backwards = em.op("Gather", scores, np.arange(last, -1, -1, dtype=np.int64), axis=1)
     found = em.multi("TopK", backwards, [mixture.view.integer("k")], count=2)
     return em.op("Sub", last, found[1], hint="experts"), found[0]
 
 
 _JITTER = 0.02
-"""Of a logit, or of the greatest one: how far behind an expert counts in the sparse mixer."""
+"""Experts count in the sparse mixer if they are no further behind, as a share of a logit."""
 
 
 def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the two experts of the sparse mixer, and their weights: (T, 2) each.
 
-    The weight of an expert is the softmax over those whose logit is at most `_JITTER` of the
-    greater of it and the expert's behind that; the first one does not count for the second.
+    The weight of an expert is its softmax over the experts whose logits are close: the distance is
+    at most `_JITTER` times the greater of the expert's logit and the magnitude of the other. The
+    first expert does not count for the second. `normalize_routing_weights` has no effect.
     """
     em = mixture.em
     refuse_value(mixture.view, "k", 2)
     op = em.op
-    numbers = em.constant(np.arange(mixture.experts), "experts")
+    every = em.constant(np.arange(mixture.experts), "experts")
     rest, taken = logits, None
     chosen, gates = [], []
     for _ in range(2):
@@ -478,7 +455,7 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
         out = behind if taken is None else op("Or", behind, taken)
         powers = where(em, out, 0.0, op("Exp", op("Sub", logits, top)))
         gates.append(op("Reciprocal", reduce(em, "ReduceSum", powers, [1])))
-        taken = op("Equal", chosen[0], numbers)
+        taken = op("Equal", chosen[0], every)
         rest = where(em, taken, -np.inf, logits, "rest")
     return (
         op("Concat", *chosen, axis=1, hint="experts"),

@@ -21,7 +21,7 @@ from onnx_kvtool.contrib.heads import (
     known_size,
     parts,
 )
-from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import is_read, no_form, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import dtype_of, outputs_of, positions, scales_queries
 from onnx_kvtool.model_io.external_data import array
@@ -85,10 +85,9 @@ def _attended(
     query, keys, values = heads
     window, causal = view.integer("local_window_size"), view.integer("causal") == 1
     if window != -1 and (window < 1 or not causal):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`local_window_size` of `GroupQueryAttention` is {window}, expected -1, or 1 or more "
-            "if it is causal",
+            "if it is causal"
         )
     softcap = view.attribute("softcap")
     near = None if window < 1 else call.near(keys, window)
@@ -143,7 +142,7 @@ def _refuse(view: NodeView) -> None:
     if view.integer("sliding_window_cache") == 1:
         _refuse_window(view)
     if (view.input("past_key") is None) != (view.input("past_value") is None):
-        raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
+        raise no_form("`GroupQueryAttention` has one past input, expected two")
 
 
 def _refuse_window(view: NodeView) -> None:
@@ -151,12 +150,11 @@ def _refuse_window(view: NodeView) -> None:
     window, past = view.integer("local_window_size"), view.input("past_key")
     rows = None if past is None else dim_of(past, 2)
     if past is None or window < 1 or (isinstance(rows, int) and rows < window) or is_read(view, 3):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             "`sliding_window_cache` of `GroupQueryAttention` is 1, expected a `local_window_size` "
             f"of 1 or more, here {window}, a `past_key` of at least as many rows, here "
             f"{'none' if past is None else rows or 'unknown'}, and no `output_qk`, whose columns "
-            "are not specified",
+            "are not specified"
         )
 
 
@@ -187,10 +185,7 @@ def _rows(
     if key is not None and value is not None:
         return query, key, value
     if key is not None or value is not None:
-        raise Refusal(
-            "contrib-form",
-            f"`{view.node.op_type}` has one of `key` and `value`, expected both",
-        )
+        raise no_form(f"`{view.node.op_type}` has one of `key` and `value`, expected both")
     width = known_size(query, 2, f"the width of the packed query of `{view.node.op_type}`")
     one = width // (heads + 2 * groups)
     found = parts(em, query, (heads * one, groups * one, groups * one))
@@ -212,9 +207,8 @@ def rotated(
     """
     cos, sin = view.input("cos_cache"), view.input("sin_cache")
     if cos is None or sin is None:
-        raise Refusal(
-            "contrib-form",
-            f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent",
+        raise no_form(
+            f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent"
         )
     width = 2 * known_size(cos, 1, "the width of `cos_cache`")
 
@@ -317,15 +311,13 @@ def _table(view: NodeView, heads: int) -> np.ndarray:
         lists.append(array(value.const_value))
     starts, columns = lists
     if starts.ndim != 2 or starts.shape[1] < 2 or columns.shape[:-1] != starts.shape[:1]:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`block_row_indices` and `block_col_indices` of `SparseAttention` have shapes "
-            f"{starts.shape} and {columns.shape}, expected two rows for each layout",
+            f"{starts.shape} and {columns.shape}, expected two rows for each layout"
         )
     if heads % len(starts):
-        raise Refusal(
-            "contrib-form",
-            f"`SparseAttention` has {len(starts)} layouts, which do not divide its {heads} heads",
+        raise no_form(
+            f"`SparseAttention` has {len(starts)} layouts, which do not divide its {heads} heads"
         )
     blocks = starts.shape[1] - 1
     table = np.zeros((len(starts), blocks, blocks), bool)
@@ -337,10 +329,9 @@ def _table(view: NodeView, heads: int) -> np.ndarray:
             or seen.min() < 0
             or seen.max() > row
         ):
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"row {row} of `block_col_indices` of `SparseAttention` is {seen.tolist()}, "
-                f"expected different blocks from 0 to {row}",
+                f"expected different blocks from 0 to {row}"
             )
         table[layout, row, seen] = True
     return table

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import Tokens, dim_of
-from onnx_kvtool.contrib.rule import refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.contrib.rule import no_form, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, dtype_of, positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -262,10 +262,8 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     refuse_value(view, "kv_cache_bit_width", None, 0, 8)
     given = view.input(f"{letter}_scale")
     if given is None or past is None:
-        raise Refusal(
-            "contrib-form",
-            f"`GroupQueryAttention` has a quantized cache without `past_{name}` or "
-            f"`{letter}_scale`",
+        raise no_form(
+            f"`GroupQueryAttention` has a quantized cache without `past_{name}` or `{letter}_scale`"
         )
     _demand_type(view, past, _INT8)
     is_one = view.attribute(f"{letter}_quant_type") == "PER_TENSOR"
@@ -281,10 +279,9 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
 
 def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | None) -> None:
     if past is not None and past.dtype != dtype:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{past.name}` of `GroupQueryAttention` is of type {past.dtype}, expected {dtype}: "
-            "no other quantized cache has a standard form",
+            "no other quantized cache has a standard form"
         )
 
 

@@ -1,4 +1,4 @@
-"""Attention of heads: apart and joined, padded, beside a sink."""
+"""Attention of separate and joined heads, with padding masks and with a sink."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.contrib.rule import no_form
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, dtype_of, scaled_queries, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, halves, scaled_queries, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-# Heads of attention apart and together, and Attention-24 over them.
+# Heads split and joined, and Attention-24 over them.
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The rows that a query brings.
+    """The new rows of a query.
 
     Attributes:
         em: Where to build.
@@ -40,16 +41,16 @@ class Tokens:
 
 
 def dim_of(value: ir.Value, axis: int) -> Dim:
-    """Return a size of a value; None when it, or the rank, is unknown."""
+    """Return a size of a value; None if the size or the rank is unknown."""
     dims = dims_of(value)
     return None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
 
 
 def known_size(value: ir.Value, axis: int, what: str) -> int:
-    """Return a size that has to be a number.
+    """Return a size that has to be fixed.
 
     Raises:
-        Refusal: If it is none; `what` says what it is.
+        Refusal: If it is not; `what` names it in the message.
     """
     dim = dim_of(value, axis)
     if not isinstance(dim, int):
@@ -72,27 +73,27 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
 
 
 def parts(em: Emitter, rows: ir.Value, widths: tuple[int, ...]) -> tuple[ir.Value, ...]:
-    """Return what lies side by side on the last axis."""
+    """Return the parts of the last axis that have these widths."""
     return em.multi("Split", rows, list(widths), axis=-1, count=len(widths))
 
 
 SCORES, WEIGHTS = 1, 3
-"""Of `qk_matmul_output_mode`: scores before anything is added, and what Softmax makes of them."""
+"""Values of `qk_matmul_output_mode`: scores before anything is added, and the result of Softmax."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """What Attention-24 is given beside query, key and value.
+    """The arguments of Attention-24 beside query, key and value.
 
     Attributes:
         scale: Factor of the scores; None and 0 for 1 / sqrt(D).
         is_causal: Whether later keys are hidden.
         softcap: Limit of the scores; 0 for none.
-        mask: (B or 1, H or 1, L, S), bool, or numbers that are added.
+        mask: (B or 1, H or 1, L, S), bool, or added to the scores.
         nonpad: Valid keys of each row, (B,), int64.
         past_key: (B, H, P, D); None without a cache that grows.
         past_value: Likewise.
-        shown: `SCORES` or `WEIGHTS` for these as another result.
+        shown: `SCORES` or `WEIGHTS` to return these as well; None for neither.
     """
 
     scale: float | None = None
@@ -108,14 +109,16 @@ class Attended:
 def attend(
     em: Emitter, query: ir.Value, key: ir.Value, value: ir.Value, how: Attended
 ) -> tuple[ir.Value, ir.Value | None, ir.Value | None, ir.Value | None]:
-    """Return attention of separate heads as (B, L, H * E), present ones with a past, and scores.
+    """Return attention of separate heads as (B, L, H * E), then present key and value, and scores.
+
+    The present ones are None without a past, the scores unless `how.shown` asks for them.
 
     Args:
         em: Where to build.
         query: (B, H, L, D).
         key: (B, KV, S, D).
         value: (B, KV, S, E).
-        how: The rest.
+        how: The other arguments.
     """
     dtype = dtype_of(query)
     attributes: dict[str, AttributeValue] = {}
@@ -145,7 +148,7 @@ def attend(
 
 
 def over_queries(em: Emitter, mask: ir.Value, tokens: Tokens) -> ir.Value:
-    """Return a mask (.., 1, S) with a row for each query, which runtimes want: (.., L, S)."""
+    """Return a mask (..., 1, S) with a row for each query, as runtimes want it: (..., L, S)."""
     one = em.constant([1], "one")
     length = em.op("Reshape", tokens.length, one)
     shape = em.op("Concat", one, one, length, one, axis=0)
@@ -153,12 +156,12 @@ def over_queries(em: Emitter, mask: ir.Value, tokens: Tokens) -> ir.Value:
 
 
 def number(em: Emitter, value: float, dtype: ir.DataType, hint: str) -> ir.Value:
-    """Return a number of an element type, the nearest that is finite: ()."""
+    """Return a scalar constant of an element type: the finite number nearest to `value`."""
     greatest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
     return em.constant(np.array(min(max(value, -greatest), greatest), dtype.numpy()), hint)
 
 
-# What hides keys in the attention operators of `com.microsoft`, as one mask.
+# The masks of the attention operators of `com.microsoft`, as one mask that is added.
 
 
 _I = ir.DataType.INT64
@@ -173,13 +176,16 @@ def added(
     total: ir.Value,
     dtype: ir.DataType,
 ) -> ir.Value | None:
-    """Return what is added to the scores, (B or 1, H or 1, L, T); None for nothing.
+    """Return the bias and the mask as one value to add to the scores: (B or 1, H or 1, L, T).
+
+    None if the node has neither.
 
     Args:
         view: The node; `attention_bias` and `mask_filter_value` are read.
         em: Where to build.
         tokens: The new rows.
-        mask: Which keys are valid: (B,) and (2 B,), where they end and begin, (B, T) or (B, L, T).
+        mask: Which keys are valid: (B, T), (B, L, T), or where the keys of each sequence end, (B,),
+            and begin, (2 B,).
         total: T: (), int64.
         dtype: That of the scores.
 
@@ -246,13 +252,12 @@ def _ends(
     if not has_starts and not are_known:
         return wide, None
     if has_starts and isinstance(count, int) and isinstance(batch, int) and count == 2 * batch:
-        halves = em.multi("Split", wide, axis=0, num_outputs=2, count=2)
-        return halves[0], halves[1]
+        ends, starts = halves(em, wide, axis=0)
+        return ends, starts
     if are_known:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"the mask `{mask.name}` of `{view.node.op_type}` has {count} elements, expected "
-            f"{batch}, the batch, which is the only one that has a standard form",
+            f"{batch}, the batch, which is the only one that has a standard form"
         )
     raise Refusal(
         "unknown-size",
@@ -262,7 +267,7 @@ def _ends(
     )
 
 
-# Attention with one more score that takes weight: a sink, as MatMul and Softmax.
+# Attention with a sink, one more score without a value, as MatMul and Softmax.
 
 
 def attend_beside_sink(
@@ -273,9 +278,7 @@ def attend_beside_sink(
     seen: ir.Value,
     sink: ir.Value,
 ) -> tuple[ir.Value, ir.Value | None]:
-    """Return attention whose softmax has one more column, without a value: (B, L, H * E).
-
-    And what `how` wants to be shown: (B, H, L, S).
+    """Return attention with a sink, (B, L, H * E), and what `how.shown` asks for, (B, H, L, S).
 
     Heads of a group are rows of one product, so that no buffer is repeated.
 
@@ -283,7 +286,7 @@ def attend_beside_sink(
         em: Where to build.
         heads: Query (B, H, L, D), keys (B, KV, S, D) and values (B, KV, S, E).
         counts: H and KV.
-        how: Scale, softcap, and what is added to the scores; the rest is in `seen`.
+        how: Scale, softcap, and the mask that is added to the scores; the rest is in `seen`.
         seen: Where a query sees a key: (B, 1, L or 1, S), bool.
         sink: The score of the column: (1, H or 1, 1, 1).
     """

@@ -17,7 +17,7 @@ from onnx_kvtool.contrib.recurrence import (
     sequences_of,
     zero_state,
 )
-from onnx_kvtool.contrib.rule import is_read, refuse_value
+from onnx_kvtool.contrib.rule import is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, size
 from onnx_kvtool.ops.view import NodeView
@@ -83,10 +83,7 @@ def gate(view: NodeView, name: str) -> ir.Value | None:
     if ("gated" if name == "decay" else "delta") not in rule:
         return None
     if given is None:
-        raise Refusal(
-            "contrib-form",
-            f"`{name}` of `{view.node.op_type}` is absent, which the rule `{rule}` needs",
-        )
+        raise no_form(f"`{name}` of `{view.node.op_type}` is absent, which the rule `{rule}` needs")
     return given
 
 
@@ -169,10 +166,9 @@ def _heads(
         or max(asking, states) % min(asking, states)
         or states % keyed
     ):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`LinearAttention` has `q_num_heads` {asking} and `kv_num_heads` {states} for widths "
-            f"of {widths[0]}, {widths[1]} and {widths[2]}, which do not fit each other",
+            f"of {widths[0]}, {widths[1]} and {widths[2]}, which do not fit each other"
         )
     return Heads(states, max(asking // states, 1), size, widths[2] // states), asking, keyed
 
@@ -196,10 +192,9 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
     alone.
     """
     if is_read(view, 2):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             "`state_update` of `GatedDeltaNet` is read (`state_update_capacity` is "
-            f"`{view.integer('state_update_capacity')}`), which has no standard form",
+            f"`{view.integer('state_update_capacity')}`), which has no standard form"
         )
     net = _Net.of(view, em)
     heads, op, scale = net.heads, em.op, view.attribute("scale")
@@ -359,4 +354,4 @@ class _Net:
 
 
 def _unfit(view: NodeView, what: str) -> Refusal:
-    return Refusal("contrib-form", f"of `{view.node.op_type}` {what}")
+    return no_form(f"of `{view.node.op_type}` {what}")

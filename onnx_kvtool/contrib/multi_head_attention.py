@@ -16,8 +16,8 @@ from onnx_kvtool.contrib.heads import (
     known_size,
     parts,
 )
-from onnx_kvtool.contrib.quantized import coded_product
-from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.quantized import quantized_product
+from onnx_kvtool.contrib.rule import is_read, no_form, read_outputs, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, size
 from onnx_kvtool.ops.view import NodeView
@@ -32,10 +32,10 @@ _I = ir.DataType.INT64
 def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write MultiHeadAttention as Attention-24.
 
-    A past becomes the past of Attention; where `past_sequence_length` says how much of a buffer is
-    valid, TensorScatter-24 writes the new rows behind that, and `nonpad_kv_seqlen` hides what lies
-    behind these. Padding is a mask that is added, of `mask_filter_value`. Keys and values that are
-    packed, with the query or by themselves, are taken apart.
+    A past becomes the past of Attention. If `past_sequence_length` says how many rows of a buffer
+    are valid, TensorScatter-24 writes the new rows behind these, and `nonpad_kv_seqlen` hides the
+    rest. Padding becomes a mask that adds `mask_filter_value`. Packed keys and values, with the
+    query or without, are split.
 
     Refuses scores as an output, and what beam search on GPUs needs.
     """
@@ -49,10 +49,10 @@ def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
 def decoder_masked_multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write DecoderMaskedMultiHeadAttention as TensorScatter-24 and Attention-24.
 
-    Of a cross attention, which has no past, as Attention-24 alone.
+    A cross attention has no past, and becomes Attention-24 alone.
 
-    Refuses a packed query, scores as an output, beams, and a past that is no shared buffer, which
-    onnxruntime refuses as well.
+    Refuses a packed query, scores as an output, beams, and, as onnxruntime does, a past that is no
+    shared buffer.
     """
     refuse_input(view, "beam_width", "cache_indirection")
     refuse_value(view, "output_qk", None, 0)
@@ -60,37 +60,30 @@ def decoder_masked_multi_head_attention(view: NodeView, em: Emitter) -> Replacem
     if view.input("past_key") is not None:
         refuse_value(view, "past_present_share_buffer", 1)
         if view.input("past_sequence_length") is None:
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 "`past_key` of `DecoderMaskedMultiHeadAttention` is given without "
-                "`past_sequence_length`",
+                "`past_sequence_length`"
             )
     if view.input("key") is None or view.input("value") is None:
-        raise Refusal(
-            "contrib-form",
-            "`query` of `DecoderMaskedMultiHeadAttention` is packed, which has no standard form",
+        raise no_form(
+            "`query` of `DecoderMaskedMultiHeadAttention` is packed, which has no standard form"
         )
     return _attended(view, em, view.input("mask_index"), is_causal=False)
 
 
 def _refuse_scores(view: NodeView) -> None:
-    """Refuse a node whose scores are read.
-
-    Raises:
-        Refusal: If the fourth output is read.
-    """
+    """Refuse a node whose fourth output, the scores, is read."""
     if is_read(view, 3):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{view.facts.outputs[3].name}` of `{view.node.op_type}` is read, which has no "
-            "standard form",
+            "standard form"
         )
 
 
 def _attended(
     view: NodeView, em: Emitter, padding: ir.Value | None, is_causal: bool
 ) -> Replacement:
-    """Write the node as Attention of its rows.
+    """Write the node as Attention of its new rows and its past.
 
     Args:
         view: The node.
@@ -101,13 +94,12 @@ def _attended(
     name, query = view.node.op_type, view.required("query")
     past_key, past_value = view.input("past_key"), view.input("past_value")
     if (past_key is None) != (past_value is None):
-        raise Refusal("contrib-form", f"`{name}` has one past input, expected two")
+        raise no_form(f"`{name}` has one past input, expected two")
     tokens, (q, k, v) = Tokens(em, query), _heads(view, em)
     if past_key is not None and len(view.node.outputs) < 3:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`past_key` of `{name}` is given without outputs for the present, and "
-            "onnxruntime ignores it then",
+            "onnxruntime ignores it then"
         )
     length, count = dim_of(query, 1), dim_of(*_rows_of(view))
     given = view.input("past_sequence_length")
@@ -141,11 +133,11 @@ def _attended(
         past_value=past_value,
     )
     output, present_key, present_value, _ = attend(em, q, k, v, how)
-    return _outputs(view, output, present_key or k, present_value or v)
+    return read_outputs(view, output, present_key or k, present_value or v, None)
 
 
 def _rows_of(view: NodeView) -> tuple[ir.Value, int]:
-    """Return the input that has the new keys, and its axis of rows."""
+    """Return the input with the new keys, and its axis of rows."""
     key = view.input("key")
     if key is None:
         return view.required("query"), 1
@@ -153,7 +145,7 @@ def _rows_of(view: NodeView) -> tuple[ir.Value, int]:
 
 
 def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Return query, key and value with heads apart: (B, H, rows, D)."""
+    """Return query, key and value with split heads: (B, H, rows, D)."""
     name, heads = view.node.op_type, view.integer("num_heads")
     query, key, value = view.required("query"), view.input("key"), view.input("value")
     ranks = [None if each is None else _rank(each) for each in (query, key, value)]
@@ -183,11 +175,10 @@ def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
-    """Return the parts of (B, rows, H, count, D), heads apart."""
-    op = em.op
-    apart_ = op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
+    """Return the parts of (B, rows, H, count, D), with split heads."""
+    turned = em.op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
     places = (em.constant(place, "place") for place in range(count))
-    return [op("Gather", apart_, place, axis=0) for place in places]
+    return [em.op("Gather", turned, place, axis=0) for place in places]
 
 
 def _in_buffer(
@@ -213,15 +204,8 @@ def _in_buffer(
     start = em.once(("write indices", given, tokens.batch), begin)
     count = size(em, dim_of(*_rows_of(view)), *_rows_of(view))
     valid = em.once(("valid rows", start, count), lambda: em.op("Add", start, count))
-    buffers = tuple(
-        em.op(
-            "TensorScatter",
-            past,
-            new,
-            start,
-            axis=2,
-            hint=hint,
-        )
+    key, value = (
+        em.op("TensorScatter", past, new, start, axis=2, hint=hint)
         for past, new, hint in (
             (past_key, rows[1], "present_key"),
             (past_value, rows[2], "present_value"),
@@ -243,19 +227,14 @@ def _in_buffer(
         mask=mask,
         nonpad=valid,
     )
-    output, *_ = attend(em, rows[0], buffers[0], buffers[1], how)
-    return _outputs(view, output, buffers[0], buffers[1])
-
-
-def _outputs(view: NodeView, output: ir.Value, key: ir.Value, value: ir.Value) -> Replacement:
-    found = (output, key if is_read(view, 1) else None, value if is_read(view, 2) else None, None)
-    return outputs_of(view.node, *found)
+    output, *_ = attend(em, rows[0], key, value, how)
+    return read_outputs(view, output, key, value, None)
 
 
 def _biased(
     view: NodeView, em: Emitter, query: ir.Value, key: ir.Value, value: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Return query, key and value with their bias; heads that are apart already have none."""
+    """Return query, key and value with their bias; heads that are split already have none."""
     bias = view.input("bias")
     if bias is None:
         return query, key, value
@@ -289,7 +268,7 @@ def _width(value: ir.Value) -> int | None:
 def attention(view: NodeView, em: Emitter) -> Replacement:
     """Write Attention of `com.microsoft` as MatMul, Add, Split and Attention-24.
 
-    Its past holds keys and values as one; they are taken apart, and the present is put together.
+    The past is one value with keys and values: they are split, and the present is joined again.
 
     Refuses rotation inside, buffers that past and present share, and masks of a whole buffer.
     """
@@ -311,7 +290,7 @@ def q_attention(view: NodeView, em: Emitter) -> Replacement:
 
     Refuses what is refused of Attention.
     """
-    product = coded_product(
+    product = quantized_product(
         view, em, ("input", "input_scale", "input_zero_point"),
         ("weight", "weight_scale", "weight_zero_point"),
     )  # fmt: skip
@@ -327,7 +306,7 @@ def _thirds(view: NodeView, weights: ir.Value) -> tuple[int, int, int]:
 def _projected(
     view: NodeView, em: Emitter, product: ir.Value, widths: tuple[int, int, int]
 ) -> Replacement:
-    """Attend to rows that are projected: (B, L, the sum of `widths`)."""
+    """Write the attention of projected rows: (B, L, the sum of `widths`)."""
     refuse_value(view, "past_present_share_buffer", None, 0)
     refuse_value(view, "do_rotary", None, 0)
     heads, tokens = view.integer("num_heads"), Tokens(em, view.required("input"))
@@ -340,9 +319,8 @@ def _projected(
     total = tokens.length
     if past is not None:
         if len(view.node.outputs) < 2:
-            raise Refusal(
-                "contrib-form",
-                f"`past` of `{view.node.op_type}` is given without an output for the present",
+            raise no_form(
+                f"`past` of `{view.node.op_type}` is given without an output for the present"
             )
         past_key, past_value = (
             op("Gather", past, place, axis=0, hint=hint)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import is_read, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import is_read, known_type, no_form, read_outputs, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     dtype_of,
@@ -26,12 +26,11 @@ _D = ir.DataType
 def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write the LayerNormalization that stands below opset 17 as LayerNormalization-17.
 
-    There X and Scale are of one type; a node of two is computed in the wider one.
+    There X and Scale have one type: if they differ, the node is computed in the wider one.
     """
     refuse_value(view, "stash_type", 1)
-    x, scale, shift = view.required("X"), view.required("Scale"), view.input("B")
-    kind = _type(scale, view)
-    wide = kind if x.dtype == kind else _wider(x.dtype, kind)
+    (x, scale), shift = view.operands("X", "Scale"), view.input("B")
+    kind, wide = _types(x, scale)
     y, mean, inverse = em.multi(
         "LayerNormalization",
         cast(em, x, wide),
@@ -41,20 +40,18 @@ def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         epsilon=view.real("epsilon"),
         dtypes=(wide, _D.FLOAT, _D.FLOAT),
     )
-    outputs = (cast(em, y, kind), mean, inverse)[: len(view.node.outputs)]
-    return Replacement(tuple(v if is_read(view, i) else None for i, v in enumerate(outputs)))
+    return read_outputs(view, cast(em, y, kind), mean, inverse)
 
 
 def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write SimplifiedLayerNormalization as RMSNormalization-23.
 
-    X and scale of two types are computed in the wider one. `inv_std_var` is computed beside it
-    where somebody reads it.
+    If the types of X and scale differ, it is computed in the wider one. `inv_std_var` is computed
+    if somebody reads it.
     """
     refuse_value(view, "stash_type", 1)
     x, scale = view.operands("X", "scale")
-    kind = _type(scale, view)
-    wide = kind if x.dtype == kind else _wider(x.dtype, kind)
+    kind, wide = _types(x, scale)
     axis, epsilon = view.integer("axis"), view.real("epsilon")
     y = root_mean_square(em, cast(em, x, wide), scale, axis, epsilon)
     inverse = _inverse(em, x, axis, epsilon) if is_read(view, 1) else None
@@ -85,7 +82,7 @@ def skip_simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacem
 def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write EmbedLayerNormalization as a Gather for each table, Add and LayerNormalization-17.
 
-    Its `mask_index` counts the ones of each row of the mask.
+    `mask_index` is the number of ones in each row of the mask.
     """
     ids, words = view.operands("input_ids", "word_embedding")
     op = em.op
@@ -113,18 +110,17 @@ def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
     """Return the places of the tokens of (B, L), from 0 on: (1, L)."""
     dims = dims_of(ids)
     if dims is not None and len(dims) != 2:
-        raise Refusal(
-            "contrib-form",
-            f"`{ids.name}` of `{view.node.op_type}` has {len(dims)} dimensions, expected 2",
+        raise no_form(
+            f"`{ids.name}` of `{view.node.op_type}` has {len(dims)} dimensions, expected 2"
         )
     return positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
 
 
 def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
-    """Write QEmbedLayerNormalization as that of DequantizeLinear of what is gathered."""
+    """Write QEmbedLayerNormalization as a Gather and DequantizeLinear for each table, and so on."""
     ids, op = view.required("input_ids"), em.op
 
-    def numbers(name: str, rows: ir.Value | None) -> ir.Value:
+    def dequantized(name: str, rows: ir.Value | None) -> ir.Value:
         short = name.removesuffix("_quant")
         quantized = view.required(name)
         if rows is not None:
@@ -133,29 +129,28 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         return op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
 
     places, (segments, _) = _places(view, em, ids), _segments(view)
-    total = numbers("word_embedding_quant", ids)
-    total = op("Add", total, numbers("position_embedding_quant", places))
+    total = dequantized("word_embedding_quant", ids)
+    total = op("Add", total, dequantized("position_embedding_quant", places))
     if segments is not None:
-        total = op("Add", total, numbers("segment_embedding", segments))
-    factors = (numbers(name, None) for name in ("gamma_quant", "beta_quant"))
+        total = op("Add", total, dequantized("segment_embedding", segments))
+    factors = (dequantized(name, None) for name in ("gamma_quant", "beta_quant"))
     y = op("LayerNormalization", total, *factors, axis=-1, epsilon=view.real("epsilon"))
     return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
 
 
 def _segments(view: NodeView) -> tuple[ir.Value | None, ir.Value | None]:
-    """Return the segments and their table, both or neither."""
+    """Return the segments and their table, or None for both."""
     segments, table = view.input("segment_ids"), view.input("segment_embedding")
     if (segments is None) != (table is None):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
-            "both or neither",
+            "both or neither"
         )
     return segments, table
 
 
 def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
-    """Return how many ones the mask has in each row, 0 without one: (B,), int32."""
+    """Return the number of ones in each row of the mask, 0 without a mask: (B,), int32."""
     mask = view.input("mask")
     if mask is None:
         dims = dims_of(ids)
@@ -171,15 +166,14 @@ def _residual(view: NodeView, em: Emitter) -> ir.Value:
     """Return the sum that is normalized.
 
     Raises:
-        Refusal: If the statistics are read, which onnxruntime gives in training only.
+        Refusal: If the statistics are read: onnxruntime computes them in training only.
     """
     for index in (1, 2):
         if is_read(view, index):
             name = view.facts.outputs[index].name
-            raise Refusal(
-                "contrib-form",
+            raise no_form(
                 f"`{name}` of `{view.node.op_type}` is read, which onnxruntime gives in training "
-                "only",
+                "only"
             )
     x, bias = view.required("input"), view.input("bias")
     op = em.op
@@ -188,14 +182,13 @@ def _residual(view: NodeView, em: Emitter) -> ir.Value:
 
 
 def _with_sum(view: NodeView, y: ir.Value, total: ir.Value) -> Replacement:
-    outputs = (y, None, None, total if is_read(view, 3) else None)
-    return outputs_of(view.node, *outputs)
+    return read_outputs(view, y, None, None, total)
 
 
 def root_mean_square(
     em: Emitter, x: ir.Value, scale: ir.Value | None, axis: int, epsilon: float
 ) -> ir.Value:
-    """Return x divided by its root mean square, times a scale that broadcasts to x; None for 1."""
+    """Return x divided by its root mean square, times a scale that broadcasts to x (None: 1)."""
     op, dtype = em.op, dtype_of(x)
     attributes = {"axis": axis, "epsilon": epsilon}
     scale_dims = None if scale is None else dims_of(scale)
@@ -204,13 +197,13 @@ def root_mean_square(
     fits = scale_dims is not None and normalized is not None and len(scale_dims) <= normalized
     if scale is not None and fits:
         return op("RMSNormalization", x, cast(em, scale, dtype), attributes=attributes)
-    # The scale of ONNX has no more axes than are normalized.
+    # In ONNX the scale has at most the axes that are normalized.
     normed = op("RMSNormalization", x, np.ones(1, dtype.numpy()), attributes=attributes)
     return normed if scale is None else op("Mul", normed, cast(em, scale, dtype))
 
 
 def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
-    """Return one by the root mean square, float32, with the normalized axes of length 1."""
+    """Return 1 / the root mean square, float32, with the normalized axes of length 1."""
     if axis >= 0:
         axis -= len(known_dims(x, "how many axes are normalized is unknown: "))
     axes = list(range(axis, 0))
@@ -220,15 +213,8 @@ def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
     return op("Reciprocal", op("Sqrt", shifted))
 
 
-def _type(value: ir.Value, view: NodeView) -> ir.DataType:
-    if value.dtype is None or value.dtype == _D.UNDEFINED:
-        raise Refusal(
-            "unknown-type",
-            f"the element type of `{value.name}` of `{view.node.op_type}` is unknown",
-            help="declare it",
-        )
-    return value.dtype
-
-
-def _wider(one: ir.DataType | None, other: ir.DataType) -> ir.DataType:
-    return _D.DOUBLE if _D.DOUBLE in (one, other) else _D.FLOAT
+def _types(x: ir.Value, scale: ir.Value) -> tuple[ir.DataType, ir.DataType]:
+    """Return the type of the scale, which the result has, and the wider one that computes."""
+    kind = known_type(scale)
+    wide = _D.DOUBLE if _D.DOUBLE in (x.dtype, kind) else _D.FLOAT
+    return kind, kind if x.dtype == kind else wide

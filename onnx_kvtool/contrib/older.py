@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import known_rank, only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, size, unsqueeze
+from onnx_kvtool.contrib.rule import known_rank, no_form, only, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.emit.forms import cast, dtype_of, halves, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# Operators that exporters write where ONNX has several for them.
+# Operators that ONNX writes with several of its own.
 
 
 def c_dist(view: NodeView, em: Emitter) -> Replacement:
@@ -32,27 +32,18 @@ def c_dist(view: NodeView, em: Emitter) -> Replacement:
 
 
 def complex_mul(view: NodeView, em: Emitter) -> Replacement:
-    """Write ComplexMul as Mul, Sub and Add of the parts, which the last axis holds."""
+    """Write ComplexMul as Mul, Sub and Add of the real and imaginary parts, on the last axis."""
     return _complex_product(view, em, "Sub", "Add")
 
 
 def complex_mul_conj(view: NodeView, em: Emitter) -> Replacement:
-    """Write ComplexMulConj, whose second factor is conjugated, as Mul, Add and Sub of the parts."""
+    """Write ComplexMulConj as ComplexMul with the second factor conjugated."""
     return _complex_product(view, em, "Add", "Sub")
 
 
 def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> Replacement:
     op = em.op
-    (a, b), (c, d) = (
-        em.multi(
-            "Split",
-            view.required(name),
-            axis=-1,
-            num_outputs=2,
-            count=2,
-        )
-        for name in "AB"
-    )
+    (a, b), (c, d) = (halves(em, x) for x in view.operands("A", "B"))
     parts = (
         op(real, op("Mul", a, c), op("Mul", b, d), hint="real"),
         op(imaginary, op("Mul", b, c), op("Mul", a, d), hint="imaginary"),
@@ -71,7 +62,7 @@ def rfft(view: NodeView, em: Emitter) -> Replacement:
     rank = known_rank(view, x)
     if not 1 <= count <= rank:
         text = f"`signal_ndim` of `Rfft` is {count}, expected 1 to {rank}, the rank of `{x.name}`"
-        raise Refusal("contrib-form", text)
+        raise no_form(text)
     y, op = unsqueeze(em, x, [rank]), em.op
     for axis in range(rank - 1, rank - 1 - count, -1):
         y = op("DFT", y, None, axis, onesided=int(axis == rank - 1))
@@ -79,7 +70,7 @@ def rfft(view: NodeView, em: Emitter) -> Replacement:
 
 
 def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
-    """Write UnfoldTensor as Gather of the places of all windows, which Transpose puts last."""
+    """Write UnfoldTensor as a Gather of all windows, and a Transpose that puts them last."""
     x, length, step = view.required("input"), view.integer("size"), view.integer("step")
     rank = known_rank(view, x)
     axis = counted_axis(view.integer("dim"), rank, "dim")
@@ -109,14 +100,14 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
 
 
 _LARGEST = 16
-"""Largest matrix that is written so: each row takes two dozen nodes."""
+"""Largest matrix with a standard form: each row takes two dozen nodes."""
 
 
 def inverse(view: NodeView, em: Emitter) -> Replacement:
-    """Write Inverse as the elimination of one row after another, of the largest pivot each time.
+    """Write Inverse as Gaussian elimination, row by row, with the largest pivot each time.
 
-    Computed in float32, or in float64: as exact as the LU decomposition of onnxruntime, bit for bit
-    it is not. Refuses matrices of an unknown size, and larger than 16.
+    Computed in float32 or float64: as exact as the LU decomposition of onnxruntime, but not
+    bit-identical. Refuses matrices of unknown size, and matrices larger than 16.
     """
     x, rank = view.required("X"), known_rank(view, view.required("X"))
     sizes = (dims_of(x) or ())[-2:]
@@ -125,7 +116,7 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
         raise MalformedNode("operand-shape", f"`X` of `Inverse` is {sizes}, expected a square")
     if not known or known[0] > _LARGEST:
         text = f"matrices of `Inverse` are of size {sizes[0]}, expected a number up to {_LARGEST}"
-        raise Refusal("contrib-form", text)
+        raise no_form(text)
     dtype = dtype_of(x)
     wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     count, op = known[0], em.op
@@ -142,7 +133,9 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) -> Sequence[ir.Value]:
-    """Make a column of the first matrix that of the unit matrix, and do the same to the others.
+    """Turn a column of the first matrix into that of the unit matrix by operations on its rows.
+
+    The same operations are applied to the other matrices.
 
     Args:
         em: Where to build.
@@ -172,12 +165,11 @@ def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) ->
     for side, line in zip(sides, lines, strict=True):
         scaled = op("Div", line, pivot)
         rest = op("Sub", side, op("Mul", column, scaled))
-        around = [(0, row), (row + 1, count)]
-        parts = [
-            _part(em, rest, *bounds, -2) if bounds[0] < bounds[1] else None for bounds in around
-        ]
-        joined = [part for part in (parts[0], scaled, parts[1]) if part is not None]
-        done.append(op("Concat", *joined, axis=-2))
+        parts = [_part(em, rest, 0, row, -2)] if row else []
+        parts.append(scaled)
+        if row < count - 1:
+            parts.append(_part(em, rest, row + 1, count, -2))
+        done.append(op("Concat", *parts, axis=-2))
     return done
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.contrib.rule import given, is_read, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, is_read, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -55,9 +55,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     op = em.op
     rank = known_rank(view, skip)
     if rank not in (2, 4):
-        raise Refusal(
-            "contrib-form", f"`skip` of `SkipGroupNorm` has {rank} dimensions, expected 2 or 4"
-        )
+        raise no_form(f"`skip` of `SkipGroupNorm` has {rank} dimensions, expected 2 or 4")
     total = op("Add", x, unsqueeze(em, skip, [1, 2]) if rank == 2 else skip, hint="sum")
     total = total if bias is None else op("Add", total, bias, hint="biased")
     y = _normalized(view, em, total, dtype_of(x))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.block_quantized import known_type
 from onnx_kvtool.contrib.heads import apart, known_size
-from onnx_kvtool.contrib.rule import only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, known_dims, positions, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# RotaryEmbedding of `com.microsoft`, the origin of that of ONNX, and its relatives.
+# RotaryEmbedding of `com.microsoft`, from which that of ONNX was made, and its variants.
 
 
 _D = ir.DataType
@@ -23,9 +22,8 @@ _JOINED = "heads are joined in rank 3, not in rank 4, and "
 def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     """Write RotaryEmbedding as RotaryEmbedding-23.
 
-    One position alone is that of the first row. Without `num_heads` there are as many heads of
-    twice the width of `cos_cache` as the last axis holds. Refuses packed batches, and a scale,
-    which onnxruntime does not apply on a CPU.
+    A single position is that of the first row. Without `num_heads`, a head is twice as wide as
+    `cos_cache`. Refuses packed batches, and a scale, which onnxruntime does not apply on a CPU.
     """
     refuse_value(view, "is_packed_batching", None, 0)
     refuse_value(view, "scale", None, 1.0)
@@ -59,10 +57,10 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
 
 
 def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
-    """Write MRotaryEmbedding as RotaryEmbedding-23, whose angles are put together before.
+    """Write MRotaryEmbedding as RotaryEmbedding-23 with angles that are gathered first.
 
-    Each of the three positions of a token has its columns of the caches. What is put together is
-    shared by all nodes with the same positions, caches and sections.
+    Each of the three positions of a token has its own columns of the caches. Nodes with the same
+    positions, caches and sections share the angles.
     """
     x, cos = view.operands("input", "cos_cache")
     dims, section = known_dims(x, _JOINED), view.attribute("mrope_section")
@@ -72,13 +70,12 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     assert isinstance(section, tuple)
     sections = [size for size in section if isinstance(size, int)]
     if len(sections) != 3 or min(sections) < 0 or sum(sections) != half or layout not in (0, 1):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`mrope_section` of `MRotaryEmbedding` is {sections} with a `mrope_layout` of "
-            f"{layout}, expected three sizes that add up to {half}, and a layout of 0 or 1",
+            f"{layout}, expected three sizes that add up to {half}, and a layout of 0 or 1"
         )
     if len(dims) == 3 and not heads:
-        raise Refusal("contrib-form", "`MRotaryEmbedding` of joined heads has no `num_heads`")
+        raise no_form("`MRotaryEmbedding` of joined heads has no `num_heads`")
     owners = _owners(sections, in_turns=layout == 1)
     factor = scale if isinstance(scale, float) else 1.0
     angles = (
@@ -110,7 +107,7 @@ def _angles(
     op, half, dtype = em.op, len(owners), known_type(cache)
 
     def elements() -> ir.Value:
-        """Return where they stand in the cache if it is flat."""
+        """Return the places of the elements in the flattened cache."""
         rows = op("Gather", places, list(owners), axis=0)
         starts = op("Mul", op("Transpose", rows, perm=[1, 2, 0]), half)
         return op("Add", starts, list(range(half)), hint="elements")
@@ -157,8 +154,8 @@ def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
 def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     """Write RelativePositionBias as a Gather of the bias for each distance.
 
-    Which bucket a distance falls into is known beforehand: beyond `max_distance` all fall into the
-    last. The table of the operator lies in the file head by head, whatever its shape says.
+    The bucket of each distance is a constant: all beyond `max_distance` fall into the last one. The
+    table is stored head by head, whatever its shape says.
     """
     given, is_both = view.required("bias_table"), view.integer("is_bidirectional") != 0
     what = "`bias_table` of `RelativePositionBias`"
@@ -187,10 +184,9 @@ def _buckets(count: int, farthest: int, is_both: bool) -> np.ndarray:
     share = count // 2 if is_both else count
     exact = share // 2
     if exact < 1 or farthest <= exact:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`max_distance` of `RelativePositionBias` is {farthest} for {count} buckets, expected "
-            "more than have a bucket of their own",
+            "more than have a bucket of their own"
         )
     away = np.abs(distances) if is_both else np.maximum(-distances, 0)
     ratio = np.maximum(away, 1).astype(np.float32) / np.float32(exact)
@@ -209,8 +205,7 @@ def gated_relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
     op, heads = em.op, view.integer("num_heads")
     rows = apart(em, op("Add", query, view.required("query_bias")), heads)
     gates = op("Add", op("MatMul", rows, view.required("weight")), view.required("bias"))
-    halves = em.multi("Split", gates, axis=-1, num_outputs=2, count=2)
-    u, r = (op("Sigmoid", reduce(em, "ReduceSum", half, [-1])) for half in halves)
+    u, r = (op("Sigmoid", reduce(em, "ReduceSum", half, [-1])) for half in halves(em, gates))
     factor = op("Sub", op("Mul", r, view.required("eco_a")), 1)
     factor = op("Add", op("Mul", u, factor), 2, hint="gate")
     return only(op("Mul", factor, view.required("rel_pos")))

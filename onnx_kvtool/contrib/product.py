@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import given, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import channels_first, channels_last
 from onnx_kvtool.ops.view import NodeView
@@ -68,10 +68,9 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
         return x
     order = list(range(known_rank(view, x)))
     if batch and len(order) < 3:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{x.name}` of `FusedMatMul` has {len(order)} dimensions, expected 3 or more to "
-            "transpose a batch",
+            "transpose a batch"
         )
     if batch:
         order = [*order[1:-1], 0, order[-1]]
@@ -144,9 +143,7 @@ def _activated(
 
 
 def _no_activation(view: NodeView, what: str) -> Refusal:
-    return Refusal(
-        "contrib-form", f"the activation of `{view.node.op_type}` is {what}, which is unknown"
-    )
+    return no_form(f"the activation of `{view.node.op_type}` is {what}, which is unknown")
 
 
 def _given(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.contrib.activation import softmax_from
 from onnx_kvtool.contrib.block_quantized import block_product
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import given, known_rank, only, refuse_value
+from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -18,6 +19,7 @@ from onnx_kvtool.emit.forms import (
     dtype_of,
     one_shape,
     reduce,
+    scalar,
     unsqueeze,
 )
 from onnx_kvtool.ops.contrib import quant_type_values
@@ -48,46 +50,44 @@ def q_linear_sigmoid(view: NodeView, em: Emitter) -> Replacement:
 
 def q_linear_leaky_relu(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearLeakyRelu as LeakyRelu of DequantizeLinear, quantized."""
-    alpha = view.attribute("alpha")
-    assert isinstance(alpha, float)
-    return _unary(view, em, "LeakyRelu", {"alpha": alpha})
+    return _unary(view, em, "LeakyRelu", given(view, "alpha"))
 
 
 def q_linear_softmax(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearSoftmax as Softmax-13 of DequantizeLinear, quantized.
 
-    With an `opset` below 13 all axes from `axis` on are one.
+    With an `opset` below 13 the sum goes over all axes from `axis` on.
     """
-    x, axis = _number(view, em, "X", scale="X_scale", zero="x_zero_point"), view.integer("axis")
+    x, axis = (
+        _dequantized(view, em, "X", scale="X_scale", zero="x_zero_point"),
+        view.integer("axis"),
+    )
     if view.integer("opset") >= 13:
         result = em.op("Softmax", x, axis=axis)
     else:
-        flat = em.op("Flatten", x, axis=axis)
-        flat = em.op("Softmax", flat, axis=-1)
-        shape = em.op("Shape", view.required("X"))
-        result = em.op("Reshape", flat, shape)
-    return only(_code(view, em, result, "y", "X"))
+        result = softmax_from(em, x, axis, view.required("X"))
+    return only(_requantized(view, em, result, "y", "X"))
 
 
 def q_linear_global_average_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearGlobalAveragePool as ReduceMean of DequantizeLinear, quantized."""
     rank = known_rank(view, view.required("X"))
-    x = _number(view, em, "X", scale="x_scale", zero="x_zero_point")
+    x = _dequantized(view, em, "X", scale="x_scale", zero="x_zero_point")
     first = 1 if view.integer("channels_last") else 2
     axes = list(range(first, first + rank - 2))
-    return only(_code(view, em, reduce(em, "ReduceMean", x, axes), "y", "X"))
+    return only(_requantized(view, em, reduce(em, "ReduceMean", x, axes), "y", "X"))
 
 
 def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearAveragePool as AveragePool of DequantizeLinear, quantized."""
-    x = _number(view, em, "X", scale="x_scale", zero="x_zero_point")
+    x = _dequantized(view, em, "X", scale="x_scale", zero="x_zero_point")
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     is_last = view.integer("channels_last") != 0
     rank = known_rank(view, view.required("X")) if is_last else 0
     result = channels_first(em, x, rank) if is_last else x
     result = em.op("AveragePool", result, attributes=given(view, *names))
     result = channels_last(em, result, rank) if is_last else result
-    return only(_code(view, em, result, "y", "X"))
+    return only(_requantized(view, em, result, "y", "X"))
 
 
 def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
@@ -106,24 +106,22 @@ def q_linear_concat(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearConcat as Concat of DequantizeLinear of each, quantized."""
     scale, zero, *rest = view.node.inputs
     if len(rest) % 3 or not rest or None in (scale, zero, *rest):
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`QLinearConcat` has {len(rest)} inputs behind its zero point, expected three for "
-            "each part",
+            "each part"
         )
     parts = [
         em.op("DequantizeLinear", *rest[at : at + 3], dtype=_D.FLOAT)
         for at in range(0, len(rest), 3)
     ]
-    axis = view.integer("axis")
-    result = em.op("Concat", *parts, axis=axis)
+    result = em.op("Concat", *parts, axis=view.integer("axis"))
     assert scale is not None and zero is not None
     return only(quantized(em, result, scale, zero, zero.dtype))
 
 
 def q_linear_where(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearWhere as Where of DequantizeLinear, quantized."""
-    yes, no = (_number(view, em, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
+    yes, no = (_dequantized(view, em, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
                for n in "XY")  # fmt: skip
     condition = view.required("condition")
     asked, *shapes = (dims_of(value) for value in (condition, yes, no))
@@ -133,56 +131,51 @@ def q_linear_where(view: NodeView, em: Emitter) -> Replacement:
     yes, no = one_shape(em, yes, no, dims_of(no)), one_shape(em, no, yes, dims_of(yes))
     yes, no = (one_shape(em, value, condition, asked) for value in (yes, no))
     result = em.op("Where", condition, yes, no)
-    return only(_code(view, em, result, "z", "X"))
+    return only(_requantized(view, em, result, "z", "X"))
 
 
 def quantize_linear(view: NodeView, em: Emitter) -> Replacement:
     """Write QuantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
     zero = view.input("y_zero_point")
     dtype = _D.UINT8 if zero is None else None
-    inputs = (view.required("x"), view.required("y_scale"), zero)
-    return only(em.op("QuantizeLinear", *inputs, attributes=_axis(view), dtype=dtype))
+    x, scale = view.operands("x", "y_scale")
+    return only(
+        em.op("QuantizeLinear", x, scale, zero, attributes=given(view, "axis"), dtype=dtype)
+    )
 
 
 def dequantize_linear(view: NodeView, em: Emitter) -> Replacement:
     """Write DequantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
-    scale = view.required("x_scale")
-    inputs = (view.required("x"), scale, view.input("x_zero_point"))
-    dtype = dtype_of(scale)
-    return only(em.op("DequantizeLinear", *inputs, attributes=_axis(view), dtype=dtype))
+    x, scale = view.operands("x", "x_scale")
+    inputs, axis = (x, scale, view.input("x_zero_point")), given(view, "axis")
+    return only(em.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale)))
 
 
 def _binary(view: NodeView, em: Emitter, op_type: str) -> Replacement:
-    result = em.op(op_type, _number(view, em, "A"), _number(view, em, "B"))
-    return only(_code(view, em, result, "C", "A"))
-
-
-def _axis(view: NodeView) -> dict[str, AttributeValue]:
-    axis = view.attribute("axis")
-    return {} if axis is None else {"axis": axis}
+    result = em.op(op_type, _dequantized(view, em, "A"), _dequantized(view, em, "B"))
+    return only(_requantized(view, em, result, "C", "A"))
 
 
 def _unary(
     view: NodeView, em: Emitter, op_type: str, attributes: Mapping[str, AttributeValue]
 ) -> Replacement:
-    result = em.op(op_type, _number(view, em, "X"), attributes=attributes)
-    return only(_code(view, em, result, "Y", "X"))
+    result = em.op(op_type, _dequantized(view, em, "X"), attributes=attributes)
+    return only(_requantized(view, em, result, "Y", "X"))
 
 
-def _number(
+def _dequantized(
     view: NodeView, em: Emitter, name: str, scale: str | None = None, zero: str | None = None
 ) -> ir.Value:
-    """Return the numbers that an input of quantized values stands for, float32."""
-    factor = view.required(scale or f"{name}_scale")
-    stored_values = view.required(name)
-    inputs = (stored_values, factor, view.input(zero or f"{name}_zero_point"))
-    numbers = em.op("DequantizeLinear", *inputs, dtype=_D.FLOAT)
-    numbers.shape = None if stored_values.shape is None else ir.Shape(stored_values.shape)
-    return numbers
+    """Return the dequantized values of an input, float32."""
+    x, factor = view.operands(name, scale or f"{name}_scale")
+    zero_point = view.input(zero or f"{name}_zero_point")
+    dequantized = em.op("DequantizeLinear", x, factor, zero_point, dtype=_D.FLOAT)
+    dequantized.shape = None if x.shape is None else ir.Shape(x.shape)
+    return dequantized
 
 
-def _code(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -> ir.Value:
-    """Return the quantized values of a result, of the type of the input called `like`."""
+def _requantized(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -> ir.Value:
+    """Return a result as quantized values, of the type of the input called `like`."""
     dtype = view.required(like).dtype
     return quantized(
         em, result, view.required(f"{name}_scale"), view.input(f"{name}_zero_point"), dtype
@@ -192,11 +185,11 @@ def _code(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -
 def quantized(
     em: Emitter, x: ir.Value, scale: ir.Value, zero: ir.Value | None, dtype: ir.DataType | None
 ) -> ir.Value:
-    """Return the quantized values of float32 numbers.
+    """Return the quantized values of float32 values.
 
     Args:
         em: Where to build.
-        x: The numbers.
+        x: The values.
         scale: One element.
         zero: One element of `dtype`; None for 0.
         dtype: int8 or uint8.
@@ -210,7 +203,7 @@ def quantized(
     return em.op("QuantizeLinear", x, scale, zero, dtype=dtype)
 
 
-# Products of 8-bit quantized values: MatMulInteger, and what makes numbers of its result.
+# Products of 8-bit quantized values: MatMulInteger, and what dequantizes its result.
 
 
 _RIGHT = ("B", "b_scale", "b_zero_point")
@@ -218,8 +211,8 @@ _RIGHT = ("B", "b_scale", "b_zero_point")
 
 def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
     """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
-    stored_values, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
-    return only(_product(view, em, (stored_values, scale, zero), _RIGHT))
+    quantized_a, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
+    return only(_product(view, em, (quantized_a, scale, zero), _RIGHT))
 
 
 def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
@@ -227,13 +220,15 @@ def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
 
     The scales are multiplied first, and everything is float32 until the result is rounded.
     """
-    return only(coded_product(view, em, ("A", "a_scale", "a_zero_point"), _RIGHT))
+    return only(quantized_product(view, em, ("A", "a_scale", "a_zero_point"), _RIGHT))
 
 
-def coded_product(
+def quantized_product(
     view: NodeView, em: Emitter, left: tuple[str, str, str], right: tuple[str, str, str]
 ) -> ir.Value:
-    """Return the product of two factors of quantized values with the `bias` of the node.
+    """Return the product of two quantized factors with the `bias` of the node.
+
+    MatMulInteger takes a vector for one zero point per row, so that those of the left are scalars.
 
     Args:
         view: The node.
@@ -244,11 +239,11 @@ def coded_product(
     Returns:
         Of the type of the right scale, computed in float32.
     """
-    stored_values, factor = view.required(left[0]), view.required(left[1])
+    factor, scale = view.operands(*left[:2])
     zero = view.input(left[2])
-    scale = _scalar(em, cast(em, factor, _D.FLOAT))
-    point = None if zero is None else _scalar(em, zero)
-    result = _product(view, em, (stored_values, scale, point), right)
+    scale = scalar(em, cast(em, scale, _D.FLOAT))
+    point = None if zero is None else scalar(em, zero)
+    result = _product(view, em, (factor, scale, point), right)
     return cast(em, result, dtype_of(view.required(right[1])))
 
 
@@ -259,14 +254,13 @@ def _product(
     right: tuple[str, str, str],
 ) -> ir.Value:
     """Return the product as float32, with the bias of the node."""
-    op, (stored_values, scale, zero) = em.op, left
+    op, (factor, scale, zero) = em.op, left
     point, bias = view.input(right[2]), view.input("bias")
     if zero is None and point is not None:
-        zero = em.constant(np.zeros((), (stored_values.dtype or _D.UINT8).numpy()), "zero_point")
-    inputs = (stored_values, view.required(right[0]), zero, point)
-    product = em.op("MatMulInteger", *inputs)
-    factor = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
-    result = op("Mul", cast(em, product, _D.FLOAT), factor, hint="scaled")
+        zero = em.constant(np.zeros((), (factor.dtype or _D.UINT8).numpy()), "zero_point")
+    product = op("MatMulInteger", factor, view.required(right[0]), zero, point)
+    scale = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
+    result = op("Mul", cast(em, product, _D.FLOAT), scale, hint="scaled")
     return result if bias is None else op("Add", result, cast(em, bias, _D.FLOAT), hint="biased")
 
 
@@ -279,12 +273,12 @@ def q_gemm(view: NodeView, em: Emitter) -> Replacement:
         if view.integer(f"trans{letter}"):
             x = em.op("Transpose", x, perm=[1, 0])
         factors.append(x)
-    zeros = (_scalar(em, view.required("a_zero_point")), view.required("b_zero_point"))
+    zeros = (scalar(em, view.required("a_zero_point")), view.required("b_zero_point"))
     total = em.op("MatMulInteger", *factors, *zeros)
     bias = view.input("C")
     if bias is not None:
         total = em.op("Add", total, bias)
-    left = _scalar(em, view.required("a_scale"))
+    left = scalar(em, view.required("a_scale"))
     alpha = view.real("alpha")
     if alpha != 1.0:
         left = op("Mul", left, alpha)
@@ -296,14 +290,7 @@ def q_gemm(view: NodeView, em: Emitter) -> Replacement:
     return only(quantized(em, result, factor, zero, _D.UINT8 if zero is None else zero.dtype))
 
 
-def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
-    """Return one element without dimensions: MatMulInteger takes a vector for one per row."""
-    if dims_of(value) == ():
-        return value
-    return em.op("Reshape", value, [])
-
-
-# MatMulBnb4 of `com.microsoft`: weights of 4 bits that stand for sixteen real numbers.
+# MatMulBnb4 of `com.microsoft`: weights of 4 bits, each an index into sixteen real numbers.
 
 
 def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
@@ -311,28 +298,26 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
 
     The bytes of the weight are not touched.
 
-    Refuses weights that are no whole number of blocks, and those that are not transposed, of which
-    the kernel of onnxruntime 1.32 for CPUs reads what lies outside.
+    Refuses weights that are no whole number of blocks, and weights that are not transposed: the
+    kernel of onnxruntime 1.32 for CPUs reads outside of them.
     """
     refuse_value(view, "transB", 1)
     refuse_value(view, "quant_type", 0, 1)
     a, scales = view.operands("A", "absmax")
     width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
     if block < 2 or width < 1 or columns < 1 or width * columns % block:
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`MatMulBnb4` has weights ({columns}, {width}) in blocks of {block}, expected a whole "
-            "number of them",
+            "number of them"
         )
     op = em.op
     # The first element of a byte is in its high bits.
     pairs = quant_type_values(view.integer("quant_type"))
     table = np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1)
     table = table.astype(dtype_of(scales).numpy())
-    stored_values = cast(em, view.required("B"), ir.DataType.INT32)
-    numbers = op("Reshape", op("Gather", table, stored_values), [-1, block])
-    factors = op("Reshape", scales, [-1, 1])
-    weights = op("Mul", numbers, factors, hint="scaled")
+    values = op("Gather", table, cast(em, view.required("B"), _D.INT32))
+    values = op("Reshape", values, [-1, block])
+    weights = op("Mul", values, op("Reshape", scales, [-1, 1]), hint="scaled")
     weights = op("Reshape", weights, [columns, width], hint="weight")
     weights = op("Transpose", weights, perm=[1, 0])
     return only(op("MatMul", a, weights))
@@ -368,7 +353,7 @@ def _normalized(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value | None]
     total = None if skip is None else em.op("Add", x, skip, hint="sum")
     if scale is None:
         if total is not None:
-            raise Refusal("contrib-form", f"`{view.node.op_type}` has `skip` without `norm_scale`")
+            raise no_form(f"`{view.node.op_type}` has `skip` without `norm_scale`")
         return x, None
     return root_mean_square(em, total or x, scale, -1, view.real("epsilon")), total
 
@@ -377,5 +362,5 @@ def _with_total(view: NodeView, *found: ir.Value, total: ir.Value | None) -> Rep
     """Return the outputs; the last is the sum."""
     count = len(view.node.outputs)
     if count > len(found) and view.node.outputs[-1].name and total is None:
-        raise Refusal("contrib-form", f"`{view.node.op_type}` gives a sum without `skip`")
+        raise no_form(f"`{view.node.op_type}` gives a sum without `skip`")
     return Replacement((*found, total)[:count])

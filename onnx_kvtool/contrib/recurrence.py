@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import is_read, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import is_read, no_form, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     dtype_of,
@@ -189,9 +189,8 @@ def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
     if not is_read(view, 1):
         return outputs_of(view.node, decay, None)
     if b is None:
-        raise Refusal(
-            "contrib-form",
-            "`beta` of `LinearAttentionGate` is read, which needs its input `b`, which is absent",
+        raise no_form(
+            "`beta` of `LinearAttentionGate` is read, which needs its input `b`, which is absent"
         )
     beta = op("Sigmoid", cast(em, b, _FLOAT), hint="beta")
     return Replacement((decay, cast(em, beta, dtype_of(b))))
@@ -225,7 +224,7 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
     power, bias = view.input("a_log"), view.input("dt_bias")
     if power is None or bias is None:
         name = "a_log" if power is None else "dt_bias"
-        raise Refusal("contrib-form", f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
+        raise no_form(f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
     own = known_size(bias, 0, "the size of `dt_bias`")
     if len(dims_of(bias) or ()) > 1 or own != tail[0]:
         bias = op("Reshape", bias, tail, hint="bias")

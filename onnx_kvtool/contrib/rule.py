@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import known_dims
+from onnx_kvtool.emit.forms import known_dims, outputs_of
 from onnx_kvtool.ops.view import NodeView
 
 Form = Callable[[NodeView, Emitter], Replacement]
@@ -48,6 +48,11 @@ def is_read(view: NodeView, index: int) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
+def read_outputs(view: NodeView, *values: ir.Value | None) -> Replacement:
+    """Return what replaces a node: those of the values that somebody reads."""
+    return outputs_of(view.node, *(v if is_read(view, i) else None for i, v in enumerate(values)))
+
+
 def known_rank(view: NodeView, value: ir.Value) -> int:
     """Return the rank of an input of a node.
 
@@ -57,10 +62,28 @@ def known_rank(view: NodeView, value: ir.Value) -> int:
     return len(known_dims(value, f"`{view.node.op_type}` depends on its rank, and "))
 
 
+def known_type(value: ir.Value) -> ir.DataType:
+    """Return the element type of a value.
+
+    Raises:
+        Refusal: If it is unknown.
+    """
+    if value.dtype is None or value.dtype == ir.DataType.UNDEFINED:
+        raise Refusal(
+            "unknown-type", f"the element type of `{value.name}` is unknown", help="declare it"
+        )
+    return value.dtype
+
+
 def given(view: NodeView, *names: str) -> dict[str, AttributeValue]:
-    """Return those of some attributes that a node has."""
+    """Return the named attributes that a node has."""
     found = {name: view.attribute(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def no_form(text: str) -> Refusal:
+    """Return the refusal of a node that has no standard form, in the words of `text`."""
+    return Refusal("contrib-form", text)
 
 
 def refuse_input(view: NodeView, *names: str) -> None:
@@ -71,10 +94,7 @@ def refuse_input(view: NodeView, *names: str) -> None:
     """
     for name in names:
         if view.input(name) is not None:
-            raise Refusal(
-                "contrib-form",
-                f"`{name}` of `{view.node.op_type}` is given, which has no standard form",
-            )
+            raise no_form(f"`{name}` of `{view.node.op_type}` is given, which has no standard form")
 
 
 def refuse_value(view: NodeView, name: str, *expected: object) -> None:
@@ -86,8 +106,7 @@ def refuse_value(view: NodeView, name: str, *expected: object) -> None:
     given = view.attribute(name)
     if given not in expected:
         known = " or ".join(f"`{one}`" for one in expected if one is not None)
-        raise Refusal(
-            "contrib-form",
+        raise no_form(
             f"`{name}` of `{view.node.op_type}` is `{given}`, which has no standard form: "
-            f"expected {known}",
+            f"expected {known}"
         )

@@ -99,11 +99,19 @@ def where(
     return cast(em, em.op("Where", condition, *operands, hint=hint), dtype)
 
 
+def scalar(em: Emitter, value: ir.Value) -> ir.Value:
+    """Return one element without dimensions; the value itself where it is declared to have none."""
+    return value if dims_of(value) == () else em.op("Reshape", value, [])
+
+
 def one_number(em: Emitter, value: ir.Value, x: ir.Value) -> ir.Value:
     """Return one number, a scalar where a vector would give an `x` that may have no axis one."""
-    if dims_of(x) or dims_of(value) == ():
-        return value
-    return em.op("Reshape", value, [])
+    return value if dims_of(x) else scalar(em, value)
+
+
+def halves(em: Emitter, value: ir.Value, axis: int = -1) -> tuple[ir.Value, ...]:
+    """Return the two halves of a value along an axis."""
+    return em.multi("Split", value, axis=axis, num_outputs=2, count=2)
 
 
 def one_shape(
