@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.view import given_input
 
 if TYPE_CHECKING:
     from onnx_kvtool.ops.schema import OpFacts
@@ -45,37 +47,68 @@ OVERLOADS = 10
 
 def one_scale(node: ir.Node) -> bool:
     """Whether the scale is certainly one number, not one for each index of an axis."""
-    scale = node.inputs[1] if len(node.inputs) > 1 else None
+    scale = given_input(node, 1)
     return scale is not None and scale.shape is not None and list(scale.shape) in ([], [1])
 
 
 def last_window_inside(node: ir.Node) -> bool:
-    """Whether `ceil_mode` is off, or leaves no last window that starts in the padding behind."""
-    given = {name: attribute.value for name, attribute in node.attributes.items()}
-    if given.get("ceil_mode", 0) == 0:
+    """Whether `ceil_mode` is off, or leaves no last window that starts in the padding behind.
+
+    With `auto_pad`, `count_include_pad` or unknown sizes, the rule of the operator decides.
+    """
+    if _given(node, "ceil_mode") == 0:
         return True
-    data, kernel = node.inputs[0] if node.inputs else None, given.get("kernel_shape")
-    if data is None or data.shape is None or kernel is None:
+    if _given(node, "auto_pad") != "NOTSET" or _given(node, "count_include_pad", 0) != 0:
         return False
+    data = given_input(node, 0)
+    sizes = [None] if data is None or data.shape is None else data.shape[2:]
+    return all(isinstance(size, int) for size in sizes) and windows_begin_inside(node)
+
+
+def windows_begin_inside(node: ir.Node) -> bool:
+    """Return whether no window of a pool begins in the padding behind the input.
+
+    Only `ceil_mode` makes such windows. The texts before opset 22 count them and those from 22 on
+    do not; onnxruntime and onnx's reference leave them out at every opset.
+    With explicit pads none begins there if `pad behind + stride <= window` on each axis, whatever
+    the size; with `auto_pad` none does.
+    """
+    if _given(node, "ceil_mode") == 0:
+        return True
     if any(attribute.is_ref() for attribute in node.attributes.values()):
         return False
-    if given.get("auto_pad", "NOTSET") != "NOTSET" or given.get("count_include_pad", 0) != 0:
-        return False
-    shape, count = data.shape, len(kernel)
-    strides = given.get("strides", [1] * count)
-    dilations = given.get("dilations", [1] * count)
-    pads = given.get("pads", [0] * (2 * count))
-    if {len(shape) - 2, len(strides), len(dilations), len(pads) / 2} != {count}:
+    if _given(node, "auto_pad") != "NOTSET":
+        return True
+    kernel = _given(node, "kernel_shape", ())
+    count = len(kernel)
+    strides = _given(node, "strides", [1] * count)
+    dilations = _given(node, "dilations", [1] * count)
+    pads = _given(node, "pads", [0] * (2 * count))
+    data = given_input(node, 0)
+    shape = None if data is None else data.shape
+    if not count or {len(strides), len(dilations), len(pads) / 2} != {count}:
         return False
     for axis in range(count):
-        size = shape[2 + axis]
+        window = (kernel[axis] - 1) * dilations[axis] + 1
+        before, behind, stride = pads[axis], pads[axis + count], strides[axis]
+        if behind + stride <= window:
+            continue
+        size = shape[2 + axis] if shape is not None and len(shape) == 2 + count else None
         if not isinstance(size, int):
             return False
-        window = (kernel[axis] - 1) * dilations[axis] + 1
-        room = size + pads[axis] + pads[axis + count] - window
-        if -(-room // strides[axis]) * strides[axis] >= size + pads[axis]:
+        if -(-(size + before + behind - window) // stride) * stride >= size + before:
             return False
     return True
+
+
+def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
+    """Return an attribute of a pool, or its default, or what the text says in place of one."""
+    attribute = node.attributes.get(name)
+    if attribute is not None:
+        return attribute.value
+    facts = op_facts(node.op_type, NEWEST)
+    declared = None if facts is None else facts.attributes.get(name)
+    return otherwise if declared is None or declared.default is None else declared.default
 
 
 def is_inference(node: ir.Node) -> bool:
@@ -84,7 +117,7 @@ def is_inference(node: ir.Node) -> bool:
 
 
 def _integers(node: ir.Node) -> bool:
-    value = node.inputs[0] if node.inputs else None
+    value = given_input(node, 0)
     return value is not None and value.dtype is not None and not value.dtype.is_floating_point()
 
 
@@ -96,11 +129,9 @@ def truncates(node: ir.Node) -> bool:
 
 def mask_is_whole(node: ir.Node) -> bool:
     """Whether Attention has no mask, or one that is certainly as long as there are keys."""
-    inputs = node.inputs
-    mask = inputs[3] if len(inputs) > 3 else None
+    mask, key, past = (given_input(node, index) for index in (3, 1, 4))
     if mask is None:
         return True
-    key, past = inputs[1], inputs[4] if len(inputs) > 4 else None
     if mask.shape is None or key is None or key.shape is None or len(key.shape) not in (3, 4):
         return False
     length, rows = mask.shape[-1] if len(mask.shape) else None, key.shape[len(key.shape) - 2]
@@ -129,7 +160,7 @@ def indices_from_front(position: int) -> Callable[[ir.Node], bool]:
     """Return whether an input holds constants, none of them negative."""
 
     def harmless(node: ir.Node) -> bool:
-        indices = node.inputs[position] if len(node.inputs) > position else None
+        indices = given_input(node, position)
         if indices is None or indices.is_graph_input():
             return False
         if indices.dtype is not None and indices.dtype.name.startswith("UINT"):
@@ -151,7 +182,7 @@ def pads_are_given(node: ir.Node) -> bool:
 
 def is_float32(node: ir.Node) -> bool:
     """Whether the first input is certainly float32."""
-    value = node.inputs[0] if node.inputs else None
+    value = given_input(node, 0)
     return value is not None and value.dtype is not None and value.dtype.name == "FLOAT"
 
 
@@ -159,7 +190,7 @@ def is_none_of(*names: str) -> Callable[[ir.Node], bool]:
     """Return whether the first input of a node is not known to be of one of these types."""
 
     def holds(node: ir.Node) -> bool:
-        value = node.inputs[0] if node.inputs else None
+        value = given_input(node, 0)
         return value is None or value.dtype is None or value.dtype.name not in names
 
     return holds
@@ -205,6 +236,11 @@ class ValueLimit:
     since: int
 
 
+_REDUCTIONS = (
+    ValueLimit("reduction", frozenset({"add", "mul"}), 16),
+    ValueLimit("reduction", frozenset({"max", "min"}), 18),
+)
+
 VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
     "value limit",
     [
@@ -217,20 +253,8 @@ VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
                 ),
             ),
         ),
-        (
-            "ScatterElements",
-            (
-                ValueLimit("reduction", frozenset({"add", "mul"}), 16),
-                ValueLimit("reduction", frozenset({"max", "min"}), 18),
-            ),
-        ),
-        (
-            "ScatterND",
-            (
-                ValueLimit("reduction", frozenset({"add", "mul"}), 16),
-                ValueLimit("reduction", frozenset({"max", "min"}), 18),
-            ),
-        ),
+        ("ScatterElements", _REDUCTIONS),
+        ("ScatterND", _REDUCTIONS),
     ],
 )
 

@@ -23,7 +23,7 @@ from onnx_kvtool.ops.schema import (
     is_standard,
     op_facts,
 )
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input, given_integer
 
 # The dequantized values of the 4-bit types of bitsandbytes, for onnxruntime's MatMulBnb4.
 
@@ -219,17 +219,17 @@ class ContribFacts:
     Attributes:
         op_type: Name of the operator.
         caches: The caches that it updates.
-        axis: Sequence axis of each cache, counted from the front.
-        batch_axis: Batch axis of each cache.
         sharing: When past and present may be one buffer of max_sequence_length rows: `always`, or
             when the input or the attribute of this name says so.
+        axis: Sequence axis of each cache, counted from the front.
+        batch_axis: Batch axis of each cache.
     """
 
     op_type: str
     caches: tuple[CacheSlot, ...]
-    axis: int
-    batch_axis: int
     sharing: Sharing
+    axis: int = 2
+    batch_axis: int = 0
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -253,53 +253,24 @@ _KEY_VALUE = (
     CacheSlot("past_value", "present_value", "value"),
 )
 
+_ONE_TENSOR = (CacheSlot("past", "present", None),)
+"""Key and value together: (2, batch_size, num_heads, rows, head_size)."""
+
 CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
     "contrib attention",
     [
-        (
-            facts.op_type,
-            facts,
-        )
+        (facts.op_type, facts)
         for facts in (
+            ContribFacts("GroupQueryAttention", _KEY_VALUE, "always"),
+            ContribFacts("MultiHeadAttention", _KEY_VALUE, "past_sequence_length"),
             ContribFacts(
-                "GroupQueryAttention",
-                _KEY_VALUE,
-                axis=2,
-                batch_axis=0,
-                sharing="always",
+                "DecoderMaskedMultiHeadAttention", _KEY_VALUE, "past_present_share_buffer"
             ),
-            ContribFacts(
-                "MultiHeadAttention",
-                _KEY_VALUE,
-                axis=2,
-                batch_axis=0,
-                sharing="past_sequence_length",
-            ),
-            ContribFacts(
-                "DecoderMaskedMultiHeadAttention",
-                _KEY_VALUE,
-                axis=2,
-                batch_axis=0,
-                sharing="past_present_share_buffer",
-            ),
-            ContribFacts(
-                "SparseAttention",
-                _KEY_VALUE,
-                axis=2,
-                batch_axis=0,
-                sharing="always",
-            ),
-            # Key and value are one tensor: (2, batch_size, num_heads, rows, head_size).
-            ContribFacts(
-                "Attention",
-                (CacheSlot("past", "present", None),),
-                axis=3,
-                batch_axis=1,
-                sharing="past_present_share_buffer",
-            ),
+            ContribFacts("SparseAttention", _KEY_VALUE, "always"),
+            ContribFacts("Attention", _ONE_TENSOR, "past_present_share_buffer", 3, 1),
         )
     ],
-)  # fmt: skip
+)
 """Operators of `com.microsoft` that keep a cache, by name."""
 
 
@@ -337,8 +308,7 @@ class ContribAttention:
 
     def input(self, name: str) -> ir.Value | None:
         """Return the input called `name`; None when it is absent or empty."""
-        index = self.index(name)
-        return self.node.inputs[index] if index < len(self.node.inputs) else None
+        return given_input(self.node, self.index(name))
 
     def output(self, name: str) -> ir.Value | None:
         """Return the output called `name`; None when it is absent or empty."""
@@ -356,7 +326,7 @@ class ContribAttention:
             return self.input(how) is not None
         if kept_window(self.node) is not None:
             return True
-        return _integer(self.node.attributes, how) == 1
+        return given_integer(self.node, how) == 1
 
     @property
     def write_position(self) -> ir.Value | None:
@@ -374,8 +344,8 @@ class ContribAttention:
         """
         if self.facts.op_type != "GroupQueryAttention":
             return None
-        attributes = self.node.attributes
-        heads, kv_heads = _integer(attributes, "num_heads"), _integer(attributes, "kv_num_heads")
+        heads = given_integer(self.node, "num_heads")
+        kv_heads = given_integer(self.node, "kv_num_heads")
         key = self.input("key")
         if heads is None or kv_heads is None:
             return None
@@ -390,13 +360,6 @@ class ContribAttention:
 
 def kept_window(node: ir.Node) -> int | None:
     """Return how many keys a query sees, if the cache drops those before; else None."""
-    if node.domain != DOMAIN or _integer(node.attributes, "sliding_window_cache") != 1:
+    if node.domain != DOMAIN or given_integer(node, "sliding_window_cache") != 1:
         return None
-    return _integer(node.attributes, "local_window_size")
-
-
-def _integer(attributes: Mapping[str, ir.Attr], name: str) -> int | None:
-    given = attributes.get(name)
-    if given is None or given.is_ref() or given.type != ir.AttributeType.INT:
-        return None
-    return given.as_int()
+    return given_integer(node, "local_window_size")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import onnx_ir as ir
 
@@ -18,9 +17,9 @@ from onnx_kvtool.ops.changes import (
     Change,
     changed_meaning,
     first_change,
+    windows_begin_inside,
 )
 from onnx_kvtool.ops.schema import (
-    NEWEST,
     AttributeFacts,
     AttributeValue,
     OpFacts,
@@ -28,6 +27,7 @@ from onnx_kvtool.ops.schema import (
     op_facts,
     type_name,
 )
+from onnx_kvtool.ops.view import given_input
 
 # What changed between opsets for a node that comes to a later one.
 #
@@ -45,72 +45,24 @@ def further_outputs(node: ir.Node) -> bool:
     return any(output.name for output in node.outputs[1:])
 
 
-def windows_begin_inside(node: ir.Node) -> bool:
-    """Return whether no window of a pool begins in the padding behind the input.
-
-    Only `ceil_mode` makes such windows. The texts before opset 22 count them and those from 22 on
-    do not; onnxruntime and onnx's reference leave them out at every opset.
-    With explicit pads none begins there if `pad behind + stride <= window` on each axis, whatever
-    the size; with `auto_pad` none does.
-    """
-    if _given(node, "ceil_mode") == 0:
-        return True
-    if any(attribute.is_ref() for attribute in node.attributes.values()):
-        return False
-    if _given(node, "auto_pad") != "NOTSET":
-        return True
-    kernel = _given(node, "kernel_shape", ())
-    count = len(kernel)
-    strides, dilations = (
-        _given(node, "strides", [1] * count),
-        _given(node, "dilations", [1] * count),
-    )
-    pads = _given(node, "pads", [0] * (2 * count))
-    data = node.inputs[0] if node.inputs else None
-    shape = None if data is None else data.shape
-    if {len(strides), len(dilations), len(pads) / 2} != {count}:
-        return False
-    for axis in range(count):
-        window = (kernel[axis] - 1) * dilations[axis] + 1
-        before, behind, stride = pads[axis], pads[axis + count], strides[axis]
-        if behind + stride <= window:
-            continue
-        size = shape[2 + axis] if shape is not None and len(shape) == 2 + count else None
-        if not isinstance(size, int):
-            return False
-        if -(-(size + before + behind - window) // stride) * stride >= size + before:
-            return False
-    return True
-
-
-def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
-    """Return an attribute of a pool, or its default, or what the text says in place of one."""
-    attribute = node.attributes.get(name)
-    if attribute is not None:
-        return attribute.value
-    facts = op_facts(node.op_type, NEWEST)
-    declared = None if facts is None else facts.attributes.get(name)
-    return otherwise if declared is None or declared.default is None else declared.default
-
-
 def _no_larger(node: ir.Node) -> bool:
     """Whether the element type of a Clip has no finite number above the largest float32."""
-    data = node.inputs[0] if node.inputs else None
+    data = given_input(node, 0)
     return data is not None and data.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
 def _scalar_scale(node: ir.Node) -> bool:
-    scale = node.inputs[1] if len(node.inputs) > 1 else None
+    scale = given_input(node, 1)
     return scale is not None and scale.shape is not None and len(scale.shape) == 0
 
 
 def _no_int32(node: ir.Node) -> bool:
-    data = node.inputs[0] if node.inputs else None
+    data = given_input(node, 0)
     return data is not None and data.dtype not in (None, ir.DataType.INT32)
 
 
 def _sizes_are_given(node: ir.Node) -> bool:
-    return len(node.inputs) > 1 and node.inputs[1] is not None
+    return given_input(node, 1) is not None
 
 
 def _no_infinity_to_fnuz(node: ir.Node) -> bool:
@@ -118,13 +70,13 @@ def _no_infinity_to_fnuz(node: ir.Node) -> bool:
     saturate = node.attributes.get("saturate")
     if saturate is not None and not saturate.is_ref() and saturate.value == 0:
         return True
-    data = node.inputs[0] if node.inputs else None
+    data = given_input(node, 0)
     if data is not None and data.dtype is not None and not data.dtype.is_floating_point():
         return True
     if node.op_type == "Cast":
         to = node.attributes.get("to")
         return to is not None and not to.is_ref() and to.value not in _FNUZ
-    like = node.inputs[1] if len(node.inputs) > 1 else None
+    like = given_input(node, 1)
     return like is not None and like.dtype is not None and like.dtype.value not in _FNUZ
 
 
@@ -139,7 +91,7 @@ _MASK = "a mask of one column is for all keys before opset 24, and for the first
 
 def _mask_broadcasts_not(node: ir.Node) -> bool:
     """Whether no mask of Attention has certainly one column where there may be more keys."""
-    mask = node.inputs[3] if len(node.inputs) > 3 else None
+    mask = given_input(node, 3)
     if mask is None or mask.shape is None or not len(mask.shape) or mask.shape[-1] != 1:
         return True
     key = node.inputs[1]

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import given_type, traits
+from onnx_kvtool.ops.view import given_input
 
 _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
 
@@ -69,5 +70,5 @@ def _given(node: ir.Node, type_of: _Types) -> ir.TypeProtocol | None:
     found = given_type(node)
     if found is None or isinstance(found, ir.DataType):
         return None if found is None else ir.TensorType(found)
-    value = node.inputs[found] if found < len(node.inputs) else None
+    value = given_input(node, found)
     return None if value is None else type_of(value)

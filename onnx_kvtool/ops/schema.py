@@ -247,84 +247,50 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
 # `changes.VALUE_LIMITS`.
 
 
-_PADDING = frozenset({"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})
-_DIRECTIONS = frozenset({"forward", "reverse", "bidirectional"})
-_REDUCTIONS = frozenset({"none", "add", "mul", "max", "min"})
-_LOSS = frozenset({"none", "sum", "mean"})
-_ROUNDING = frozenset({"up", "down", "nearest"})
+def _taking(
+    names: str, attribute: str, words: str
+) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
+    """Yield the lines of operators with an attribute; names and words have spaces between them."""
+    allowed = frozenset(words.split())
+    return (((name, attribute), allowed) for name in names.split())
+
 
 STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
     "attribute with listed strings",
     [
-        *(
-            ((operator, "auto_pad"), _PADDING)
-            for operator in (
-                "AveragePool",
-                "Conv",
-                "ConvInteger",
-                "ConvTranspose",
-                "LpPool",
-                "MaxPool",
-                "QLinearConv",
-            )
+        *_taking(
+            "AveragePool Conv ConvInteger ConvTranspose LpPool MaxPool QLinearConv",
+            "auto_pad",
+            "NOTSET SAME_UPPER SAME_LOWER VALID",
         ),
-        (("BitShift", "direction"), frozenset({"LEFT", "RIGHT"})),
-        (("Cast", "round_mode"), _ROUNDING),
-        (("CastLike", "round_mode"), _ROUNDING),
-        (("CausalConvWithState", "activation"), frozenset({"none", "silu", "swish"})),
-        (("DepthToSpace", "mode"), frozenset({"DCR", "CRD"})),
-        (("GRU", "direction"), _DIRECTIONS),
-        (("Gelu", "approximate"), frozenset({"none", "tanh"})),
-        (
-            ("GridSample", "mode"),
-            frozenset({"linear", "nearest", "cubic", "bilinear", "bicubic"}),
+        *_taking("BitShift", "direction", "LEFT RIGHT"),
+        *_taking("Cast CastLike", "round_mode", "up down nearest"),
+        *_taking("CausalConvWithState", "activation", "none silu swish"),
+        *_taking("DepthToSpace SpaceToDepth", "mode", "DCR CRD"),
+        *_taking("GRU LSTM RNN", "direction", "forward reverse bidirectional"),
+        *_taking("Gelu", "approximate", "none tanh"),
+        *_taking("GridSample", "mode", "linear nearest cubic bilinear bicubic"),
+        *_taking("GridSample", "padding_mode", "zeros border reflection"),
+        *_taking("ImageDecoder", "pixel_format", "RGB BGR Grayscale"),
+        *_taking("LinearAttention", "update_rule", "linear gated delta gated_delta"),
+        *_taking("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "reduction", "none sum mean"),
+        *_taking("Pad", "mode", "constant reflect edge wrap"),
+        *_taking(
+            "Resize",
+            "coordinate_transformation_mode",
+            "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
+            "tf_crop_and_resize tf_half_pixel_for_nn",
         ),
-        (("GridSample", "padding_mode"), frozenset({"zeros", "border", "reflection"})),
-        (("ImageDecoder", "pixel_format"), frozenset({"RGB", "BGR", "Grayscale"})),
-        (("LSTM", "direction"), _DIRECTIONS),
-        (
-            ("LinearAttention", "update_rule"),
-            frozenset({"linear", "gated", "delta", "gated_delta"}),
-        ),
-        (("NegativeLogLikelihoodLoss", "reduction"), _LOSS),
-        (("Pad", "mode"), frozenset({"constant", "reflect", "edge", "wrap"})),
-        (("RNN", "direction"), _DIRECTIONS),
-        (
-            ("Resize", "coordinate_transformation_mode"),
-            frozenset(
-                {
-                    "half_pixel",
-                    "half_pixel_symmetric",
-                    "pytorch_half_pixel",
-                    "align_corners",
-                    "asymmetric",
-                    "tf_crop_and_resize",
-                    "tf_half_pixel_for_nn",
-                }
-            ),
-        ),
-        (
-            ("Resize", "keep_aspect_ratio_policy"),
-            frozenset({"stretch", "not_larger", "not_smaller"}),
-        ),
-        (("Resize", "mode"), frozenset({"nearest", "linear", "cubic"})),
-        (
-            ("Resize", "nearest_mode"),
-            frozenset({"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
-        ),
-        (("RoiAlign", "mode"), frozenset({"avg", "max"})),
-        (
-            ("RoiAlign", "coordinate_transformation_mode"),
-            frozenset({"half_pixel", "output_half_pixel"}),
-        ),
-        (("ScatterElements", "reduction"), _REDUCTIONS),
-        (("ScatterND", "reduction"), _REDUCTIONS),
-        (("SoftmaxCrossEntropyLoss", "reduction"), _LOSS),
-        (("SpaceToDepth", "mode"), frozenset({"DCR", "CRD"})),
-        (("StringNormalizer", "case_change_action"), frozenset({"NONE", "LOWER", "UPPER"})),
-        (("TensorScatter", "mode"), frozenset({"linear", "circular"})),
-        (("TfIdfVectorizer", "mode"), frozenset({"TF", "IDF", "TFIDF"})),
-        (("Upsample", "mode"), frozenset({"nearest", "linear", "bilinear"})),
+        *_taking("Resize", "keep_aspect_ratio_policy", "stretch not_larger not_smaller"),
+        *_taking("Resize", "mode", "nearest linear cubic"),
+        *_taking("Resize", "nearest_mode", "round_prefer_floor round_prefer_ceil floor ceil"),
+        *_taking("RoiAlign", "mode", "avg max"),
+        *_taking("RoiAlign", "coordinate_transformation_mode", "half_pixel output_half_pixel"),
+        *_taking("ScatterElements ScatterND", "reduction", "none add mul max min"),
+        *_taking("StringNormalizer", "case_change_action", "NONE LOWER UPPER"),
+        *_taking("TensorScatter", "mode", "linear circular"),
+        *_taking("TfIdfVectorizer", "mode", "TF IDF TFIDF"),
+        *_taking("Upsample", "mode", "nearest linear bilinear"),
     ],
 )
 """The strings of an attribute, by operator of the default domain and name of the attribute."""

@@ -37,18 +37,23 @@ def _one(
 
 
 _ELEMENTWISE = (
-    *_each("Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Celu Clip", _T.ELEMENTWISE),
-    *_each("Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log", _T.ELEMENTWISE),
-    *_each("Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign", _T.ELEMENTWISE),
-    *_each("Sin Sinh Softplus Softsign Sqrt SwiGLU Swish Tan Tanh", _T.ELEMENTWISE),
-    *_each("Dropout ThresholdedRelu", _T.ELEMENTWISE),
+    *_each(
+        "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Celu Clip Cos Cosh Dropout Elu Erf "
+        "Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish Neg Not PRelu Reciprocal Relu "
+        "Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt SwiGLU Swish Tan Tanh "
+        "ThresholdedRelu",
+        _T.ELEMENTWISE,
+    ),
     *_each("IsInf IsNaN RegexFullMatch", _T.ELEMENTWISE, _T.DECIDES),
     _one("Bernoulli", _T.ELEMENTWISE, _T.RANDOM, element_type=TypeSource("dtype", 0)),
     _one("BitCast", _T.ELEMENTWISE, element_type=TypeSource("to")),
     _one("Cast", _T.CASTS, element_type=TypeSource("to")),
     _one("CastLike", _T.CASTS),
-    *_each("Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Max Mean Min Mod", _T.BROADCASTS),
-    *_each("Mul Or Pow StringConcat Sub Sum Xor", _T.BROADCASTS),
+    *_each(
+        "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Max Mean Min Mod Mul Or Pow "
+        "StringConcat Sub Sum Xor",
+        _T.BROADCASTS,
+    ),
     *_each("Equal Greater GreaterOrEqual Less LessOrEqual", _T.BROADCASTS, _T.DECIDES),
     _one("Where", _T.BROADCASTS, _T.MOVES),
 )
@@ -122,12 +127,18 @@ _MADE = (
 )
 
 _ALONG_AXES = (
-    *_each("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean", _T.REDUCES),
-    *_each("ReduceMin ReduceProd ReduceSum ReduceSumSquare", _T.REDUCES),
+    *_each(
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+        "ReduceProd ReduceSum ReduceSumSquare",
+        _T.REDUCES,
+    ),
     *_each("ArgMax ArgMin", _T.REDUCES, _T.DECIDES),
-    *_each("BatchNormalization GroupNormalization Hardmax InstanceNormalization", _T.NORMALIZES),
-    *_each("LRN LayerNormalization LogSoftmax LpNormalization", _T.NORMALIZES),
-    *_each("MeanVarianceNormalization RMSNormalization Softmax", _T.NORMALIZES),
+    *_each(
+        "BatchNormalization GroupNormalization Hardmax InstanceNormalization LRN "
+        "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization "
+        "RMSNormalization Softmax",
+        _T.NORMALIZES,
+    ),
     *_each("CausalConvWithState CumProd CumSum RotaryEmbedding", _T.KEEPS_SHAPE),
     *_each("DequantizeLinear DynamicQuantizeLinear QuantizeLinear", _T.CONVERTS),
     *_each("Conv ConvInteger DeformConv QLinearConv", _T.CONVOLVES),
@@ -160,21 +171,25 @@ _SIZED = (
 )
 
 _OPAQUE = (
-    *_each("Attention ConcatFromSequence ConvTranspose Det Einsum GRU Gemm"),
-    *_each("GridSample ImageDecoder LSTM LinearAttention MatMul MatMulInteger MaxRoiPool"),
-    *_each("NegativeLogLikelihoodLoss Optional OptionalGetElement OptionalHasElement"),
-    *_each("QLinearMatMul RNN STFT SequenceAt SequenceConstruct SequenceEmpty SequenceErase"),
-    *_each("SequenceInsert SequenceLength SoftmaxCrossEntropyLoss TfIdfVectorizer"),
+    *_each(
+        "Attention ConcatFromSequence ConvTranspose Det Einsum GRU Gemm GridSample ImageDecoder "
+        "LSTM LinearAttention MatMul MatMulInteger MaxRoiPool NegativeLogLikelihoodLoss Optional "
+        "OptionalGetElement OptionalHasElement QLinearMatMul RNN STFT SequenceAt "
+        "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength "
+        "SoftmaxCrossEntropyLoss TfIdfVectorizer",
+    ),
 )
 
 _ML = (
     *_each("Binarizer Imputer LabelEncoder", _T.ELEMENTWISE, domain="ai.onnx.ml"),
     *_each("Normalizer", _T.NORMALIZES, domain="ai.onnx.ml"),
     *_each("Scaler", _T.KEEPS_SHAPE, domain="ai.onnx.ml"),
-    *_each("ArrayFeatureExtractor CastMap CategoryMapper DictVectorizer", domain="ai.onnx.ml"),
-    *_each("FeatureVectorizer LinearClassifier LinearRegressor", domain="ai.onnx.ml"),
-    *_each("OneHotEncoder SVMClassifier SVMRegressor TreeEnsemble", domain="ai.onnx.ml"),
-    *_each("TreeEnsembleClassifier TreeEnsembleRegressor ZipMap", domain="ai.onnx.ml"),
+    *_each(
+        "ArrayFeatureExtractor CastMap CategoryMapper DictVectorizer FeatureVectorizer "
+        "LinearClassifier LinearRegressor OneHotEncoder SVMClassifier SVMRegressor TreeEnsemble "
+        "TreeEnsembleClassifier TreeEnsembleRegressor ZipMap",
+        domain="ai.onnx.ml",
+    ),
     *_each("FlexAttention", domain="ai.onnx.preview"),
     *_each("Adagrad Adam Gradient Momentum", domain="ai.onnx.preview.training"),
 )
@@ -183,29 +198,30 @@ _ONNXRUNTIME = (
     *_each("SimplifiedLayerNormalization", _T.NORMALIZES),
     *_each("SkipLayerNormalization SkipSimplifiedLayerNormalization", _T.NORMALIZES, domain=DOMAIN),
     *_each("FastGelu Gelu QuickGelu", _T.ELEMENTWISE, domain=DOMAIN),
-    *_each("BiasAdd BiasDropout BiasGelu BiasSoftmax", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("GroupNorm MoE QMoE RotaryEmbedding SkipGroupNorm", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("DequantizeLinear QuantizeLinear", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("GatedAdd GatedRMSNorm MRotaryEmbedding ScaledSiLU", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("BranchwiseRMSNorm HyperConnectionPostMix", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("FusedMatMulActivation MatMulNBitsMlp MatMulNBitsQkv", domain=DOMAIN),
-    *_each("EngramGate GemmaRotaryEmbedding HyperConnectionPreMix SwiGLU", domain=DOMAIN),
-    *_each("QLinearLeakyRelu QLinearSigmoid QLinearSoftmax", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("Attention DecoderMaskedMultiHeadAttention DynamicQuantizeMatMul", domain=DOMAIN),
-    *_each("EmbedLayerNormalization FusedMatMul GatedRelativePositionBias", domain=DOMAIN),
-    *_each("GemmFastGelu MatMulBnb4 QAttention QEmbedLayerNormalization", domain=DOMAIN),
+    *_each(
+        "BiasAdd BiasDropout BiasGelu BiasSoftmax BranchwiseRMSNorm DequantizeLinear GatedAdd "
+        "GatedRMSNorm GroupNorm HyperConnectionPostMix Inverse MRotaryEmbedding MoE "
+        "QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QMoE QuantizeLinear RotaryEmbedding "
+        "ScaledSiLU SkipGroupNorm",
+        _T.KEEPS_SHAPE,
+        domain=DOMAIN,
+    ),
+    *_each(
+        "Attention BiasSplitGelu CDist CausalConvWithState ComplexMul ComplexMulConj "
+        "ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention "
+        "DynamicQuantizeMatMul EmbedLayerNormalization EngramGate FusedGemm FusedMatMul "
+        "FusedMatMulActivation GatedDeltaNet GatedRelativePositionBias GatherBlockQuantized "
+        "GemmFastGelu GemmaRotaryEmbedding GridSample GroupQueryAttention HyperConnectionPreMix "
+        "LinearAttention LinearAttentionGate MatMulBnb4 MatMulIntegerToFloat MatMulNBits "
+        "MatMulNBitsMlp MatMulNBitsQkv MultiHeadAttention QAttention QEmbedLayerNormalization "
+        "QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearMul "
+        "QLinearWhere Range RelativePositionBias Rfft SparseAttention SwiGLU UnfoldTensor "
+        "VarlenCausalConvWithState",
+        domain=DOMAIN,
+    ),
     *_each("NhwcMaxPool", _T.POOLS, domain=DOMAIN),
-    *_each("BiasSplitGelu FusedGemm QGemm QLinearAdd QLinearConcat QLinearMul", domain=DOMAIN),
-    *_each("QLinearAveragePool QLinearGlobalAveragePool QLinearWhere", domain=DOMAIN),
     *_each("FusedConv NhwcConv QLinearConv", _T.CONVOLVES, domain=DOMAIN),
-    *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
-    *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
     *_each("Trilu", _T.MOVES, _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("Inverse", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("CDist ComplexMul ComplexMulConj ConvTransposeWithDynamicPads", domain=DOMAIN),
-    *_each("CropAndResize GridSample Range RelativePositionBias Rfft UnfoldTensor", domain=DOMAIN),
-    *_each("CausalConvWithState LinearAttention LinearAttentionGate", domain=DOMAIN),
-    *_each("GatedDeltaNet VarlenCausalConvWithState", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.words import counted
@@ -11,6 +11,9 @@ from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+_V = TypeVar("_V", int, float, str)
 
 
 class MalformedNode(KvtoolError):
@@ -76,7 +79,7 @@ class NodeView:
         """Return the input called `name` in the schema; None when it is absent or empty."""
         for index, formal in enumerate(self.facts.inputs):
             if formal.name == name:
-                return self.node.inputs[index] if index < len(self.node.inputs) else None
+                return given_input(self.node, index)
         raise KeyError(f"{self.node.op_type} has no input {name}")
 
     def required(self, name: str) -> ir.Value:
@@ -118,28 +121,21 @@ class NodeView:
 
     def integer(self, name: str) -> int:
         """Return the integer attribute `name`, which has a default or is required."""
-        value = self.attribute(name)
-        if not isinstance(value, int):
-            raise MalformedNode(
-                "attribute-type", f"attribute `{name}` is {value!r}, expected an integer"
-            )
-        return value
+        return self._of_type(name, int, "an integer")
 
     def real(self, name: str) -> float:
         """Return the real attribute `name`, which has a default or is required."""
-        value = self.attribute(name)
-        if not isinstance(value, float):
-            raise MalformedNode(
-                "attribute-type", f"attribute `{name}` is {value!r}, expected a real number"
-            )
-        return value
+        return self._of_type(name, float, "a real number")
 
     def string(self, name: str) -> str:
         """Return the string attribute `name`, which has a default or is required."""
+        return self._of_type(name, str, "a string")
+
+    def _of_type(self, name: str, kind: type[_V], expected: str) -> _V:
         value = self.attribute(name)
-        if not isinstance(value, str):
+        if not isinstance(value, kind):
             raise MalformedNode(
-                "attribute-type", f"attribute `{name}` is {value!r}, expected a string"
+                "attribute-type", f"attribute `{name}` is {value!r}, expected {expected}"
             )
         return value
 

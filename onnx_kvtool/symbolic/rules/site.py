@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, shape_text
 from onnx_kvtool.ops.contrib import contrib_facts, default_of
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.view import NodeView, given_input
+from onnx_kvtool.ops.view import NodeView, given_input, given_integer
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
@@ -126,14 +126,14 @@ class ShapeSite:
 
     def integer(self, name: str) -> int:
         """Return an integer attribute of an operator of onnxruntime, or its default, or 0."""
-        given = self.node.attributes.get(name)
-        if given is None or given.is_ref() or given.type != ir.AttributeType.INT:
+        given = given_integer(self.node, name)
+        if given is None:
             op_type, domain = self.node.op_type, self.node.domain
             # SimplifiedLayerNormalization of the default domain is read in both.
             domain = domain if contrib_facts(domain, op_type) else ""
             default = default_of(op_type, name, self.opset, domain)
             return default if isinstance(default, int) else 0
-        return given.as_int()
+        return given
 
     def content(self, value: ir.Value) -> IndexMap:
         """Return what an integer value holds."""
