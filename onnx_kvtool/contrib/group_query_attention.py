@@ -21,9 +21,9 @@ from onnx_kvtool.contrib.heads import (
     known_size,
     parts,
 )
-from onnx_kvtool.contrib.rule import is_read, no_form, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import is_read, no_form, read_outputs, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of, outputs_of, positions, scales_queries
+from onnx_kvtool.emit.forms import dtype_of, scales_queries
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.view import NodeView
 
@@ -33,25 +33,25 @@ from onnx_kvtool.ops.view import NodeView
 def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write GroupQueryAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
 
-    The new rows are written from `seqlens_k` + 1 - L on, in a prompt, which has L =
-    `total_sequence_length`, from 0 on; so many and L more rows may be seen, later ones not. Where
-    past and present have as many rows by what is declared, that is in place; else the past is
-    padded with rows of zeros to `total_sequence_length` first, where that is more. A window is a
-    mask. In a prompt, a query behind the valid rows of its sequence sees other keys than in
-    onnxruntime; nobody reads what comes of it.
+    The L new rows are written from row `seqlens_k` + 1 - L on; in a prompt, where L =
+    `total_sequence_length`, from row 0 on. Queries see the rows up to the last new one. If past and
+    present declare the same number of rows, the cache is updated in place; else the past is padded
+    with zeros to `total_sequence_length` first, if that is more. A window is a mask. In a prompt, a
+    query behind the valid rows of its sequence sees other keys than in onnxruntime; nobody reads
+    its result.
 
-    A cache that drops rows (`sliding_window_cache`) gets room for the new ones behind those that it
-    keeps; Gather takes what it keeps then. Behind that stand other rows than in onnxruntime, where
-    they are unspecified.
+    A cache that drops rows (`sliding_window_cache`) gets room for the new rows behind those that it
+    keeps; a Gather then takes the rows to keep. The rows behind them differ from onnxruntime, which
+    does not specify them.
 
-    A sink, and smooth softmax, is one more column of scores, for which attention is written as
-    MatMul and Softmax. Caches quantized to int8 stay so: new rows are divided by the scale, rounded
-    and written, and attention reads the dequantized values.
+    A sink or smooth softmax is one more column of scores: attention is written as MatMul and
+    Softmax then. Caches quantized to int8 stay quantized: new rows are divided by the scale,
+    rounded and written, and attention reads the dequantized values.
 
     Scores as an output (`output_qk`) are those of Attention, 0 where a key is hidden.
 
-    Refuses other quantized caches, a bias or scores beside a cache that drops rows, heads that are
-    normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
+    Refuses other quantized caches; a bias or scores beside a cache that drops rows; normalized
+    heads, which onnxruntime computes on GPUs and ignores on a CPU; and query lengths.
     """
     _refuse(view)
     query, key, value, scale = heads_of(view, em)
@@ -62,13 +62,12 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
         query, key, scale = rotated(view, em, call, (query, key), scale, places)
     if view.integer("sliding_window_cache") == 1:
         call = replace(call, window=view.integer("local_window_size"))
-    keys, values = (
-        cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
+    presents, buffers = zip(
+        *(cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))),
+        strict=True,
     )
-    output, scores = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
-    found = (output, keys.present, values.present, scores)
-    read = [v if is_read(view, i) else None for i, v in enumerate(found)]
-    return outputs_of(view.node, *read)
+    output, scores = _attended(view, em, call, (query, *buffers), scale)
+    return read_outputs(view, output, *presents, scores)
 
 
 def _attended(
@@ -80,7 +79,7 @@ def _attended(
 ) -> tuple[ir.Value, ir.Value | None]:
     """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D).
 
-    And `output_qk`, (B, H, L, `total_sequence_length`), if somebody reads it.
+    Also return `output_qk`, (B, H, L, `total_sequence_length`), if somebody reads it; else None.
     """
     query, keys, values = heads
     window, causal = view.integer("local_window_size"), view.integer("causal") == 1
@@ -122,7 +121,7 @@ def _attended(
 
 
 def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
-    """Return the score that takes weight and has no value: (1, H, 1, 1) or (1, 1, 1, 1)."""
+    """Return the score of the sink: (1, H, 1, 1) or (1, 1, 1, 1); None without a sink."""
     given = view.input("head_sink")
     if given is not None:
         return em.op("Reshape", given, [1, -1, 1, 1])
@@ -161,7 +160,7 @@ def _refuse_window(view: NodeView) -> None:
 def heads_of(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
     """Return query, key and value, (B, heads, L, D) each, and the factor of the scores.
 
-    The factor is None for one that follows from a D which is unknown here.
+    The factor is None if it depends on D, and D is unknown.
     """
     heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
     query, key, value = _rows(view, em, heads, groups)
@@ -200,10 +199,10 @@ def rotated(
     scale: float | None,
     places: ir.Value,
 ) -> tuple[ir.Value, ir.Value, float | None]:
-    """Return query and key rotated by the angles of their positions, and what is left to scale.
+    """Return query and key rotated by the angles of their positions, and the remaining scale.
 
-    The angles are looked up once for all layers. Where queries are to be scaled, theirs are, once
-    instead of queries in each layer.
+    The angles are looked up once for all layers. If the queries are to be scaled, the angles of
+    queries are scaled instead, once for all layers.
     """
     cos, sin = view.input("cos_cache"), view.input("sin_cache")
     if cos is None or sin is None:
@@ -246,14 +245,15 @@ def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None
 def _group_query_attention_mask(
     em: Emitter, near: ir.Value | None, bias: ir.Value | None
 ) -> ir.Value | None:
-    """Return what `nonpad_kv_seqlen` does not say: a window, and what is added to scores."""
+    """Return a window and a bias as one mask; None without both."""
     if bias is None or near is None:
         return bias or near
-    dtype = dtype_of(bias)
-    seen = em.constant(np.zeros((), dtype.numpy()), "seen")
-    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "hidden")
-    added = em.op("Where", near, seen, hidden)
-    return em.op("Add", bias, added)
+    dtype = dtype_of(bias).numpy()
+    seen, hidden = (
+        em.constant(np.array(score, dtype), hint)
+        for score, hint in ((0, "seen"), (-np.inf, "hidden"))
+    )
+    return em.op("Add", bias, em.op("Where", near, seen, hidden))
 
 
 # SparseAttention of `com.microsoft`: TensorScatter, and Attention-24 with a mask of blocks.
@@ -262,14 +262,14 @@ def _group_query_attention_mask(
 def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write SparseAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
 
-    Which blocks of keys a block of queries sees becomes a table, (layouts, blocks, blocks), that is
-    looked up by position, once for all layers that have the same; all keys of the buffers are
-    multiplied, also those of blocks that nobody sees. New rows go where those of
-    GroupQueryAttention do. Of a batch of different lengths, of which onnxruntime 1.32 reads the
-    wrong weights on a CPU, each sequence is computed as it is alone.
+    The lists of blocks become a table, (layouts, blocks, blocks), that says which blocks of keys a
+    block of queries sees. It is looked up by position, once for all layers with the same lists. All
+    keys of the buffers are multiplied, also those of hidden blocks. New rows are written as in
+    GroupQueryAttention. In a batch of different lengths, where onnxruntime 1.32 reads wrong weights
+    on a CPU, each sequence is computed as if it were alone.
 
-    Refuses lists of blocks that are no constants, or show a block behind that of the query, one
-    twice, or none at all.
+    Refuses lists of blocks that are no constants, and a list with a block after that of the query,
+    with a block twice, or without any.
     """
     table = _table(view, view.integer("num_heads"))
     query, key, value, scale = heads_of(view, em)
@@ -282,26 +282,22 @@ def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
     mask = None if _is_dense(table) else _sparse_attention_mask(view, em, call, table, keys)
     how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen)
     output, *_ = attend(em, query, keys, values, how)
-    found = (output, keys, values)
-    return Replacement(tuple(v if is_read(view, i) else None for i, v in enumerate(found)))
+    return read_outputs(view, output, keys, values)
 
 
 def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) -> ir.Value:
     """Return the present buffer: (B, KV, rows, D)."""
     past = view.required(f"past_{name}")
-    attributes = {"axis": 2}
-    inputs = (past, new, call.start)
-    present = em.op("TensorScatter", *inputs, attributes=attributes, hint=f"present_{name}")
+    present = em.op("TensorScatter", past, new, call.start, axis=2, hint=f"present_{name}")
     present.shape = None if past.shape is None else ir.Shape(past.shape)
     return present
 
 
 def _table(view: NodeView, heads: int) -> np.ndarray:
-    """Return which blocks of keys a block of queries sees: (layouts, blocks, blocks), bool.
+    """Return whether a block of queries sees a block of keys: (layouts, blocks, blocks), bool.
 
     Raises:
-        Refusal: If that is unknown, or such that onnxruntime computes something else than what
-            the lists say.
+        Refusal: If that is unknown, or onnxruntime computes something else for such lists.
     """
     lists = []
     for name in ("block_row_indices", "block_col_indices"):
@@ -346,30 +342,23 @@ def _sparse_attention_mask(
     view: NodeView, em: Emitter, call: Call, table: np.ndarray, keys: ir.Value
 ) -> ir.Value:
     """Return where a query may see a key: (B, 1 or H, L, S), bool."""
-    size, heads = (
-        em.constant(view.integer("sparse_block_size"), "block_size"),
-        view.integer("num_heads"),
-    )
+    size = em.constant(view.integer("sparse_block_size"), "block_size")
+    heads = view.integer("num_heads")
     layouts, blocks, _ = table.shape
     shown, places = em.constant(table, "shown_blocks"), call.places()
 
     def build() -> ir.Value:
         own = em.op("Div", places, size, hint="own_block")
         rows = em.op("Gather", shown, own, axis=1, hint="rows")
-        at = em.op("Reshape", _positions(em, keys), [-1])
-        # Buffers may be longer than the lists; nobody sees the rows behind them.
+        at = em.op("Reshape", call.rows_of(keys), [-1])
+        # Buffers may be longer than the lists; nobody sees the rows after the listed blocks.
         block = em.op("Min", em.op("Div", at, size), blocks - 1)
         seen = em.op("Gather", rows, block, axis=3, hint="columns")
         turned = em.op("Transpose", seen, perm=[1, 0, 2, 3])
         if layouts in (1, heads):
             return turned
-        # Layouts are used in turns.
+        # Heads use the layouts in turns.
         parts = [turned] * (heads // layouts)
         return em.op("Concat", *parts, axis=1, hint="is_shown")
 
     return em.once(("shown", shown, size, places, heads, dim_of(keys, 2) or keys), build)
-
-
-def _positions(em: Emitter, keys: ir.Value) -> ir.Value:
-    """Return the row of each key: (1, 1, 1, S)."""
-    return positions(em, dim_of(keys, 2), keys, 2, place=3, rank=4)

@@ -1,4 +1,4 @@
-"""What a GroupQueryAttention is given: its heads, lengths and cache."""
+"""The lengths, positions, masks and caches of a GroupQueryAttention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx_kvtool.emit.forms import cast, dtype_of, positions, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# Where the rows of a call of GroupQueryAttention go, and which keys they see.
+# The places of new rows in the caches of GroupQueryAttention, and the keys that they see.
 
 
 _I = ir.DataType.INT64
@@ -21,14 +21,16 @@ _I = ir.DataType.INT64
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Where the rows of a call go; what the layers of a model have in common is built once.
+    """The lengths of a call, as values; the layers of a model share the nodes.
 
     Attributes:
         em: Where to build.
-        tokens: The rows that the call brings.
+        tokens: The new rows.
         view: The node.
-        counts: The input that counts the valid rows of each sequence, and how many fewer it says.
-        window: Keys that a query sees, of a cache that keeps no others; its rows are not positions.
+        counts: The input that counts the valid rows of each sequence, and by how much it is less
+            than their number.
+        window: Number of keys that a query sees, if the cache drops others; its rows are no
+            positions then.
     """
 
     em: Emitter
@@ -50,7 +52,7 @@ class Call:
 
     @property
     def valid(self) -> ir.Value:
-        """Rows that are valid after the call: (B,), int64."""
+        """Number of valid rows after the call: (B,), int64."""
         em, (name, fewer) = self.em, self.counts
         given = self.view.required(name)
 
@@ -67,7 +69,7 @@ class Call:
 
     @property
     def is_later(self) -> ir.Value:
-        """1 where there is a past to continue, 0 in a prompt: (1,), int64."""
+        """1 if there is a past to continue, 0 in a prompt: (1,), int64."""
         em, length = self.em, self.tokens.length
 
         def build() -> ir.Value:
@@ -92,15 +94,15 @@ class Call:
 
     @property
     def seen(self) -> ir.Value:
-        """Rows that the last new one sees: (B,), int64."""
+        """Number of rows that the last new one sees: (B,), int64."""
         em, length = self.em, self.tokens.length
         key = ("seen rows", self.start, length)
         return em.once(key, lambda: em.op("Add", self.start, length, hint="nonpad_kv_seqlen"))
 
     def kept(self, count: ir.Value) -> ir.Value:
-        """Return how many of the last rows a cache with a window keeps: (B,), int64.
+        """Return the number of rows that a cache with a window keeps of `count`: (B,), int64.
 
-        Beyond its capacity C, C - W + 1 rows leave at once, as often as needed.
+        Beyond its capacity C, it drops the first C - W + 1 rows at once, as often as needed.
         """
         em, past = self.em, self.view.required("past_key")
         assert self.window is not None
@@ -116,12 +118,12 @@ class Call:
         return em.once(("kept rows", count, capacity, more), build)
 
     def evicted(self, rows: ir.Value, new: ir.Value) -> ir.Value:
-        """Return what a cache with a window keeps: (B, KV, C, D).
+        """Return a cache with a window after it dropped rows: (B, KV, C, D).
 
-        Rows behind those that it keeps are unspecified.
+        The rows after those that it keeps are unspecified.
 
         Args:
-            rows: Those kept before, and the new ones behind them: (B, KV, C + L, D).
+            rows: The rows kept before the call, then the new ones: (B, KV, C + L, D).
             new: (B, KV, L, D).
         """
         em, past = self.em, self.view.required("past_key")
@@ -145,7 +147,7 @@ class Call:
         return em.op("Gather", em.op("Reshape", rows, shape), indices, axis=0, hint="present")
 
     def places(self) -> ir.Value:
-        """Return the row of each new one: (B, L), int64."""
+        """Return the row of the cache where each new one is written: (B, L), int64."""
         em, query = self.em, self.tokens.query
         rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
 
@@ -170,39 +172,39 @@ class Call:
         return em.once(("scaled angles", rows, factor), build)
 
     def near(self, keys: ir.Value, window: int) -> ir.Value:
-        """Return where a key is one of the last of `window` up to a query: (B, 1, L, S)."""
+        """Return whether a key is one of the last `window` keys up to a query: (B, 1, L, S)."""
         em, places = self.em, self.places()
 
         def build() -> ir.Value:
             first = em.op("Sub", self._column(places), [window])
-            return em.op("Less", first, self._keys(keys), hint="is_near")
+            return em.op("Less", first, self.rows_of(keys), hint="is_near")
 
         return em.once(("near", places, window, dim_of(keys, 2) or keys), build)
 
     def visible(self, keys: ir.Value, *, is_causal: bool) -> ir.Value:
-        """Return where a key stands up to a query, or is valid: (B, 1, L or 1, S)."""
+        """Return whether a query sees a key; unless causal, if a key is valid: (B, 1, L or 1, S)."""
         em, rows = self.em, self.places() if is_causal else self.valid
 
         def build() -> ir.Value:
             if is_causal:
-                behind = em.op("Greater", self._keys(keys), self._column(rows))
+                behind = em.op("Greater", self.rows_of(keys), self._column(rows))
                 return em.op("Not", behind, hint="is_seen")
             ends = em.op("Reshape", rows, [-1, 1, 1, 1])
-            return em.op("Less", self._keys(keys), ends, hint="is_seen")
+            return em.op("Less", self.rows_of(keys), ends, hint="is_seen")
 
         return em.once(("seen", rows, is_causal, dim_of(keys, 2) or keys), build)
 
     def _column(self, places: ir.Value) -> ir.Value:
         return self.em.op("Unsqueeze", places, [1, 3])
 
-    def _keys(self, keys: ir.Value) -> ir.Value:
+    def rows_of(self, keys: ir.Value) -> ir.Value:
         """Return the row of each key: (1, 1, 1, S)."""
         return positions(self.em, dim_of(keys, 2), keys, 2, place=3, rank=4)
 
     def positions_of(self, given: ir.Value) -> ir.Value:
         """Return the position of each new row, as onnxruntime reads `position_ids`.
 
-        In a prompt it looks at the first element alone, and counts on from it in all of the batch.
+        In a prompt it reads the first element alone, and counts up from it in the whole batch.
         """
         em, query = self.em, self.tokens.query
         if dim_of(query, 1) == 1 and dim_of(query, 0) == 1:
@@ -220,28 +222,19 @@ class Call:
         return em.once(("places of", given, self.is_later), build)
 
 
-# The caches of GroupQueryAttention: written in place or grown, of numbers or of quantized values.
+# The caches of GroupQueryAttention: updated in place or grown, quantized or not.
 
 
 _INT8 = ir.DataType.INT8
 _FLOAT = ir.DataType.FLOAT
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """What is written, and what attention reads of it.
+def cache_of(
+    view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Return the cache of keys or values with the new rows, and the values that attention reads.
 
-    Attributes:
-        present: The buffer: (B, KV, rows, D).
-        numbers: What the rows that attention reads stand for, of the type of the query.
-    """
-
-    present: ir.Value
-    numbers: ir.Value
-
-
-def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) -> Cache:
-    """Return the cache of keys or values after new rows are written.
+    Both are (B, KV, rows, D); the second is dequantized, and has the type of the query.
 
     Args:
         view: The node.
@@ -257,7 +250,7 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     if view.attribute(f"{letter}_quant_type") == "NONE":
         refuse_input(view, f"{letter}_scale")
         _demand_type(view, past, new.dtype)
-        return Cache(*_written(view, em, call, name, new))
+        return _written(view, em, call, name, new)
     refuse_value(view, f"{letter}_quant_type", "PER_TENSOR", "PER_CHANNEL")
     refuse_value(view, "kv_cache_bit_width", None, 0, 8)
     given = view.input(f"{letter}_scale")
@@ -271,10 +264,10 @@ def cache_of(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) 
     op = em.op
     scale = op("Reshape", given, shape, hint="scale")
     quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))
-    quantized = op("Min", op("Max", quantized, -128), 127, hint="codes")
+    quantized = op("Min", op("Max", quantized, -128), 127, hint="quantized")
     present, rows = _written(view, em, call, name, cast(em, quantized, _INT8))
-    numbers = op("Mul", cast(em, rows, _FLOAT), scale, hint="numbers")
-    return Cache(present, cast(em, numbers, dtype_of(new)))
+    values = op("Mul", cast(em, rows, _FLOAT), scale, hint="dequantized")
+    return present, cast(em, values, dtype_of(new))
 
 
 def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | None) -> None:
@@ -307,9 +300,9 @@ def _written(
 
 
 def _grown(em: Emitter, call: Call, past: ir.Value, rows: object) -> ir.Value:
-    """Return the past with rows of zeros up to `total_sequence_length`, if that is more.
+    """Return the past padded with zeros to `total_sequence_length` rows, if that is more.
 
-    One with a window gets a row for each new one, whatever is kept.
+    A cache with a window always gets one row for each new one.
     """
     dim = rows if isinstance(rows, int | str) else None
     zero, one = em.constant([0], "zero"), _one(em)

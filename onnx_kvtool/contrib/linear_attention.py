@@ -23,19 +23,19 @@ from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# LinearAttention of `com.microsoft`, which attends by a state that each token updates.
+# LinearAttention of `com.microsoft`: attention through a state that each token updates.
 
 
 _D = ir.DataType
-UPDATE_RULES = ("linear", "gated", "delta", "gated_delta")
 
 
 def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     """Write LinearAttention as MatMul, Mul, Sub and Add in float32, in a Scan over the tokens.
 
-    Where it is known that there is one token (`--dim`), without a Scan. The state stays an input
-    and an output, of its own type. Fewer heads of keys or of queries than states are repeated.
-    `chunk_size`, a hint, is left out. Refuses `state_window`, which onnxruntime has on GPUs alone.
+    A single token, if that is known (`--dim`), needs no Scan. The state stays an input and an
+    output, of its own type. If there are fewer heads of keys or queries than states, they are
+    repeated. `chunk_size`, a hint, is dropped. Refuses `state_window`, which onnxruntime supports
+    on GPUs only.
     """
     refuse_value(view, "state_window", 0)
     query, key, value = view.operands("query", "key", "value")
@@ -54,7 +54,7 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
         own = known_size(rate, 2, f"the width of `{rate.name}`")
         rate = how.rows(cast(em, rate, _D.FLOAT), [own, 1, 1])
     given = view.input("past_state")
-    found = recur(
+    state, read = recur(
         em,
         zero_state(em, query, dim_of(query, 0), heads)
         if given is None
@@ -65,20 +65,20 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
         is_one=how.is_one,
     )  # fmt: skip
     width = states * heads.queries * heads.value_size
-    output = cast(em, how.back(found.output, [width]), dtype_of(query))
+    output = cast(em, how.back(read, [width]), dtype_of(query))
     if not is_read(view, 1):
         return outputs_of(view.node, output, None)
     declared = view.node.outputs[1].dtype if given is None else given.dtype
-    return Replacement((output, cast(em, found.state, declared or dtype_of(query))))
+    return Replacement((output, cast(em, state, declared or dtype_of(query))))
 
 
 def gate(view: NodeView, name: str) -> ir.Value | None:
-    """Return the input that the rule of a node asks for: `decay` or `beta`; None if it does not.
+    """Return an input, `decay` or `beta`, if the update rule of the node needs it; else None.
 
     Raises:
-        Refusal: If the rule is another, or the input is absent.
+        Refusal: If the rule is unknown, or the input is absent.
     """
-    refuse_value(view, "update_rule", *UPDATE_RULES)
+    refuse_value(view, "update_rule", "linear", "gated", "delta", "gated_delta")
     rule, given = view.string("update_rule"), view.input(name)
     if ("gated" if name == "decay" else "delta") not in rule:
         return None
@@ -89,13 +89,13 @@ def gate(view: NodeView, name: str) -> ir.Value | None:
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """Tokens, (B, T, ...), as a recurrence takes them.
+    """Tokens, (B, T, ...), arranged as a recurrence takes them.
 
     Attributes:
         em: Where to build.
         heads: The sizes.
         is_one: Whether there is one token.
-        is_packed: Whether those of several sequences lie behind each other: (N, ...).
+        is_packed: Whether the tokens of several sequences are packed: (N, ...).
     """
 
     em: Emitter
@@ -104,7 +104,7 @@ class Arranged:
     is_packed: bool = False
 
     def rows(self, value: ir.Value, tail: list[int]) -> ir.Value:
-        """Return tokens, float32, as (T, B, *tail), (N, 1, *tail), or of one as (B, *tail)."""
+        """Return tokens as (T, B, *tail), packed ones as (N, 1, *tail), one as (B, *tail)."""
         op = self.em.op
         if self.is_packed:
             return op("Reshape", value, [0, 1, *tail])
@@ -117,7 +117,15 @@ class Arranged:
     def operands(
         self, query: ir.Value, asking: int, key: ir.Value, keyed: int, value: ir.Value
     ) -> Rows:
-        """Return what tokens bring, without gates, of (B, T, ...) with so many heads each."""
+        """Return the operands of tokens, without gates.
+
+        Args:
+            query: (B, T, ...).
+            asking: Number of heads of `query`.
+            key: (B, T, ...).
+            keyed: Number of heads of `key`.
+            value: (B, T, ...), with a head for each state.
+        """
         heads = self.heads
         states, size = heads.states, heads.key_size
         queries = self._repeated(query, asking, states * heads.queries)
@@ -139,7 +147,7 @@ class Arranged:
         return repeated(self.em, apart, have, need // have)
 
     def back(self, output: ir.Value, tail: list[int]) -> ir.Value:
-        """Return what was read as (B, T, *tail), or (N, *tail), each token KV * G * E elements."""
+        """Return the output of a recurrence as (B, T, *tail), or (N, *tail) if packed."""
         op = self.em.op
         lead = [0] if self.is_packed else [0, 1] if self.is_one else [0, 0]
         if not self.is_packed and not self.is_one:
@@ -150,7 +158,7 @@ class Arranged:
 def _heads(
     view: NodeView, query: ir.Value, key: ir.Value, value: ir.Value
 ) -> tuple[Heads, int, int]:
-    """Return the sizes, and how many heads queries and keys have.
+    """Return the sizes, and the numbers of heads of queries and keys.
 
     Raises:
         Refusal: If a width is unknown, or does not fit the heads.
@@ -173,23 +181,22 @@ def _heads(
     return Heads(states, max(asking // states, 1), size, widths[2] // states), asking, keyed
 
 
-# GatedDeltaNet of `com.microsoft`: the recurrence of LinearAttention, with all that feeds it.
+# GatedDeltaNet of `com.microsoft`: the recurrence of LinearAttention, with its gates and norms.
 
 
 _LEAST_SQUARE = 1e-12
-"""What the kernel of onnxruntime 1.32 adds to the square of a length."""
+"""The kernel of onnxruntime 1.32 adds this to the square of the norm of a head."""
 
 
 def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
-    """Write GatedDeltaNet as what LinearAttention is written as, behind its gates and norms.
+    """Write GatedDeltaNet as its gates and norms, and the form of LinearAttention.
 
-    The state, float32, lies value by key, and is turned for the recurrence and back. Tokens of
-    sequences of different lengths (`cu_seqlens`) go through one Scan, which takes the state of the
-    sequence of each and puts it back; bounds that do not fit the tokens, which onnxruntime refuses,
-    are not looked at. Heads are normalized by their length; 1e-12 is added to its square.
+    The state, float32, is stored value by key, and is transposed for the recurrence and back.
+    Tokens of packed sequences (`cu_seqlens`) go through one Scan, which takes the state of the
+    token's sequence and puts it back; nothing checks that the bounds fit the tokens. Heads are
+    divided by their norm; 1e-12 is added to its square.
 
-    Refuses transitions that are captured and read, of which onnxruntime has what reads them on GPUs
-    alone.
+    Refuses transitions that are captured and read: onnxruntime reads them on GPUs only.
     """
     if is_read(view, 2):
         raise no_form(
@@ -213,29 +220,29 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
             net.by_sequence(delta_rate(view, em, rate), [heads.states]), [heads.states, 1, 1]
         )
     rows = how.operands(query, net.asking, key, net.asking, value).gated(decay, rate)
-    found = recur(em, net.state(), rows, heads, is_one=net.is_one, sequence=net.owner)
-    output = how.back(found.output, [heads.states, heads.value_size])
+    state, read = recur(em, net.state(), rows, heads, is_one=net.is_one, sequence=net.owner)
+    output = how.back(read, [heads.states, heads.value_size])
     if net.is_flat:
         output = op("Reshape", output, [-1, heads.states, heads.value_size], hint="flat")
     final = None
     if is_read(view, 1):
-        final = op("Transpose", found.state, perm=[0, 1, 3, 2], hint="final_state")
+        final = op("Transpose", state, perm=[0, 1, 3, 2], hint="final_state")
     dtype = dtype_of(view.required("query"))
     return outputs_of(view.node, cast(em, output, dtype), final, None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """How the tokens of a node lie.
+    """The layout of the tokens of a node.
 
     Attributes:
         view: The node.
         em: Where to build.
         heads: The sizes of states and heads.
-        asking: How many heads queries and keys have.
-        axes: How many axes the tokens have: (N,) or (B, T).
-        is_one: Whether there is one token of each sequence.
-        owner: The sequence of each token, (N, 1); None where all sequences are of one length.
+        asking: Number of heads of queries and keys.
+        axes: Number of axes of the tokens: 1, (N,), or 2, (B, T).
+        is_one: Whether each sequence has one token.
+        owner: The sequence of each token, (N, 1); None if all sequences have the same length.
     """
 
     view: NodeView
@@ -248,7 +255,7 @@ class _Net:
 
     @classmethod
     def of(cls, view: NodeView, em: Emitter) -> _Net:
-        """Read how tokens lie, and refuse what does not fit.
+        """Read the layout of the tokens.
 
         Raises:
             Refusal: If sizes do not fit each other, or one is unknown.
@@ -285,12 +292,12 @@ class _Net:
 
     @property
     def is_packed(self) -> bool:
-        """Whether sequences of any lengths lie behind each other."""
+        """Whether sequences of any lengths are packed."""
         return self.owner is not None
 
     @property
     def is_flat(self) -> bool:
-        """Whether sequences of one length lie behind each other."""
+        """Whether sequences of the same length are packed."""
         return self.axes == 1 and self.owner is None
 
     def operands(self) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -327,7 +334,7 @@ class _Net:
         return op("Div", value, op("Sqrt", op("Add", square, _LEAST_SQUARE)), hint="unit")
 
     def by_sequence(self, value: ir.Value, tail: list[int]) -> ir.Value:
-        """Return (B * T, ...) as (B, T, *tail), float32; others as they are."""
+        """Return (B * T, ...) as (B, T, *tail); other layouts unchanged."""
         if not self.is_flat:
             return value
         em, state = self.em, self.view.required("initial_state")

@@ -1,4 +1,4 @@
-"""Operators of pictures: layouts, groups, boxes that are cut out."""
+"""Operators on images: layouts, groups, and boxes that are cut out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.contrib.rule import given, is_read, known_rank, no_form, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, read_outputs, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     channels_first,
     channels_last,
     dtype_of,
-    outputs_of,
     unsqueeze,
     where,
 )
@@ -23,7 +22,7 @@ from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# What onnxruntime's optimiser writes into the networks of diffusion models, and NhwcMaxPool.
+# Operators that onnxruntime's optimiser writes into diffusion models, and NhwcMaxPool.
 
 
 _FLOAT = ir.DataType.FLOAT
@@ -31,27 +30,26 @@ _FLOAT = ir.DataType.FLOAT
 
 def bias_add(view: NodeView, em: Emitter) -> Replacement:
     """Write BiasAdd as Add of the bias, and Add of the residual."""
-    x = view.required("X")
-    op = em.op
-    return only(op("Add", op("Add", x, view.required("bias")), view.required("skip")))
+    x, bias, skip = view.operands("X", "bias", "skip")
+    return only(em.op("Add", em.op("Add", x, bias), skip))
 
 
 def group_norm(view: NodeView, em: Emitter) -> Replacement:
     """Write GroupNorm as GroupNormalization-21 in float32, and x * Sigmoid(x) if it is activated.
 
-    Channels that come last are brought to the front, and back.
+    If channels are last, Transposes put them first, and back.
     """
     x = view.required("X")
     return only(_normalized(view, em, x, dtype_of(x)))
 
 
 def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
-    """Write SkipGroupNorm as Add, and what GroupNorm is written as.
+    """Write SkipGroupNorm as Add, and the form of GroupNorm.
 
-    Refuses channels in front: onnxruntime does not say where those of `skip` are.
+    Refuses channels first: onnxruntime does not say where those of `skip` are.
     """
     refuse_value(view, "channels_last", 1)
-    x, skip, bias = view.required("X"), view.required("skip"), view.input("bias")
+    (x, skip), bias = view.operands("X", "skip"), view.input("bias")
     op = em.op
     rank = known_rank(view, skip)
     if rank not in (2, 4):
@@ -59,7 +57,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     total = op("Add", x, unsqueeze(em, skip, [1, 2]) if rank == 2 else skip, hint="sum")
     total = total if bias is None else op("Add", total, bias, hint="biased")
     y = _normalized(view, em, total, dtype_of(x))
-    return outputs_of(view.node, y, total if is_read(view, 1) else None)
+    return read_outputs(view, y, total)
 
 
 def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
@@ -70,9 +68,8 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
         rank = known_rank(view, view.required("X"))
         y = channels_first(em, y, rank)
     factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
-    epsilon = view.attribute("epsilon")
-    assert isinstance(epsilon, float)
-    y = op("GroupNormalization", y, *factors, num_groups=view.integer("groups"), epsilon=epsilon)
+    groups, epsilon = view.integer("groups"), view.real("epsilon")
+    y = op("GroupNormalization", y, *factors, num_groups=groups, epsilon=epsilon)
     if view.integer("activation") == 1:
         y = op("Mul", y, op("Sigmoid", y), hint="activated")
     if is_last:
@@ -89,7 +86,7 @@ def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     return only(channels_last(em, result, rank))
 
 
-# Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads.
+# Images that are cut by the values of an input: CropAndResize, ConvTransposeWithDynamicPads.
 
 
 _LONG = ir.DataType.INT64
@@ -99,8 +96,8 @@ _FRONT = {"axis": 0}
 def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement:
     """Write ConvTransposeWithDynamicPads as ConvTranspose without padding, and Slice.
 
-    Pads that are constants become an attribute. Refuses `auto_pad`: onnxruntime pads by the input
-    for `VALID`, where ConvTranspose does not pad; and a node without pads, as onnxruntime does.
+    Constant pads become an attribute. Refuses `auto_pad`: for `VALID`, onnxruntime pads by the
+    input, and ConvTranspose does not pad. Refuses a node without pads, as onnxruntime does.
     """
     refuse_value(view, "auto_pad", "NOTSET")
     x, pads = view.required("X"), view.input("Pads")
@@ -108,12 +105,7 @@ def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement
         text = "`ConvTransposeWithDynamicPads` has no `Pads`, which onnxruntime requires"
         raise MalformedNode("missing-input", text)
     names = ("dilations", "group", "kernel_shape", "output_padding", "strides")
-    given = {name: view.attribute(name) for name in names}
-    attributes: dict[str, AttributeValue] = {
-        name: value
-        for name, value in given.items()
-        if isinstance(value, (int, tuple)) and value != ()
-    }
+    attributes = {name: value for name, value in given(view, *names).items() if value != ()}
     op = em.op
     inputs = x, view.required("W"), view.input("B")
     stored, rank = constant_integers(pads), known_rank(view, x) - 2
@@ -134,7 +126,7 @@ def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement
 
 
 def _whole_sizes(view: NodeView, rank: int) -> list[int] | None:
-    """Return what ConvTranspose gives without padding along each axis; None where unknown."""
+    """Return the size of ConvTranspose without padding along each axis; None if one is unknown."""
     data, filters = (dims_of(view.required(name)) or () for name in "XW")
     lists = [view.attribute(name) for name in ("strides", "dilations", "output_padding")]
     steps, gaps, more = (
@@ -151,10 +143,10 @@ def _whole_sizes(view: NodeView, rank: int) -> list[int] | None:
 
 
 def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
-    """Write CropAndResize as a Gather of the pixels around each point, and their shares.
+    """Write CropAndResize as a Gather of the pixels around each point, and interpolation.
 
-    Where a point lies is computed as onnxruntime does, in the type of the boxes. A point that is no
-    number lies outside; onnxruntime 1.32 reads memory there that is not the picture's.
+    The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
+    outside of the image; onnxruntime 1.32 reads foreign memory there.
     """
     refuse_value(view, "mode", "bilinear", "nearest")
     x, rois, crop = view.operands("X", "rois", "crop_size")
@@ -194,10 +186,8 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     tall, broad = (
         unsqueeze(em, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
     )
-    fill = view.attribute("extrapolation_value")
-    assert isinstance(fill, float)
     inside = em.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
-    result = where(em, inside, found, numbers.constant(fill))
+    result = where(em, inside, found, numbers.constant(view.real("extrapolation_value")))
     return only(cast(em, em.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
 
 
@@ -206,9 +196,9 @@ class _Line:
     """The points of all boxes along one axis.
 
     Attributes:
-        place: Where they are, 0 for those outside: (R, points).
-        low: The pixels in front of them, whole floats: (R, points).
-        inside: Which ones lie inside: (R, points), bool.
+        place: Their places in pixels, 0 for points outside: (R, points).
+        low: The pixels before them, whole floats: (R, points).
+        inside: Whether each is inside: (R, points), bool.
     """
 
     place: ir.Value
@@ -231,16 +221,16 @@ class _Line:
         return cls(place, numbers.op("Floor", place), inside)
 
     def far(self, numbers: Numbers) -> ir.Value:
-        """Return how far behind a pixel each point lies: (R, points)."""
+        """Return the distance of each point from the pixel before it: (R, points)."""
         return numbers.op("Sub", self.place, self.low)
 
     def around(self, numbers: Numbers) -> tuple[ir.Value, ir.Value]:
-        """Return the pixels in front of and behind each point: (R, points), int64."""
+        """Return the pixels before and after each point: (R, points), int64."""
         behind = numbers.op("Ceil", self.place)
         return cast(numbers.em, self.low, _LONG), cast(numbers.em, behind, _LONG)
 
     def nearest(self, numbers: Numbers) -> ir.Value:
-        """Return the pixel nearest to each point, of two the second: (R, points), int64."""
+        """Return the pixel nearest to each point, the second of two: (R, points), int64."""
         em, half = numbers.em, numbers.constant(0.5)
         is_behind = em.op("GreaterOrEqual", self.far(numbers), half)
         return em.op("Add", cast(em, self.low, _LONG), cast(em, is_behind, _LONG))
@@ -249,7 +239,7 @@ class _Line:
 def _points(
     numbers: Numbers, start: ir.Value, end: ir.Value, last: ir.Value, crop: ir.Value, way: int
 ) -> ir.Value:
-    """Return as many points as `crop` asks for from one to another, or the one in the middle.
+    """Return `crop[way]` points from one end to the other; a single one is in the middle.
 
     Args:
         numbers: The type.

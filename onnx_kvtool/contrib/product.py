@@ -1,4 +1,4 @@
-"""Products and convolutions into which onnxruntime's optimiser has drawn their neighbours."""
+"""Products and convolutions that onnxruntime's optimiser has fused with their neighbours."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "HardSigmoid": ("alpha", "beta"),
     "Selu": ("alpha", "gamma"),
 }
-"""Activations that may be drawn in, with their attributes in the order of `activation_params`."""
+"""Activations that may be fused, with their attributes in the order of `activation_params`."""
 
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
 def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
-    """Write FusedMatMul as Transpose, MatMul and Mul, as far as they do something.
+    """Write FusedMatMul as Transpose, MatMul and Mul, each only if it changes something.
 
-    A float16 factor is scaled by an `alpha` below 1 before the product, which could overflow.
+    An `alpha` below 1 scales a float16 factor before the product, which could overflow.
     """
     left, right = (
         _transposed(view, em, letter, batch=view.integer(f"transBatch{letter}") != 0)
@@ -41,7 +41,7 @@ def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
 
 
 def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
-    """Write FusedMatMulActivation as what FusedMatMul is, and the activation.
+    """Write FusedMatMulActivation as the form of FusedMatMul, and the activation.
 
     Refuses activations along an axis.
     """
@@ -61,7 +61,7 @@ def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value
 
 
 def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.Value:
-    """Return a factor with its batch, if asked, and its matrix as the attribute says transposed."""
+    """Return a factor, transposed as the attributes say: its batch, its matrix, or both."""
     x = view.required(letter)
     matrix = view.integer(f"trans{letter}") != 0
     if not matrix and not batch:
@@ -83,18 +83,16 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
 
 def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
     """Write FusedGemm as Gemm and the activation."""
-    a = view.required("A")
     attributes = given(view, "alpha", "beta", "transA", "transB")
-    inputs = (a, view.required("B"), view.input("C"))
+    inputs = (*view.operands("A", "B"), view.input("C"))
     result = em.op("Gemm", *inputs, attributes=attributes)
     return only(_with_activation(view, em, result))
 
 
 def fused_conv(view: NodeView, em: Emitter) -> Replacement:
-    """Write FusedConv as Conv, Add of `Z`, and the activation; Clip takes its bounds as inputs."""
-    x, z = view.required("X"), view.input("Z")
-    op = em.op
-    inputs = (x, view.required("W"), view.input("B"))
+    """Write FusedConv as Conv, Add of `Z`, and the activation."""
+    op, z = em.op, view.input("Z")
+    inputs = (*view.operands("X", "W"), view.input("B"))
     result = op("Conv", *inputs, attributes=given(view, *_CONV))
     if z is not None:
         result = op("Add", result, z)
@@ -121,11 +119,12 @@ def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
-    """Return the activation of a node that has each of its numbers in an attribute."""
+    """Return the activation of a node whose parameters are attributes of their own."""
     activation = view.attribute("activation")
     names = _ACTIVATIONS.get(str(activation), ())
-    given = {name: view.attribute(f"activation_{name}") for name in names}
-    return _activated(view, em, x, activation, _given(given))
+    found = given(view, *(f"activation_{name}" for name in names))
+    named = {name.removeprefix("activation_"): value for name, value in found.items()}
+    return _activated(view, em, x, activation, named)
 
 
 def _activated(
@@ -144,7 +143,3 @@ def _activated(
 
 def _no_activation(view: NodeView, what: str) -> Refusal:
     return no_form(f"the activation of `{view.node.op_type}` is {what}, which is unknown")
-
-
-def _given(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
-    return {name: value for name, value in attributes.items() if value is not None}  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Recurrences over tokens: the loop, its gates, where sequences begin."""
+"""Recurrences over tokens: the loop, its gates, and sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnx_kvtool.emit.forms import (
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-# A state that each token decays, corrects and is read from: one step, or a Scan of many.
+# A state that each token decays, corrects and reads: one step, or a Scan over several.
 #
 # With the state S of a head, (D, E), and for each token a key, a value and queries:
 #
@@ -39,11 +39,11 @@ _FLOAT = ir.DataType.FLOAT
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """How many heads there are, and their sizes.
+    """The number of heads, and their sizes.
 
     Attributes:
         states: KV, each with a state of its own.
-        queries: G, the queries of each state.
+        queries: G, the query heads of each state.
         key_size: D.
         value_size: E.
     """
@@ -56,7 +56,7 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What tokens bring, float32: (T, B, ...) as a Scan takes them, or of one token (B, ...).
+    """The operands of tokens, float32: (T, B, ...) as a Scan takes them, or (B, ...) of one token.
 
     Attributes:
         query: (..., KV, G, D), scaled.
@@ -64,7 +64,7 @@ class Rows:
         column: The key as (..., KV, D, 1).
         value: (..., KV, 1, E).
         decay: Factor of the state, (..., KV, D or 1, 1); None for one that does not decay.
-        rate: How much is corrected, (..., KV or 1, 1, 1); None where the value is written as it is.
+        rate: Share of the correction, (..., KV or 1, 1, 1); None to write the value unchanged.
     """
 
     query: ir.Value
@@ -79,29 +79,16 @@ class Rows:
         return replace(self, decay=decay, rate=rate)
 
     def given(self) -> list[ir.Value]:
-        """Return those that are there, in order."""
+        """Return the operands that are not None, in order."""
         every = (self.query, self.key, self.column, self.value, self.decay, self.rate)
         return [value for value in every if value is not None]
 
     def with_given(self, values: Sequence[ir.Value]) -> Rows:
-        """Return rows with those that are given replaced."""
+        """Return rows with other values for the operands that are not None."""
         left = iter(values)
         query, key, column, value = (next(left) for _ in range(4))
         decay, rate = (None if v is None else next(left) for v in (self.decay, self.rate))
         return Rows(query, key, column, value, decay, rate)
-
-
-@dataclass(frozen=True, slots=True)
-class Recurred:
-    """What became of tokens.
-
-    Attributes:
-        state: The last state: (B, KV, D, E).
-        output: (T, B, KV, G, E), or of one token (B, KV, G, E).
-    """
-
-    state: ir.Value
-    output: ir.Value
 
 
 def recur(
@@ -112,17 +99,21 @@ def recur(
     *,
     is_one: bool,
     sequence: ir.Value | None = None,
-) -> Recurred:
+) -> tuple[ir.Value, ...]:
     """Update a state by one token, or by each in turn, and read it.
 
     Args:
         em: Where to build.
         state: (B, KV, D, E), float32.
-        rows: What the tokens bring.
+        rows: The operands of the tokens.
         heads: The sizes.
         is_one: Whether there is one token, without an axis of its own.
-        sequence: The sequence of each token, (T, 1), int64, where tokens of several lie behind each
-            other: B is 1 in `rows` then.
+        sequence: The sequence of each token, (T, 1), int64, if several sequences are packed: B is 1
+            in `rows` then.
+
+    Returns:
+        The last state, (B, KV, D, E), and the output, (T, B, KV, G, E), or (B, KV, G, E) of one
+        token.
     """
     if is_one:
         return _step(em, state, rows)
@@ -134,20 +125,18 @@ def recur(
     def body() -> list[ir.Value]:
         op, at = em.op, rows.with_given(tokens)
         own = carried if place is None else op("Gather", carried, place, hint="own")
-        step = _step(em, own, at)
-        after = step.state
+        after, output = _step(em, own, at)
         if place is not None:
             index = em.op("Reshape", place, [1, 1])
             after = op("ScatterND", carried, index, after)
-        return [after, step.output]
+        return [after, output]
 
     taken = [*parts, *([] if sequence is None else [sequence])]
     inner = em.nested(body, [carried, *tokens, *([] if place is None else [place])], hint="token")
-    scanned = em.multi("Scan", state, *taken, body=inner, num_scan_inputs=len(taken), count=2)
-    return Recurred(*scanned)
+    return em.multi("Scan", state, *taken, body=inner, num_scan_inputs=len(taken), count=2)
 
 
-def _step(em: Emitter, state: ir.Value, rows: Rows) -> Recurred:
+def _step(em: Emitter, state: ir.Value, rows: Rows) -> tuple[ir.Value, ir.Value]:
     op, written = em.op, rows.value
     if rows.decay is not None:
         state = op("Mul", state, rows.decay, hint="decayed")
@@ -155,18 +144,18 @@ def _step(em: Emitter, state: ir.Value, rows: Rows) -> Recurred:
         known = op("MatMul", rows.key, state, hint="retrieved")
         written = op("Mul", rows.rate, op("Sub", written, known), hint="written")
     state = op("Add", state, op("Mul", rows.column, written, hint="outer"), hint="state")
-    return Recurred(state, op("MatMul", rows.query, state, hint="read"))
+    return state, op("MatMul", rows.query, state, hint="read")
 
 
 def repeated(em: Emitter, rows: ir.Value, heads: int, times: int) -> ir.Value:
-    """Return (..., heads, D), float32, with each head so many times in a row."""
+    """Return (..., heads, D), float32, with each head repeated `times` times."""
     if times == 1:
         return rows
     return em.op("Gather", rows, np.repeat(np.arange(heads), times), axis=-2, hint="repeated")
 
 
 def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Value:
-    """Return a state of zeros for the batch of a value, which is its first axis."""
+    """Return a state of zeros for the batch, the first axis of `like`."""
     sizes = [heads.states, heads.key_size, heads.value_size]
     if isinstance(batch, int):
         shape = em.constant([batch, *sizes], "shape")
@@ -177,7 +166,7 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
     return em.op("ConstantOfShape", shape, value=zero, hint="zeros")
 
 
-# What gates a recurrence: LinearAttentionGate of `com.microsoft`, and the like inside others.
+# The gates of a recurrence: LinearAttentionGate of `com.microsoft`, and those of GatedDeltaNet.
 
 
 def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
@@ -197,7 +186,7 @@ def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
 
 
 def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
-    """Return a number for each head as a vector; onnxruntime counts elements, and no axes."""
+    """Return one number per head as a vector; onnxruntime accepts any shape of so many elements."""
     dims = dims_of(given)
     if dims is not None and len(dims) == 1:
         return given
@@ -211,7 +200,7 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
         view: The node.
         em: Where to build.
         decay: (..., KV) or (..., KV, D).
-        tail: What comes behind the tokens: KV, or KV and D.
+        tail: The sizes after those of the tokens: KV, or KV and D.
 
     Raises:
         Refusal: If the activation is unknown, or `a_log` or `dt_bias` absent.
@@ -241,7 +230,7 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
 
 
 def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
-    """Return how much a GatedDeltaNet writes of a difference, float32: (..., KV)."""
+    """Return the share of a difference that a GatedDeltaNet writes, float32: (..., KV)."""
     refuse_value(view, "beta_activation", "none", "sigmoid")
     wide = cast(em, beta, _FLOAT)
     if view.string("beta_activation") == "none":
@@ -249,7 +238,7 @@ def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
     return em.op("Sigmoid", wide, hint="beta")
 
 
-# Sequences of different lengths that lie behind each other, told apart by where each begins.
+# Packed sequences of different lengths, with the bounds of each.
 
 
 _I = ir.DataType.INT64
@@ -259,13 +248,13 @@ _END = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Where B sequences lie among N tokens, int64.
+    """The places of B packed sequences among N tokens, int64.
 
     Attributes:
         em: Where to build.
         count: N: ().
         starts: The first token of each sequence: (B, 1).
-        ends: The token behind its last one: (B, 1).
+        ends: The token after its last one: (B, 1).
         number: Its number: (B, 1).
         place: The number of each token: (N, 1).
         owner: The sequence of each token: (N, 1).
@@ -281,7 +270,7 @@ class Sequences:
 
     @property
     def lengths(self) -> ir.Value:
-        """How many tokens each sequence has: (B, 1)."""
+        """The number of tokens of each sequence: (B, 1)."""
         return self.em.once(
             ("lengths", self.ends), lambda: self.em.op("Sub", self.ends, self.starts)
         )
@@ -289,34 +278,34 @@ class Sequences:
     def before(
         self, place: ir.Value, local: ir.Value, owner: ir.Value, rows: int, offsets: np.ndarray
     ) -> ir.Value:
-        """Return where rows are that lie before some place of a sequence, its state in front.
+        """Return the rows before some tokens of sequences, each with its state in front.
 
         Args:
             place: Numbers of tokens: (X, 1).
-            local: How far behind the start of its sequence each is: (X, 1).
+            local: Distance of each from the start of its sequence: (X, 1).
             owner: That sequence: (X, 1).
-            rows: How many rows of state a sequence has.
-            offsets: 0 or less, and no farther than the state reaches: (K,).
+            rows: Number of rows of state that a sequence has.
+            offsets: Which rows before each token, 0 or less, at most back to the state: (K,).
 
         Returns:
-            Rows of the tokens with those of all states behind them, (N + B * rows): (X, K).
+            Indices, (X, K), into the tokens followed by the rows of all states, (N + B * rows).
         """
         op, away = self.em.op, self.em.constant(offsets.reshape(1, -1), "offsets")
         far = op("Add", local, away, hint="local")
         base = op("Mul", owner, rows)
         base = op("Add", op("Add", base, rows), self.count)
-        held = op("Add", base, far, hint="held")
+        in_state = op("Add", base, far, hint="in_state")
         is_before = op("Less", far, 0, dtype=_B)
-        return where(self.em, is_before, held, op("Add", place, away), "places")
+        return where(self.em, is_before, in_state, op("Add", place, away), "places")
 
 
 def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
-    """Read where sequences lie; what is the same for all layers is built once.
+    """Return the places of packed sequences; all layers share the nodes.
 
     Args:
         em: Where to build.
-        bounds: 0, and where each sequence ends: (B + 1,). That they do not fit the tokens, which
-            onnxruntime refuses, is not looked at.
+        bounds: 0, and the end of each sequence: (B + 1,). Nothing checks that they fit the tokens;
+            onnxruntime refuses others.
         tokens: (N, ...).
     """
     count = dim_of(tokens, 0)

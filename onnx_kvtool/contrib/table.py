@@ -42,7 +42,7 @@ from onnx_kvtool.contrib.rule import ContribRule, Form
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
-# Operators that nothing writes stand in `without`.
+# Operators that nothing writes are listed in `without`.
 _FORMS: Mapping[str, Mapping[str, Form]] = {
     "onnxruntime 1.32: its optimiser": {
         "BiasDropout": activation.bias_dropout,

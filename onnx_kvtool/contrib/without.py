@@ -1,4 +1,4 @@
-"""Operators of onnxruntime without a rule, and why; with those of the table, all that it has."""
+"""Operators of onnxruntime without a rule, and why; the table has all others."""
 
 from __future__ import annotations
 
