@@ -16,7 +16,7 @@ from benchmarks.runtime.one_node import SEED, demand_same, one_node
 from benchmarks.session import session
 from benchmarks.turns import in_turns
 from onnx_kvtool.runtime.kernels.kernel import Context
-from onnx_kvtool.runtime.kernels.scatter.scatter import scatter_elements_18, scatter_nd_18
+from onnx_kvtool.runtime.kernels.scatter.scatter import scatter_elements_11, scatter_nd_11
 
 __all__ = ["SCATTERS"]
 
@@ -100,8 +100,8 @@ _CASES = (
 def _lines(quick: bool) -> Iterator[Line]:
     """Scatters of a million elements, by onnx.reference and by onnxruntime."""
     kernels: dict[str, Any] = {
-        "ScatterElements": scatter_elements_18,
-        "ScatterND": scatter_nd_18,
+        "ScatterElements": scatter_elements_11,
+        "ScatterND": scatter_nd_11,
     }
     context = Context(18, 1, lambda _: None)
     rng = np.random.default_rng(SEED)

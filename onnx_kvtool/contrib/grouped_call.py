@@ -182,7 +182,7 @@ class Call:
         return em.once(("near", places, window, dim_of(keys, 2) or keys), build)
 
     def visible(self, keys: ir.Value, *, is_causal: bool) -> ir.Value:
-        """Return whether a query sees a key; unless causal, if a key is valid: (B, 1, L or 1, S)."""
+        """Return whether a query sees a key; if not causal, any valid key: (B, 1, L or 1, S)."""
         em, rows = self.em, self.places() if is_causal else self.valid
 
         def build() -> ir.Value:

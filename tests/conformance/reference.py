@@ -54,9 +54,9 @@ def runs(whole: bool = True) -> dict[str, Runs]:
 
 def family_of(op_type: str) -> str:
     """Return the family of the kernel of an operator."""
-    for module in table.FAMILIES:
+    for module in table.MODULES:
         if op_type in module.LINES:
-            return module.__name__.rsplit(".", 1)[1]
+            return module.__name__.split(".")[3]
     return BORROWED
 
 

@@ -59,10 +59,11 @@ def add_lines() -> None:
     TRAITS._lines["", "Halve"] = Traits.of(Trait.ELEMENTWISE)
     TRAITS._lines["", "EveryOther"] = Traits.of(Trait.PART, Trait.KEEPS_AXES)
 
-    from onnx_kvtool.runtime.kernels import elementwise, movement
+    from onnx_kvtool.runtime.kernels.elementwise import unary
+    from onnx_kvtool.runtime.kernels.movement import slicing
 
-    elementwise.LINES = {**elementwise.LINES, "Halve": {NEWEST: halve}}
-    movement.LINES = {**movement.LINES, "EveryOther": {NEWEST: every_other}}
+    unary.LINES = {**unary.LINES, "Halve": {NEWEST: halve}}
+    slicing.LINES = {**slicing.LINES, "EveryOther": {NEWEST: every_other}}
 
     from onnx_kvtool.symbolic.rules.table import OPERATOR_RULES, OperatorRules
 

@@ -258,4 +258,4 @@ LINES: Lines = {
     "Swish": {24: swish_24},
     "ThresholdedRelu": {10: thresholded_relu_10},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

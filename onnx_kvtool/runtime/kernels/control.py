@@ -332,4 +332,4 @@ LINES: Lines = {
     "Loop": {1: loop},
     "Scan": {8: scan_8, 9: scan_9},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

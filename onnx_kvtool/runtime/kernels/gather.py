@@ -121,4 +121,4 @@ LINES: Lines = {
     "GatherElements": {11: gather_elements},
     "GatherND": {11: gather_nd},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

@@ -447,4 +447,4 @@ LINES: Lines = {
     "QLinearMatMul": {10: q_linear_mat_mul_10},
     "Einsum": {12: einsum_12},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

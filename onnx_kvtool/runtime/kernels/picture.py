@@ -312,4 +312,4 @@ LINES: Lines = {
     "MaxPool": {1: max_pool},
     "Upsample": {1: upsample_1, 7: upsample_7, 9: upsample_9},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

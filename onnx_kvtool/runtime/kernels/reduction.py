@@ -306,32 +306,6 @@ def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, Ker
     return {1: axes_by_attribute(reduction), input_since: axes_by_input(reduction)}
 
 
-# The two forms of the axis of Softmax and its like.
-
-
-def forms_of_softmax(formula: Callable[[Array, int], Array]) -> Mapping[int, KernelFunction]:
-    """Return kernels of one axis, from version 13 on, and of all axes from one on, before it.
-
-    An axis of length 0 gives an empty result. Negative axes, on which version 1 is silent, count
-    from the back. Both raise KernelError for an axis outside the rank.
-    """
-
-    def over_one(input: Array, *, axis: int) -> tuple[Array]:
-        front = count_axis(axis, input.ndim, of="input")
-        if input.size == 0:
-            return (input.copy(),)
-        return (narrowed(formula(widened(input), front), input.dtype),)
-
-    def over_trailing(input: Array, *, axis: int) -> tuple[Array]:
-        front = count_axis(axis, input.ndim, of="input")
-        rows = math.prod(input.shape[:front])
-        flat = input.reshape(rows, math.prod(input.shape[front:]))
-        (result,) = over_one(flat, axis=1)
-        return (result.reshape(input.shape),)
-
-    return {1: over_trailing, 13: over_one}
-
-
 LINES: Lines = {
     "ReduceSum": _both_forms(sum_, 13),
     "ReduceMean": _both_forms(mean),
@@ -347,4 +321,4 @@ LINES: Lines = {
     "ArgMin": {1: arg_min_1},
     "TopK": {1: top_k_1, 10: top_k_10},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

@@ -97,4 +97,4 @@ LINES: Lines = {
     "SequenceInsert": {11: sequence_insert},
     "SequenceMap": {17: sequence_map},
 }
-"""Operators of this family with their kernels, oldest first."""
+"""Operators of this module with their kernels, oldest first."""

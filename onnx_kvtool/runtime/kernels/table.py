@@ -5,40 +5,33 @@ from __future__ import annotations
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.runtime.kernels import (
     activation,
-    attention,
     control,
-    conversion,
-    elementwise,
     gather,
     linear,
-    movement,
-    normalization,
     picture,
     reduction,
-    scatter,
     sequence,
 )
+from onnx_kvtool.runtime.kernels.attention import attention, rotary_embedding, states
+from onnx_kvtool.runtime.kernels.conversion import cast, quantize
+from onnx_kvtool.runtime.kernels.elementwise import binary, cumulative, unary
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.movement import choosing, layout, slicing
+from onnx_kvtool.runtime.kernels.normalization import batch, layer, softmax
+from onnx_kvtool.runtime.kernels.scatter import scatter, tensor_scatter
 
-FAMILIES = (
-    scatter,
-    gather,
-    movement,
-    elementwise,
-    reduction,
-    conversion,
-    linear,
-    normalization,
-    activation,
-    attention,
-    control,
-    sequence,
-    picture,
+MODULES = (
+    *(activation, control, gather, linear, picture, reduction, sequence),
+    *(attention, rotary_embedding, states),
+    *(cast, quantize),
+    *(binary, cumulative, unary),
+    *(choosing, layout, slicing),
+    *(batch, layer, softmax),
+    *(scatter, tensor_scatter),
 )
-"""The families, each a package whose `LINES` are lines of the table."""
+"""The modules whose `LINES` are lines of the table; a family is a module, or a package of them."""
 
-
-KERNELS: Lines = Table("kernel", [line for family in FAMILIES for line in family.LINES.items()])
+KERNELS: Lines = Table("kernel", [line for module in MODULES for line in module.LINES.items()])
 """Kernels of the default domain by operator, the oldest first."""
 
 

@@ -20,43 +20,11 @@ from onnx_kvtool.runtime.kernels.attention.scores import (
     weighted_values,
     without_padding,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, floating_type, rounded
 
 
 def attention_23(
-    Q: Array,
-    K: Array,
-    V: Array,
-    attn_mask: Array | None = None,
-    past_key: Array | None = None,
-    past_value: Array | None = None,
-    *,
-    is_causal: int,
-    kv_num_heads: int | None,
-    q_num_heads: int | None,
-    qk_matmul_output_mode: int,
-    scale: float | None,
-    softcap: float,
-    softmax_precision: int | None,
-    context: Context | None = None,
-) -> tuple[Array | None, ...]:
-    """Compute Attention-23; as `attention_24`, but for what that added.
-
-    There is no `nonpad_kv_seqlen`, and `attn_mask` broadcasts to (B, H, L, S) in every dimension:
-    a shorter last dimension is an error, where onnx.reference 1.23.2 pads it.
-    """
-    shown_mode = _shown_mode(qk_matmul_output_mode, context)
-    operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
-    mask = None if attn_mask is None else mask_23(attn_mask, operands)
-    bias = additive_bias(operands, mask, None, bool(is_causal), -1, -1)
-    output, shown = _attend(
-        operands, bias, _scale(scale, operands), softcap, softmax_precision, shown_mode
-    )
-    return output, operands.key, operands.value, shown
-
-
-def attention_24(
     Q: Array,
     K: Array,
     V: Array,
@@ -76,7 +44,7 @@ def attention_24(
     right_window_size: int = -1,
     context: Context | None = None,
 ) -> tuple[Array | None, ...]:
-    """Compute Attention-24 and -25 (the windows) as the text of onnx 1.23.2 has them.
+    """Compute Attention-23, -24 and -25 (the windows) as the text of onnx 1.23.2 has them.
 
     Letters: B batch, H query heads, KV key/value heads, L query length, P past length, S total key
     length (past and new), D head size, E value head size.
@@ -93,8 +61,9 @@ def attention_24(
         Q: (B, H, L, D), or (B, L, H * D).
         K: (B, KV, S - P, D), or (B, S - P, KV * D); KV divides H.
         V: (B, KV, S - P, E), or (B, S - P, KV * E); may be of another float type.
-        attn_mask: Broadcasts to (B, H, L, S), a shorter last dimension padded as hidden: True where
-            a key is seen; or numbers that are added, of any type, rounded to that of `Q`.
+        attn_mask: Broadcasts to (B, H, L, S), a shorter last dimension padded as hidden (below
+            opset 24 it is an error, where onnx.reference 1.23.2 pads it): True where a key is seen;
+            or numbers that are added, of any type, rounded to that of `Q`.
         past_key: (B, KV, P, D).
         past_value: (B, KV, P, E).
         nonpad_kv_seqlen: (B,), int64, 0 to S: valid keys of each row; not with `past_key`.
@@ -124,7 +93,9 @@ def attention_24(
     shown_mode = _shown_mode(qk_matmul_output_mode, context)
     operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
     mask = None
-    if attn_mask is not None:
+    if attn_mask is not None and context is not None and context.opset < 24:
+        mask = mask_23(attn_mask, operands)
+    elif attn_mask is not None:
         warn = context.warn if context is not None else _ignore
         mask = mask_24(attn_mask, operands, nonpad_kv_seqlen, warn)
     factor = _scale(scale, operands)
@@ -203,3 +174,9 @@ def _scale(scale: float | None, operands: Operands) -> float:
 
 def _ignore(_: str) -> None:
     """Take a warning that nobody asked for."""
+
+
+LINES: Lines = {
+    "Attention": {23: attention_23, 24: attention_23},
+}
+"""Operators of this module with their kernels, oldest first."""

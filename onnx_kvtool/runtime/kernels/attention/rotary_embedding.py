@@ -8,7 +8,7 @@ import numpy.typing as npt
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 
@@ -122,3 +122,9 @@ def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: tuple[int, .
         f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
         f"{shape[0] - 1}: axis 0 of `{name}` with shape {shape}"
     )
+
+
+LINES: Lines = {
+    "RotaryEmbedding": {23: rotary_embedding_23},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -9,13 +9,13 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.scores import split_heads
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 # LinearAttention-27: attention by a state that each token updates.
 
 
-UPDATE_RULES = ("linear", "gated", "delta", "gated_delta")
+_UPDATE_RULES = ("linear", "gated", "delta", "gated_delta")
 
 
 def linear_attention_27(
@@ -83,47 +83,24 @@ def linear_attention_27(
     rate = None if beta is None else _beta(beta, k.shape)
     q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
     grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
-    output, state, _ = by_each_token(grouped, k, v, state, forget, rate)
+    output = np.empty((*grouped.shape[:4], v.shape[3]), np.float32)
+    for token in range(tokens):
+        column, row = k[:, :, token, :, None], v[:, :, token, None]
+        if forget is not None:
+            state = state * forget[:, :, token, :, None]
+        if rate is not None:
+            row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
+        state = state + column * row
+        output[:, :, :, token] = grouped[:, :, :, token] @ state
     by_token = output.reshape(batch, heads, tokens, v.shape[3]).transpose(0, 2, 1, 3)
     flat = by_token.reshape(batch, tokens, heads * v.shape[3])
     state_type = query.dtype if past_state is None else past_state.dtype
     return flat.astype(query.dtype), state.astype(state_type)
 
 
-def by_each_token(
-    query: Reals, key: Reals, value: Reals, state: Reals, forget: Reals | None, rate: Reals | None
-) -> tuple[Reals, Reals, Reals]:
-    """Update a state by each token in turn, and read it with the queries.
-
-    Args:
-        query: (B, KV, G, T, D), float32, scaled.
-        key: (B, KV, T, D).
-        value: (B, KV, T, E).
-        state: (B, KV, D, E).
-        forget: Factor of the state, (B, KV, T, 1 or D); None for one.
-        rate: How much of the difference is written, (B, KV or 1, T, 1); None where the value is.
-
-    Returns:
-        What is read, (B, KV, G, T, E); the last state; and what is written, (B, KV, T, E).
-    """
-    output = np.empty((*query.shape[:4], value.shape[3]), np.float32)
-    written = np.empty(value.shape, np.float32)
-    for token in range(query.shape[3]):
-        column = key[:, :, token, :, None]
-        row = value[:, :, token, None]
-        if forget is not None:
-            state = state * forget[:, :, token, :, None]
-        if rate is not None:
-            row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
-        state = state + column * row
-        written[:, :, token] = row[:, :, 0]
-        output[:, :, :, token] = query[:, :, :, token] @ state
-    return output, state, written
-
-
 def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
-    if rule not in UPDATE_RULES:
-        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(UPDATE_RULES)}")
+    if rule not in _UPDATE_RULES:
+        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(_UPDATE_RULES)}")
     for name, gate, needed in (
         ("decay", decay, "gated" in rule),
         ("beta", beta, "delta" in rule),
@@ -193,44 +170,25 @@ def causal_conv_with_state_27(
     past = np.zeros(past_shape, input.dtype) if past_state is None else past_state
     check_shape("past_state", past.shape, past_shape, "one position less than the kernel")
 
-    joined = np.concatenate([past, input], axis=2)  # (B, C, k - 1 + L)
-    return causal_sum(joined, weight, bias, activation), joined[:, :, length:]
-
-
-def causal_sum(
-    joined: Array, weight: Array, bias: Array | None, activation: str, dilation: int = 1
-) -> Array:
-    """Return the weighted sum of positions that end in each one behind those of the past.
-
-    Args:
-        joined: (B, C, (k - 1) * dilation + L), the past in front.
-        weight: (C, 1, k).
-        bias: (C,); None for zeros.
-        activation: `none`, `silu` or `swish`.
-        dilation: How far apart the positions are.
-
-    Returns:
-        (B, C, L), of the type of `joined`.
-
-    Raises:
-        KernelError: If the weight or the bias is not one for each channel, or the activation
-            unknown.
-    """
     if activation not in ("none", "silu", "swish"):
         raise KernelError(f"`activation` is `{activation}`, expected `none`, `silu` or `swish`")
-    batch, channels, count = joined.shape
-    taps = weight.shape[2]
     check_shape("weight", weight.shape, (channels, 1, taps), "one kernel for each channel")
     if bias is not None:
         check_shape("bias", bias.shape, (channels,), "one number for each channel")
+    joined = np.concatenate([past, input], axis=2)  # (B, C, k - 1 + L)
     values, kernel = widened(joined), widened(weight)
-    length = count - (taps - 1) * dilation
-    total = np.zeros((batch, channels, length), values.dtype)
+    total = np.zeros(input.shape, values.dtype)
     for tap in range(taps):
-        first = tap * dilation
-        total += kernel[:, :, tap] * values[:, :, first : first + length]
+        total += kernel[:, :, tap] * values[:, :, tap : tap + length]
     if bias is not None:
         total += widened(bias)[:, None]
     if activation != "none":
         total /= 1 + np.exp(-total)
-    return total.astype(joined.dtype)
+    return total.astype(joined.dtype), joined[:, :, length:]
+
+
+LINES: Lines = {
+    "CausalConvWithState": {27: causal_conv_with_state_27},
+    "LinearAttention": {27: linear_attention_27},
+}
+"""Operators of this module with their kernels, oldest first."""

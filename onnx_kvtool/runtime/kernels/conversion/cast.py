@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
     round_to_scale,
     to_integers,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
 # Conversion between numbers and strings.
 
@@ -339,3 +339,11 @@ def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
     if target in (ir.DataType.UINT4, ir.DataType.UINT2):
         return (quantized.astype(dtype),)
     return (quantized.view(dtype),)
+
+
+LINES: Lines = {
+    "Cast": {6: cast_6},
+    "CastLike": {15: cast_like_15},
+    "BitCast": {26: bit_cast_26},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
     round_to,
     to_integers,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
 # The scales and zero points of QuantizeLinear and DequantizeLinear, spread over the input.
 
@@ -230,3 +230,11 @@ def dequantize_linear_10(
     factor = round_to(difference, dtype)
     scale = round_to(spread(x_scale), dtype)
     return (np.multiply(factor, scale, out=factor),)
+
+
+LINES: Lines = {
+    "QuantizeLinear": {10: quantize_linear_10},
+    "DequantizeLinear": {10: dequantize_linear_10},
+    "DynamicQuantizeLinear": {11: dynamic_quantize_linear_11},
+}
+"""Operators of this module with their kernels, oldest first."""

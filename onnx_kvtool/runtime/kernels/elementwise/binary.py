@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS
 from onnx_kvtool.runtime.kernels.half import widen_half
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
 # Multidirectional broadcasting, with a message that names the axis that does not fit.
 #
@@ -356,3 +356,31 @@ def _check(operands: tuple[Array, ...]) -> None:
     if not operands:
         raise KernelError("there is no operand, expected at least 1")
     check_operands(operands, tuple([f"data_0[{number}]" for number in range(len(operands))]))
+
+
+# Versions before 7 broadcast by attributes.
+LINES: Lines = {
+    "Add": {7: over_a_b(np.add)},
+    "Sub": {7: over_a_b(np.subtract)},
+    "Mul": {7: over_a_b(np.multiply)},
+    "Div": {7: div_7},
+    "Mod": {10: mod_10, 28: mod_28},
+    "Pow": {7: pow_7},
+    "And": {7: over_a_b(np.logical_and)},
+    "Or": {7: over_a_b(np.logical_or)},
+    "Xor": {7: over_a_b(np.logical_xor)},
+    "BitShift": {11: bit_shift_11},
+    "BitwiseAnd": {18: over_a_b(np.bitwise_and)},
+    "BitwiseOr": {18: over_a_b(np.bitwise_or)},
+    "BitwiseXor": {18: over_a_b(np.bitwise_xor)},
+    "Equal": {7: over_a_b(np.equal)},
+    "Less": {7: over_a_b(np.less)},
+    "LessOrEqual": {12: over_a_b(np.less_equal)},
+    "Greater": {7: over_a_b(np.greater)},
+    "GreaterOrEqual": {12: over_a_b(np.greater_equal)},
+    "Min": {8: min_8},
+    "Max": {8: max_8},
+    "Sum": {8: sum_8},
+    "Mean": {8: mean_8},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
 
 def cum_sum_11(
@@ -57,3 +57,10 @@ def _running(
         before = np.take(total, range(x.shape[along] - 1), axis=along)
         total = np.concatenate([first, before], axis=along)
     return narrowed(np.flip(total, along) if reverse else total, x.dtype)
+
+
+LINES: Lines = {
+    "CumSum": {11: cum_sum_11},
+    "CumProd": {26: cum_prod_26},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
 # Operators of one operand that numpy computes as ONNX wants them.
 
@@ -308,3 +308,37 @@ def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -
     if not detect_positive:
         infinite = infinite & np.signbit(X)
     return (np.asarray(infinite),)
+
+
+LINES: Lines = {
+    "Neg": {6: over_x(np.negative)},
+    "Abs": {6: over_x(np.abs)},
+    "Sign": {9: over_input(sign)},
+    "Floor": {6: over_x(np.floor)},
+    "Ceil": {6: over_x(np.ceil)},
+    "Round": {11: over_x(np.rint)},
+    "Reciprocal": {6: over_x(reciprocal)},
+    "Sqrt": {6: over_x(np.sqrt)},
+    "Exp": {6: over_input(np.exp)},
+    "Log": {6: over_input(np.log)},
+    "Sin": {7: over_input(np.sin)},
+    "Cos": {7: over_input(np.cos)},
+    "Tan": {7: over_input(np.tan)},
+    "Asin": {7: over_input(np.arcsin)},
+    "Acos": {7: over_input(np.arccos)},
+    "Atan": {7: over_input(np.arctan)},
+    "Sinh": {9: over_input(np.sinh)},
+    "Cosh": {9: over_input(np.cosh)},
+    "Tanh": {6: over_input(np.tanh)},
+    "Asinh": {9: over_input(np.arcsinh)},
+    "Acosh": {9: over_input(np.arccosh)},
+    "Atanh": {9: over_input(np.arctanh)},
+    "Erf": {9: erf_9},
+    "Not": {1: over_x(np.logical_not)},
+    "BitwiseNot": {18: over_x(np.invert)},
+    "Clip": {6: clip_6, 11: clip_11},
+    "IsNaN": {9: is_nan_9},
+    "IsInf": {10: is_inf_10},
+    "Dropout": {7: dropout_7, 10: dropout_10, 12: dropout_12},
+}
+"""Operators of this module with their kernels, oldest first."""

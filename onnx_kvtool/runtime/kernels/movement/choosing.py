@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # Constant and ConstantOfShape, all versions.
 
@@ -392,3 +392,16 @@ def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
             f"`condition`, `X` and `Y` with shapes {condition.shape}, {X.shape} and {Y.shape} "
             "cannot be broadcast to one"
         ) from error
+
+
+LINES: Lines = {
+    "Compress": {9: compress},
+    "Constant": {1: constant_1, 12: constant_12},
+    "ConstantOfShape": {9: constant_of_shape},
+    "NonZero": {9: non_zero},
+    "OneHot": {9: one_hot_9, 11: one_hot_11},
+    "Range": {11: range_11, 27: range_27},
+    "Unique": {11: unique},
+    "Where": {9: where},
+}
+"""Operators of this module with their kernels, oldest first."""

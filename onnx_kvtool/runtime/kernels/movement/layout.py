@@ -10,7 +10,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers, require_axes, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines, Value
 
 # Reshape-5 and later, and Flatten.
 
@@ -304,3 +304,18 @@ def size(data: Array) -> tuple[Array]:
 def identity(input: Value) -> tuple[Value]:
     """Return `input` itself: an array, a sequence, or an optional that may hold nothing."""
     return (input,)
+
+
+LINES: Lines = {
+    "Expand": {8: expand},
+    "Flatten": {1: flatten_1, 11: flatten_11},
+    "Identity": {1: identity},
+    "Reshape": {5: reshape_5},
+    "Shape": {1: shape_1},
+    "Size": {1: size},
+    "Squeeze": {1: squeeze_1, 11: squeeze_11, 13: squeeze_13},
+    "Tile": {6: tile},
+    "Transpose": {1: transpose},
+    "Unsqueeze": {1: unsqueeze_1, 11: unsqueeze_11, 13: unsqueeze_13},
+}
+"""Operators of this module with their kernels, oldest first."""

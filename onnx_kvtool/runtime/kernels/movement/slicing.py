@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
 # Slice-1, -10, -11 and -13.
 
@@ -465,3 +465,13 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
     else:
         kept = np.tri(rows, columns, diagonal, dtype=np.bool_)
     return (np.where(kept, input, np.zeros((), input.dtype)),)
+
+
+LINES: Lines = {
+    "Concat": {4: concat},
+    "Pad": {2: pad_2, 11: pad_11, 19: pad_19},
+    "Slice": {1: slice_1, 10: slice_10},
+    "Split": {2: split_2, 13: split_13, 18: split_18},
+    "Trilu": {14: trilu},
+}
+"""Operators of this module with their kernels, oldest first."""

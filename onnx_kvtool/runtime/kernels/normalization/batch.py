@@ -8,7 +8,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
     check_rank,
@@ -214,3 +214,12 @@ def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[A
     deviation = np.sqrt(mean_over(distance * distance, front))
     y = distance / (deviation + _EPSILON)
     return (narrowed(y, X.dtype),)
+
+
+LINES: Lines = {
+    "BatchNormalization": {7: batch_normalization_7, 14: batch_normalization_14},
+    "LRN": {1: lrn_1},
+    "LpNormalization": {1: lp_normalization_1},
+    "MeanVarianceNormalization": {9: mean_variance_normalization_9},
+}
+"""Operators of this module with their kernels, oldest first."""

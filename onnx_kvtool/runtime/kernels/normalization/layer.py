@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.half import round_to_half
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # Rounding to a type between two steps that are computed in another.
 
@@ -327,3 +327,12 @@ def _in_groups(x: Reals, groups: int, epsilon: float, stash: np.dtype[np.generic
 def _per_channel(numbers: Array, rank: int) -> Reals:
     """Return (C,) as (C, 1, ..., 1), which broadcasts to (N, C, D1, ..., Dn)."""
     return widened(numbers).reshape(-1, *(1,) * (rank - 2))
+
+
+LINES: Lines = {
+    "GroupNormalization": {18: group_normalization_18, 21: group_normalization_21},
+    "InstanceNormalization": {1: instance_normalization_1},
+    "LayerNormalization": {17: layer_normalization_17},
+    "RMSNormalization": {23: rms_normalization_23},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
+from onnx_kvtool.runtime.kernels.axes import count_axis
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.kernel import Array, KernelFunction, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 
@@ -31,3 +37,34 @@ def hardmax(x: Reals, axis: int) -> Reals:
     result = np.zeros_like(x)
     np.put_along_axis(result, x.argmax(axis=axis, keepdims=True), 1, axis=axis)
     return result
+
+
+def forms_of_softmax(formula: Callable[[Array, int], Array]) -> Mapping[int, KernelFunction]:
+    """Return kernels of one axis, from version 13 on, and of all axes from one on, before it.
+
+    An axis of length 0 gives an empty result. Negative axes, on which version 1 is silent, count
+    from the back. Both raise KernelError for an axis outside the rank.
+    """
+
+    def over_one(input: Array, *, axis: int) -> tuple[Array]:
+        front = count_axis(axis, input.ndim, of="input")
+        if input.size == 0:
+            return (input.copy(),)
+        return (narrowed(formula(widened(input), front), input.dtype),)
+
+    def over_trailing(input: Array, *, axis: int) -> tuple[Array]:
+        front = count_axis(axis, input.ndim, of="input")
+        rows = math.prod(input.shape[:front])
+        flat = input.reshape(rows, math.prod(input.shape[front:]))
+        (result,) = over_one(flat, axis=1)
+        return (result.reshape(input.shape),)
+
+    return {1: over_trailing, 13: over_one}
+
+
+LINES: Lines = {
+    "Hardmax": forms_of_softmax(hardmax),
+    "LogSoftmax": forms_of_softmax(log_softmax),
+    "Softmax": forms_of_softmax(softmax),
+}
+"""Operators of this module with their kernels, oldest first."""

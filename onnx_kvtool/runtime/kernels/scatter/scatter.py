@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.kernels.indices import (
     slice_places,
     subscript,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
 # Writing elements or slices to places in one pass: reductions, duplicates, buffers.
 
@@ -35,13 +35,15 @@ _WIDE = 64
 _ROUNDS = 16
 
 
-def check_reduction(reduction: str, allowed: tuple[str, ...], dtype: np.dtype[np.generic]) -> None:
-    """Check that a reduction is one of those of the version and has a meaning for the dtype.
+def _check_reduction(reduction: str, dtype: np.dtype[np.generic], context: Context | None) -> None:
+    """Check that the version has a reduction, and that it has a meaning for the dtype.
 
     Raises:
-        KernelError: If `reduction` is not in `allowed`; if it is not `none` for strings; if it is
+        KernelError: If the version does not have it; if it is not `none` for strings; if it is
             `max` or `min` for complex numbers, which have no order.
     """
+    is_newer = context is None or context.opset >= 18
+    allowed = ("none", *_REDUCTIONS) if is_newer else ("none", "add", "mul")
     if reduction not in allowed:
         names = ", ".join(f"`{name}`" for name in allowed)
         raise KernelError(f"`reduction` is `{reduction}`, expected one of {names}")
@@ -197,45 +199,32 @@ def find_duplicates(
 # ScatterElements-11, -13, -16 and -18, and Scatter-9.
 
 
+def scatter_9(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write `updates` into a copy of `data`, as `scatter_elements_11` without a reduction.
+
+    The text says nothing about negative indices; they count from the back, as in onnxruntime and in
+    ScatterElements-11.
+    """
+    return scatter_elements_11(
+        data, indices, updates, axis=axis, context=context, in_place=in_place
+    )
+
+
 def scatter_elements_11(
     data: Array,
     indices: Array,
     updates: Array,
     *,
     axis: int,
-    context: Context | None = None,
-    in_place: bool = False,
-) -> tuple[Array]:
-    """Write `updates` into a copy of `data`; versions before there was a reduction.
-
-    As `scatter_elements_18` with reduction `none`. Scatter-9 says nothing about negative indices;
-    they count from the back there too, as in onnxruntime and in ScatterElements-11.
-    """
-    return _write_elements(data, indices, updates, axis, "none", ("none",), context, in_place)
-
-
-def scatter_elements_16(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    axis: int,
-    reduction: str,
-    context: Context | None = None,
-    in_place: bool = False,
-) -> tuple[Array]:
-    """Write or reduce `updates` into a copy of `data`; `max` and `min` came with version 18."""
-    allowed = ("none", "add", "mul")
-    return _write_elements(data, indices, updates, axis, reduction, allowed, context, in_place)
-
-
-def scatter_elements_18(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    axis: int,
-    reduction: str,
+    reduction: str = "none",
     context: Context | None = None,
     in_place: bool = False,
 ) -> tuple[Array]:
@@ -245,6 +234,8 @@ def scatter_elements_18(
     updates[i, j])`. The order of updates to the same element is left open by the text; they are
     taken in row-major order, one rounding to the dtype each, as onnxruntime does. Two updates of
     one element with reduction `none`: the last one wins, and `context` is told the positions.
+
+    Reductions came with version 16, `max` and `min` with 18.
 
     Args:
         data: (D0, ..., Dn), rank 1 or more, any dtype, strings as objects.
@@ -266,22 +257,8 @@ def scatter_elements_18(
         KernelError: If ranks, shapes or dtypes do not fit; if `axis` or an index is out of range;
             if `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
     """
-    allowed = ("none", "add", "mul", "max", "min")
-    return _write_elements(data, indices, updates, axis, reduction, allowed, context, in_place)
-
-
-def _write_elements(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    axis: int,
-    reduction: str,
-    allowed: tuple[str, ...],
-    context: Context | None,
-    in_place: bool,
-) -> tuple[Array]:
     axis = _check_element_shapes(data, indices, updates, axis)
-    check_reduction(reduction, allowed, data.dtype)
+    _check_reduction(reduction, data.dtype, context)
     places = element_places(indices, data.shape, axis)
     return _written(data, indices, updates, places, data.ndim, reduction, context, in_place)
 
@@ -340,23 +317,6 @@ def scatter_nd_11(
     context: Context | None = None,
     in_place: bool = False,
 ) -> tuple[Array]:
-    """Write or reduce `updates` into a copy of `data`, as `scatter_nd_18`.
-
-    Reductions came with version 16, `max` and `min` with 18.
-    """
-    allowed = ("none", "add", "mul")
-    return _write_rows(data, indices, updates, reduction, allowed, context, in_place)
-
-
-def scatter_nd_18(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    reduction: str,
-    context: Context | None = None,
-    in_place: bool = False,
-) -> tuple[Array]:
     """Write or reduce `updates` into a copy of `data`, one tuple of indices per slice.
 
     `output[indices[i]] = f(output[indices[i]], updates[i])` for each position i of
@@ -364,12 +324,14 @@ def scatter_nd_18(
     rounding to the dtype per update, as in onnxruntime on one thread. Two updates of one slice with
     reduction `none`: the last one wins, and `context` is told the positions.
 
+    Reductions came with version 16, `max` and `min` with 18.
+
     Args:
         data: (D0, ..., Dr-1), r of 1 or more, any dtype, strings as objects.
         indices: (I0, ..., k), rank q of 1 or more, int64; k from 0 to r. Component j lies in -Dj to
             Dj - 1. With k of 0 each tuple is empty and its slice is the whole of `data`.
         updates: `indices.shape[:-1] + data.shape[k:]`, dtype of `data`.
-        reduction: `none`, `add`, `mul`, `max` or `min`; see `scatter_elements_18` for bool and NaN.
+        reduction: `none`, `add`, `mul`, `max` or `min`; see `scatter_elements_11` for bool and NaN.
             Strings have `none` alone: the text defines no sum of them, although onnxruntime
             concatenates for `add`.
         context: Receives the warning about duplicates; None to leave them unchecked.
@@ -383,21 +345,8 @@ def scatter_nd_18(
         KernelError: If ranks, shapes or dtypes do not fit; if an index is out of range; if
             `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
     """
-    allowed = ("none", "add", "mul", "max", "min")
-    return _write_rows(data, indices, updates, reduction, allowed, context, in_place)
-
-
-def _write_rows(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    reduction: str,
-    allowed: tuple[str, ...],
-    context: Context | None,
-    in_place: bool,
-) -> tuple[Array]:
     depth = _check_row_shapes(data, indices, updates)
-    check_reduction(reduction, allowed, data.dtype)
+    _check_reduction(reduction, data.dtype, context)
     places = slice_places(indices, data.shape)
     return _written(data, indices, updates, places, depth, reduction, context, in_place)
 
@@ -427,3 +376,11 @@ def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
     if updates.shape != expected:
         raise KernelError(f"`updates` has shape {updates.shape}, expected {expected}: {shapes}")
     return depth
+
+
+LINES: Lines = {
+    "Scatter": {9: scatter_9},
+    "ScatterElements": dict.fromkeys((11, 16, 18), scatter_elements_11),
+    "ScatterND": dict.fromkeys((11, 18), scatter_nd_11),
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -10,7 +10,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
 
@@ -148,3 +148,9 @@ def _check_range(starts: Sequence[int], last: int | None, length: int, capacity:
                 f"{counted(length, 'row')} from there exceed max_sequence_length {capacity}",
                 help="make the cache longer, or set `mode` to `circular` to wrap around",
             )
+
+
+LINES: Lines = {
+    "TensorScatter": {24: tensor_scatter},
+}
+"""Operators of this module with their kernels, oldest first."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.attention.attention import attention_24
+from onnx_kvtool.runtime.kernels.attention.attention import attention_23
 from onnx_kvtool.runtime.kernels.attention.scores import read_operands, without_padding
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from tests.grids import each, search
@@ -44,7 +44,7 @@ def both(arrays: list[Array], counts: Array, mask: Array | None, **changes: Any)
     found = []
     for outputs in (4, 3):  # whoever shows the scores shows them all
         context = Context(24, outputs, lambda _: None)
-        y, *_ = attention_24(
+        y, *_ = attention_23(
             *arrays, mask, nonpad_kv_seqlen=counts, **(ATTRIBUTES | changes), context=context
         )
         assert y is not None

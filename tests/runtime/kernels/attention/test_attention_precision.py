@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.runtime.kernels.attention.attention import attention_24
+from onnx_kvtool.runtime.kernels.attention.attention import attention_23
 from tests.naive_attention import naive_attention
 from tests.runtime.kernels.attention.test_attention_results import PLAIN
 
@@ -54,7 +54,7 @@ def test_all_outputs_are_rounded_where_the_body_has_a_value(dtype: Any, precisio
             "softmax_precision": _NUMBERS[precision],
             "qk_matmul_output_mode": mode,
         }
-        y, _, _, scores = attention_24(q, k, v, bias, **attributes)
+        y, _, _, scores = attention_23(q, k, v, bias, **attributes)
         for got, want in ((y, expected[0]), (scores, expected[1 + mode])):
             assert got is not None and got.dtype == dtype
             a, b = got.astype(np.float64), want.astype(np.float64)
@@ -65,8 +65,8 @@ def test_all_outputs_are_rounded_where_the_body_has_a_value(dtype: Any, precisio
 
 def test_the_default_precision_of_the_softmax_is_that_of_the_query() -> None:
     q, k, v = (_normal(n, 2, 3, 5, 8).astype(np.float16) for n in range(3))
-    one = attention_24(q, k, v, **PLAIN)[0]
-    same = attention_24(q, k, v, **{**PLAIN, "softmax_precision": 10})[0]
+    one = attention_23(q, k, v, **PLAIN)[0]
+    same = attention_23(q, k, v, **{**PLAIN, "softmax_precision": 10})[0]
     assert one is not None and same is not None
     assert np.array_equal(one, same)
 
@@ -82,7 +82,7 @@ def test_sixteen_bits_stay_near_the_text(dtype: Any, tolerance: float) -> None:
         "V": _normal(2, 2, 3, 50, 64).astype(dtype),
         "nonpad_kv_seqlen": np.array([50, 7]),
     }
-    y, *_ = attention_24(**feeds, **{**PLAIN, "is_causal": 1})
+    y, *_ = attention_23(**feeds, **{**PLAIN, "is_causal": 1})
     assert y is not None and y.dtype == dtype
     expected = naive_attention(feeds, causal=True).y
     np.testing.assert_allclose(y.astype(np.float64), expected, atol=tolerance)

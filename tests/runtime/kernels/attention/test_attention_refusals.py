@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
+from onnx_kvtool.runtime.kernels.attention.attention import attention_23
+from onnx_kvtool.runtime.kernels.kernel import Context
 from tests.grids import each
 from tests.runtime.kernels.attention.test_attention_results import PLAIN
 
@@ -192,15 +193,15 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @each(("feeds", "attributes", "message"), _REFUSED)
 def test_refused(feeds: dict[str, Any], attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
-        attention_24(**_feeds(**feeds), **{**PLAIN, **attributes})
+        attention_23(**_feeds(**feeds), **{**PLAIN, **attributes})
     assert caught.value.message == message
 
 
 def test_version_23_refuses_a_shorter_mask() -> None:
     with pytest.raises(KernelError, match="does not broadcast"):
-        attention_23(**_feeds(attn_mask=_zeros(_L, 3)), **PLAIN)
+        attention_23(**_feeds(attn_mask=_zeros(_L, 3)), **PLAIN, context=Context(23, 1, print))
 
 
 def test_head_counts_that_agree_with_four_dimensions_are_taken() -> None:
     attributes = {**PLAIN, "q_num_heads": _H, "kv_num_heads": _KV}
-    assert attention_24(**_feeds(), **attributes)[0] is not None
+    assert attention_23(**_feeds(), **attributes)[0] is not None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx.reference.ops.op_attention import _compute_attention
 
-from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
+from onnx_kvtool.runtime.kernels.attention.attention import attention_23
 from onnx_kvtool.runtime.kernels.kernel import Context
 from tests.grids import search
 from tests.naive_attention import flat, naive_attention
@@ -140,7 +140,7 @@ def test_every_attention_equals_the_text(case: Case) -> None:
     )
     given_feeds = {n: flat(v) if case.rank == 3 and n in "QKV" else v for n, v in feeds.items()}
     copies = {name: value.copy() for name, value in given_feeds.items()}
-    y, present_key, present_value, scores = attention_24(**given_feeds, **_attributes(case))
+    y, present_key, present_value, scores = attention_23(**given_feeds, **_attributes(case))
     dtype = np.float64 if case.double else np.float32
     tolerance = 1e-12 if case.double else 2e-5
     for got, want in (
@@ -176,7 +176,7 @@ def test_onnx_reference_agrees_where_it_is_right(case: Case) -> None:
     feeds = _feeds(case)
     given_feeds = {n: flat(v) if case.rank == 3 and n in "QKV" else v for n, v in feeds.items()}
     expected = _compute_attention(**given_feeds, **_attributes(case))
-    got = attention_24(**given_feeds, **_attributes(case))
+    got = attention_23(**given_feeds, **_attributes(case))
     shown = 3 if case.softcap and case.mode == 0 else 4
     for one, other in zip(got[:shown], expected[:shown], strict=True):
         assert one is not None and one.dtype == other.dtype
@@ -192,8 +192,9 @@ QKV = (_normal(2, 6, 4, 8), _normal(2, 3, 5, 8), _normal(2, 3, 5, 7))
 
 def test_version_23_is_version_24_without_what_that_added() -> None:
     mask = _normal(2, 1, 4, 5)
-    one = attention_23(*QKV, mask, **{**PLAIN, "is_causal": 1, "softcap": 1.5})
-    other = attention_24(*QKV, mask, **{**PLAIN, "is_causal": 1, "softcap": 1.5})
+    plain = {**PLAIN, "is_causal": 1, "softcap": 1.5}
+    one = attention_23(*QKV, mask, **plain, context=Context(23, 4, print))
+    other = attention_23(*QKV, mask, **plain)
     for a, b in zip(one, other, strict=True):
         assert a is not None and b is not None
         assert np.array_equal(a, b)
@@ -202,11 +203,11 @@ def test_version_23_is_version_24_without_what_that_added() -> None:
 def test_a_last_dimension_of_one_is_broadcast_in_23_and_padded_in_24_with_a_warning() -> None:
     mask = np.array([[1.0], [2.0], [3.0], [4.0]], np.float32)
     wide = np.broadcast_to(mask, (4, 5))
-    y_23, *_ = attention_23(*QKV, mask, **PLAIN)
-    expected, *_ = attention_23(*QKV, wide, **PLAIN)
+    y_23, *_ = attention_23(*QKV, mask, **PLAIN, context=Context(23, 1, print))
+    expected, *_ = attention_23(*QKV, wide, **PLAIN, context=Context(23, 1, print))
     assert y_23 is not None and np.array_equal(y_23, expected)
     said: list[str] = []
-    y_24, *_ = attention_24(*QKV, mask, **PLAIN, context=Context(24, 1, said.append))
+    y_24, *_ = attention_23(*QKV, mask, **PLAIN, context=Context(24, 1, said.append))
     first = np.repeat(QKV[2][:, :, :1], 2, axis=1)  # only the first key is seen
     assert y_24 is not None
     np.testing.assert_allclose(y_24, np.broadcast_to(first, y_24.shape), rtol=1e-6)
@@ -222,7 +223,7 @@ def test_a_query_that_sees_no_key_gives_zero_whatever_stands_there() -> None:
     k[1, :, 0], v[1, :, 0], q[1, :, 0] = np.nan, np.inf, np.inf
     nonpad = np.array([5, 3])  # the first of four queries in row 1 stands before all keys
     attributes = {**PLAIN, "is_causal": 1, "qk_matmul_output_mode": 3}
-    y, _, _, weights = attention_24(q, k, v, nonpad_kv_seqlen=nonpad, **attributes)
+    y, _, _, weights = attention_23(q, k, v, nonpad_kv_seqlen=nonpad, **attributes)
     assert y is not None and weights is not None
     assert not y[1, :, 0].any() and not weights[1, :, 0].any()
     assert np.isnan(y[1, :, 1]).all()  # sees the key that is NaN
@@ -233,7 +234,7 @@ def test_a_hidden_score_of_plus_infinity_makes_its_row_nan_as_the_bias_is_added(
     q, k, v = (a.copy() for a in QKV)
     k[:, :, 4], q[:] = np.inf, 1.0
     mask = np.array([True, True, True, True, False])
-    y, *_ = attention_24(q, k, v, mask, **PLAIN)
+    y, *_ = attention_23(q, k, v, mask, **PLAIN)
     assert y is not None and np.isnan(y).all()
 
 
@@ -241,28 +242,28 @@ def test_scores_of_minus_infinity_at_seen_keys_make_nan_not_zero() -> None:
     mask = np.full((4, 5), -np.finfo(np.float32).max, np.float32)
     q, k = QKV[0] * 1e19, QKV[1] * -1e19
     q, k = np.abs(q), -np.abs(k)
-    y, *_ = attention_24(q, k, QKV[2], mask, **PLAIN)
+    y, *_ = attention_23(q, k, QKV[2], mask, **PLAIN)
     assert y is not None and np.isnan(y).all()
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
 def test_the_fourth_output_is_left_out_where_the_node_has_none(mode: int) -> None:
     attributes = {**PLAIN, "qk_matmul_output_mode": mode}
-    assert attention_24(*QKV, **attributes, context=Context(24, 3, print))[3] is None
-    assert attention_24(*QKV, **attributes, context=Context(24, 4, print))[3] is not None
+    assert attention_23(*QKV, **attributes, context=Context(24, 3, print))[3] is None
+    assert attention_23(*QKV, **attributes, context=Context(24, 4, print))[3] is not None
 
 
 def test_integers_as_a_mask_are_added_as_the_function_body_does() -> None:
     mask = np.arange(15, dtype=np.int32).reshape(3, 5)[:1] % 4
-    y, *_ = attention_24(*QKV, mask, **PLAIN)
-    expected, *_ = attention_24(*QKV, mask.astype(np.float32), **PLAIN)
+    y, *_ = attention_23(*QKV, mask, **PLAIN)
+    expected, *_ = attention_23(*QKV, mask.astype(np.float32), **PLAIN)
     assert y is not None and np.array_equal(y, expected)
-    assert not np.array_equal(y, attention_24(*QKV, **PLAIN)[0])  # type: ignore[arg-type]
+    assert not np.array_equal(y, attention_23(*QKV, **PLAIN)[0])  # type: ignore[arg-type]
 
 
 def test_values_may_be_of_another_type() -> None:
-    y, _, present, _ = attention_24(*QKV[:2], QKV[2].astype(np.float16), **PLAIN)
-    expected, *_ = attention_24(*QKV, **PLAIN)
+    y, _, present, _ = attention_23(*QKV[:2], QKV[2].astype(np.float16), **PLAIN)
+    expected, *_ = attention_23(*QKV, **PLAIN)
     assert y is not None and present is not None and expected is not None
     assert y.dtype == np.float32 and present.dtype == np.float16
     np.testing.assert_allclose(y, expected, atol=2e-3)

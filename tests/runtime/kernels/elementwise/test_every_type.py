@@ -14,7 +14,7 @@ import onnx.defs
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.runtime.kernels import elementwise
+from onnx_kvtool.runtime.kernels.elementwise import binary, unary
 from onnx_kvtool.runtime.kernels.kernel import Context, KernelFunction
 from tests.grids import each
 
@@ -110,7 +110,7 @@ def lines() -> Iterator[Any]:
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":
             schemas.setdefault(schema.name, []).append(schema)
-    for op, kernels in elementwise.LINES.items():
+    for op, kernels in {**binary.LINES, **unary.LINES}.items():
         if op not in ONE and op not in TWO:
             continue
         for schema in sorted(schemas[op], key=lambda s: s.since_version):

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.normalization.softmax import hardmax, log_softmax, softmax
-from onnx_kvtool.runtime.kernels.reduction import forms_of_softmax
+from onnx_kvtool.runtime.kernels.normalization.softmax import (
+    forms_of_softmax,
+    hardmax,
+    log_softmax,
+    softmax,
+)
 
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "softmax": tuple(forms_of_softmax(softmax).values()),
