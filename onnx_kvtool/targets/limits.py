@@ -1,4 +1,4 @@
-"""What one release of a runtime cannot be given, although its opset allows it."""
+"""The nodes that a release of a runtime does not support, although its opset allows them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ Stage = Literal["source", "emitted", "finished"]
 def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
     """Return the highest opset where a release has kernels for the operators of a model.
 
-    An operator whose new version lacks a kernel keeps the older version. One that is rewritten
-    instead, as the data file says, is no reason to go lower.
+    Only limits with `lower_opset` count: the new version of their operator has no kernel.
 
     Args:
         model: The model.
         release: The release.
-        opset: The highest opset that it loads, or that was wanted.
+        opset: The highest opset that it loads, or the requested one.
 
     Returns:
-        The opset, and for people why it is lower than `opset`.
+        The opset, and the reasons if it is lower than `opset`.
     """
     present = {node.op_type for _, _, node in nodes(model) if node.domain in DEFAULT_DOMAINS}
     if any((node.domain, node.op_type) in BLOCKED for _, _, node in nodes(model)):
@@ -63,15 +62,15 @@ def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, l
 
 
 class ReleaseLimits:
-    """The limits of a release, asked of one node after the other.
+    """The limits of a release for models of one opset.
 
     Args:
         release: The release.
-        opset: Version of the default domain of the model that it is given.
+        opset: Version of the default domain.
 
     Attributes:
         operators: Operators that a limit may apply to.
-        asks_for_shapes: Whether the finished model is judged by shapes that have to be inferred.
+        asks_for_shapes: Whether `judge` needs inferred shapes.
     """
 
     def __init__(self, release: Release, opset: int) -> None:
@@ -86,17 +85,17 @@ class ReleaseLimits:
     def problem(
         self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
     ) -> Problem | None:
-        """Return why the release must not be given a node of the default domain; None if it may.
+        """Return why the release does not support a node of the default domain; None if it does.
 
         Args:
-            node: The node; types and shapes that are unknown count against it.
+            node: The node. Unknown types and shapes count against it.
             opset: The opset that it was written for.
             folder: Knows the values of small integer constants.
-            stage: Whether it is a node of the source, one that was emitted, whose shapes are not
-                known yet, or one of the finished model.
+            stage: Whether it is a node of the source, an emitted node, whose shapes are not known
+                yet, or a node of the finished model.
 
         Raises:
-            MalformedNode: If the node is not what its schema allows.
+            MalformedNode: If the schema does not allow the node.
         """
         limit = self.applicable(node, opset, folder, stage)
         if limit is None:
@@ -106,9 +105,9 @@ class ReleaseLimits:
     def applicable(
         self, node: ir.Node, opset: int, folder: ConstantFolder, stage: Stage = "source"
     ) -> Limit | None:
-        """Return the limit that keeps a node from the release, as `problem` does."""
+        """Return the limit that applies to a node; arguments as for `problem`."""
         for limit in self._by_operator.get(node.op_type, ()):
-            if limit.when in (OF_SOURCE if stage != "source" else ()):
+            if limit.when in OF_SOURCE and stage != "source":
                 continue
             if limit.when in OF_SHAPES and stage != "finished":
                 continue
@@ -125,14 +124,14 @@ class ReleaseLimits:
         )
 
     def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
-        """Remove attributes that the release rejects even at their default, in place.
+        """Remove attributes that the release refuses even at their default, in place.
 
         Args:
             model: The model.
-            opset: Version of the default domain of its nodes without a tag.
+            opset: Version of the default domain for nodes without their own version.
 
         Returns:
-            What was removed, for people.
+            Notes.
         """
         removed: Counter[str] = Counter()
         for _, _, node in nodes(model):
@@ -154,10 +153,10 @@ class ReleaseLimits:
         ]
 
     def name_dimensions(self, model: ir.Model) -> list[str]:
-        """Name what an input leaves open, in place, where the release takes it for no size at all.
+        """Name the unnamed dimensions of inputs, in place, if the release needs names.
 
         Returns:
-            What was named, for people.
+            Notes.
         """
         if not self.release.named:
             return []
@@ -173,11 +172,11 @@ class ReleaseLimits:
         return [text] if named else []
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
-        """Return what the release must not be given of a finished model, at `opset`."""
+        """Return an error for each part of a finished model that the release does not support."""
         return [*self._unranked(model), *self._limited_nodes(model, opset)]
 
     def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
-        """Yield an error for each input of unknown rank, where all dimensions have to be named."""
+        """Yield an error for each input of unknown rank, if the release needs names."""
         for value in model.graph.inputs if self.release.named else ():
             if isinstance(value.type, ir.TensorType) and value.shape is None:
                 text = f"{self.release} takes no input of unknown rank"
@@ -185,7 +184,7 @@ class ReleaseLimits:
                 yield Diagnostic("target-limit", "error", place, text)
 
     def _limited_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
-        """Return a diagnostic for each node of a finished model under a limit."""
+        """Return an error for each node under a limit, and for each unsupported type."""
         folder = ConstantFolder()
         found = (
             (path, index, node, self.problem(node, opset, folder, "finished"))
@@ -205,10 +204,7 @@ class ReleaseLimits:
         ]
 
     def unknown_operators(self, model: ir.Model) -> list[Diagnostic]:
-        """Return every node of an operator that ONNX does not define and the release cannot load.
-
-        Calls of the model's own functions are none.
-        """
+        """Return an error for each node that `unknown_operator` names."""
         local = {key[:2] for key in model.functions}
         source = model.opset_imports.get("", 0)
         help = "leave `--contrib keep` out, or export the model without it"
@@ -233,16 +229,15 @@ REPLACED = frozenset(
         *("RotaryEmbedding", "STFT", "Size", "Split", "TensorScatter"),
     }
 )
-"""Operators that a rule replaces by others, whether or not the opset has them."""
-
+"""Operators that a rule replaces by others, also if the opset has them."""
 
 _ALWAYS_REFUSED = ("not-constant", "shape-of-values")
 
 
 def has_other_form(limit: Limit) -> bool:
-    """Return whether nodes under this limit are usually rewritten, not refused."""
+    """Return whether kvtool usually rewrites nodes under this limit, instead of refusing them."""
     if limit.when in OF_SHAPES or limit.when in _ALWAYS_REFUSED:
-        return False  # it is the finished model that the first are asked of
+        return False
     if limit.when in REMEDIES or limit.when in OF_TYPES or limit.lower_opset:
         return True
     schema: Any = onnx.defs.get_schema(limit.operator, NEWEST, "")

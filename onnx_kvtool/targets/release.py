@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from onnx_kvtool.core.domains import is_onnxruntimes
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
-
 Evidence = Literal["measured", "documented"]
-
-
 Number = tuple[int, ...]
 
 
@@ -28,33 +19,33 @@ class Limit:
     Attributes:
         name: Identifier, unique.
         operator: Operator of the default domain.
-        when: Name of the condition that selects the nodes.
-        since: Lowest opset of a model that it applies to; 0 for all.
-        before: First opset that it no longer applies to; None if there is none.
-        lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
-        types: Element types that are taken, where the condition asks for them.
-        values: Attribute values that are meant, where the condition asks for them.
-        behind: Operator of the node that it reads, where the condition asks for it.
-        attribute: The attribute that is meant, where the condition asks for it.
-        operand: The input that is meant, as the schema calls it, where the condition asks for it.
+        when: Name of the condition that selects the nodes. It reads `types`, `values`, `behind`,
+            `attribute` and `operand`, as far as it needs them.
         reason: What the release does, as a clause that follows its name.
-        help: What a user can do; None if only another release helps.
-        listed: Whether it is an entry of `lacks`, `errs` or `constants` of a release, and no limit
-            that has a name in the data.
         evidence: Whether the limit was measured or documented.
         source: Where it was measured or documented.
+        since: Lowest opset of a model that it applies to; 0 for all.
+        lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
+        types: Element types that the limit spares.
+        values: Values of the attribute.
+        help: What a user can do; None if only another release helps.
+        before: First opset that it no longer applies to; None if there is none.
+        behind: Operator of the node that makes the first input.
+        operand: Name of an input in the schema.
+        attribute: Name of an attribute.
+        listed: Whether the data names it in `lacks`, `errs` or `constants`, not as a `limit`.
     """
 
     name: str
     operator: str
     when: str
-    since: int
-    lower_opset: bool
-    types: tuple[str, ...]
-    values: tuple[int | str, ...]
     reason: str
     evidence: Evidence
     source: str
+    since: int = 0
+    lower_opset: bool = False
+    types: tuple[str, ...] = ()
+    values: tuple[int | str, ...] = ()
     help: str | None = None
     before: int | None = None
     behind: str | None = None
@@ -69,13 +60,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a release of onnxruntime knows of one of its operators.
+    """The part of one of onnxruntime's operators that a release supports.
 
     Attributes:
-        inputs: How many inputs the operator takes; 0 if unknown.
-        without: Attributes that came later.
-        values: Integer attributes that have kernels only for these values.
-        errs: Inputs that make it compute some forms wrongly, without an error.
+        inputs: Number of inputs that it takes; 0 for an operator that it does not have.
+        without: Attributes that it does not have.
+        values: The values of integer attributes that it has kernels for.
+        errs: Inputs with which it computes some forms wrongly, without an error.
     """
 
     inputs: int
@@ -91,43 +82,42 @@ class Release:
     Attributes:
         runtime: Name of the runtime, in lower case.
         version: Version in the runtime's own notation.
-        min_opset: Lowest version of the default domain that it loads; None when not known.
-        max_opset: Highest version of the default domain that it loads; None when not known.
-        max_ir_version: Highest IR version that it loads; None when it has no limit that is known.
-        evidence: Whether these versions were measured or documented.
-        source: Where they were tried or read.
+        evidence: Whether its versions of opset and IR were measured or documented.
+        source: Where they were measured or documented.
         native: Newer operators that it supports, as `<operator>-<since version>`.
-        limits: What it does not support, or computes wrongly, within these versions.
-        unsupported: Why nothing is written for it, a clause that follows its name; None where it is
-            a target.
-        bare: Whether shapes of inner values have to be left out: it takes them for facts, where
-            exporters write several names for one dimension, and some that are stale.
-        static: Why it is given models of fixed sizes only, a clause that follows its name; None
-            where it takes symbolic dimensions.
-        functions: Whether it calls functions of the model.
-        explicit: Attributes (operator, name) that must not be written out, even at their default.
-        contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
-            domain, that it imports; None where all are, or nothing is known.
-        narrower: Those that it knows less of than the newest onnxruntime, by name.
-        types: Element types that it has, as they are called in lower case; None where nothing is
-            known.
-        plugins: Whether operators of custom domains can be added to it.
-        named: Whether each dimension of an input needs a name or a number.
         notes: Notes.
+        limits: What it does not support, or computes wrongly, within these versions.
+        explicit: Attributes (operator, name) that it refuses even at their default.
+        contrib: Operators that it imports although ONNX does not define them, of `com.microsoft` or
+            of the default domain; None if it imports all, or if nothing is known.
+        min_opset: Lowest version of the default domain that it loads; None if unknown.
+        max_opset: Highest version of the default domain that it loads; None if unknown.
+        max_ir_version: Highest IR version that it loads; None if no limit is known.
+        unsupported: Why kvtool writes nothing for it, a clause that follows its name; None for a
+            target.
+        bare: Whether kvtool removes the shapes of inner values. This runtime relies on them, and
+            exporters write stale names, or several names for one dimension.
+        static: Why it gets models of fixed sizes only, a clause that follows its name; None if it
+            takes symbolic dimensions.
+        functions: Whether it calls functions of the model.
+        narrower: Operators of onnxruntime that it supports in part, by name.
+        types: Element types that it supports, in lower case; None if unknown.
+        plugins: Whether users can add operators of custom domains.
+        named: Whether each dimension of an input needs a name or a fixed size.
     """
 
     runtime: str
     version: str
-    min_opset: int | None
-    max_opset: int | None
-    max_ir_version: int | None
     evidence: Evidence
     source: str
     native: tuple[str, ...]
+    notes: str
     limits: tuple[Limit, ...]
     explicit: frozenset[tuple[str, str]]
     contrib: frozenset[str] | None
-    notes: str
+    min_opset: int | None = None
+    max_opset: int | None = None
+    max_ir_version: int | None = None
     unsupported: str | None = None
     bare: bool = False
     static: str | None = None
@@ -143,10 +133,10 @@ class Release:
         return tuple(int(part) for part in self.version.split("."))
 
     def imports(self, domain: str, op_type: str) -> bool:
-        """Return whether it knows an operator that ONNX does not define.
+        """Return whether it imports an operator that ONNX does not define.
 
-        Of custom domains, whose operators come with plugins, nothing is known; those of
-        onnxruntime's layouts are known to nobody else.
+        Users can add operators of custom domains by plugins. Only onnxruntime has the operators of
+        its layouts.
         """
         known = self.contrib
         if domain == "com.microsoft" and op_type in self.narrower:

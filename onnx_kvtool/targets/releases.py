@@ -30,51 +30,37 @@ def releases() -> tuple[Release, ...]:
 
 
 def _limit(line: Mapping[str, Any]) -> Limit:
-    return Limit(
-        name=line["name"],
-        operator=line["operator"],
-        when=line["when"],
-        since=line.get("since", 0),
-        lower_opset=line.get("lower_opset", False),
-        types=tuple(line.get("types", ())),
-        values=tuple(line.get("values", ())),
-        reason=line["reason"],
-        evidence=_evidence(line),
-        source=line["source"],
-        help=line.get("help"),
-        before=line.get("before"),
-        behind=line.get("behind"),
-        operand=line.get("operand"),
-        attribute=line.get("attribute"),
-    )
+    _evidence(line)
+    return Limit(**_fields(line, "releases"))
+
+
+def _fields(line: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Return the keys of a line that are the fields of its record, without `others`."""
+    own = ((key, value) for key, value in line.items() if key not in others)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in own}
 
 
 def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Limit:
-    """Return the limit that a release does not compute an operator at all."""
+    """Return a limit for all nodes of an operator."""
     source, name, evidence = _source(line), f"{key}-{operator}", _evidence(line)
-    return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
+    return Limit(name, operator, "always", reason, evidence, source, listed=True)
 
 
 def _source(line: Mapping[str, Any]) -> str:
-    """Return where it was seen what a release does not compute."""
+    """Return the source of the facts in `lacks`, `errs` and `constants`."""
     if _evidence(line) == "documented":
         return str(line["source"])
     return f"onnx's backend cases in {line['runtime']} {line['version']}"
 
 
 def _constant(line: Mapping[str, Any], entry: str) -> Limit:
-    """Return the limit that a release takes an input of an operator only if it is a constant."""
+    """Return the limit that an input of an operator must be a constant."""
     operator, _, operand = entry.partition(".")
-    reason = f"takes {operator} with a constant `{operand}` only"
     return Limit(
         name=f"constants-{entry}",
         operator=operator,
         when="not-constant",
-        since=0,
-        lower_opset=False,
-        types=(),
-        values=(),
-        reason=reason,
+        reason=f"takes {operator} with a constant `{operand}` only",
         evidence=_evidence(line),
         source=_source(line),
         help="fix the dimensions that it is computed from with `--dim`, or export it as a constant",
@@ -84,7 +70,7 @@ def _constant(line: Mapping[str, Any], entry: str) -> Limit:
 
 
 def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Known]:
-    """Return what a release knows of operators that onnxruntime extended."""
+    """Return the operators of onnxruntime that a release supports in part."""
     found: dict[str, Known] = {}
     for step in steps:
         if _number(step["version"]) <= _number(line["version"]):
@@ -99,7 +85,7 @@ def _number(version: str) -> Number:
 
 
 def _holds(line: Mapping[str, Any], releases: str) -> bool:
-    """Return whether a release, or that whose kernels it has, is one of `tract 0.23.9+, ...`."""
+    """Return whether a release, or the runtime of its kernels, is one of `tract 0.23.9+, ...`."""
     number = _number(line["version"])
     for span in releases.split(", "):
         runtime, _, versions = span.partition(" ")
@@ -127,25 +113,11 @@ def _release(
     ]
     constants = [_constant(line, entry) for entry in listed("constants", "inputs")]
     return Release(
-        runtime=line["runtime"],
-        version=line["version"],
-        min_opset=line.get("min_opset"),
-        max_opset=line.get("max_opset"),
-        max_ir_version=line.get("max_ir_version"),
-        evidence=_evidence(line),
-        source=line["source"],
-        native=tuple(line["native"]),
+        **_fields(line, "kernels", "explicit", "contrib", "types"),
         limits=(*own, *lacks, *errs, *constants),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
         contrib=frozenset(line["contrib"]) if "contrib" in line else None,
-        notes=line.get("notes", ""),
-        unsupported=line.get("unsupported"),
-        bare=line.get("bare", False),
-        static=line.get("static"),
-        functions=line.get("functions", True),
         narrower=_known(line, data["contrib"].get(line.get("kernels", line["runtime"]), ())),
-        plugins=line.get("plugins", True),
-        named=line.get("named", False),
         types=frozenset(line["types"]) if "types" in line else None,
     )
 

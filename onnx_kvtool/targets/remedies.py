@@ -1,4 +1,4 @@
-"""Other forms of one node, for limits of releases that have a remedy of their own."""
+"""Other forms of one node, as remedies for limits of releases."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.forms import numbers
-from onnx_kvtool.targets.conditions.operators import codes_of
+from onnx_kvtool.targets.conditions.operators import quantized_values
 
-# Products of signed codes as those of unsigned ones, for releases without a kernel for the first.
-#
-# The remedy of `other-code-types`. What counts is how far a code is from its zero point, and that
-# both are 128 higher changes nothing: every result keeps its bits, padding is the zero point.
+# `other-quantized-types`: uint8 instead of int8. The values and their zero point are both 128
+# higher, so that their differences, and all results, stay bit-identical. Padding is the zero point.
 
 
 _D = ir.DataType
@@ -32,17 +30,18 @@ def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit a product of quantized values with uint8 instead of int8; None for other types."""
     inputs = list(node.inputs)
     result = node.outputs[0].dtype
-    for codes in codes_of(node, opset):
-        if codes.dtype not in (_D.INT8, _D.UINT8):
+    for value in quantized_values(node, opset):
+        at = value.zero_point
+        if value.dtype not in (_D.INT8, _D.UINT8):
             return None
-        if codes.index is None:
-            result = codes.dtype
-        if codes.dtype == _D.UINT8:
+        if value.index is None:
+            result = value.dtype
+        if value.dtype == _D.UINT8:
             continue
-        inputs += [None] * (codes.at + 1 - len(inputs))
-        inputs[codes.at] = _raised(em, inputs[codes.at])
-        if codes.index is not None:
-            inputs[codes.index] = _raised(em, inputs[codes.index])
+        inputs += [None] * (at + 1 - len(inputs))
+        inputs[at] = _raised(em, inputs[at])
+        if value.index is not None:
+            inputs[value.index] = _raised(em, inputs[value.index])
     same = again(em, node, inputs)
     (output,) = same.outputs
     if result == _D.INT8 and output is not None:
@@ -52,7 +51,7 @@ def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
-    """Return int8 as uint8, 128 higher; what is left out is a zero point of 0."""
+    """Return int8 as uint8, 128 higher; an omitted value is a zero point of 0."""
     if value is None:
         return em.constant(np.array(_SHIFT, np.uint8), "zero_point")
     tensor = None if value.is_graph_input() else const_tensor(value)
@@ -60,11 +59,11 @@ def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
         return _moved(em, value, _SHIFT, _D.UINT8)
 
     def build() -> ir.TensorProtocol:
-        def codes() -> ir.TensorProtocol:
+        def shifted() -> ir.TensorProtocol:
             return ir.Tensor((tensor.numpy().astype(np.int16) + _SHIFT).astype(np.uint8))
 
         return ir.LazyTensor(
-            codes, dtype=_D.UINT8, shape=ir.Shape(tensor.shape.numpy()), name=value.name
+            shifted, dtype=_D.UINT8, shape=ir.Shape(tensor.shape.numpy()), name=value.name
         )
 
     return em.weight(("unsigned", value), build, f"{value.name}/unsigned")
@@ -75,10 +74,7 @@ def _moved(em: Emitter, value: ir.Value, by: int, dtype: ir.DataType) -> ir.Valu
     return cast(em, em.op("Add", wide, by, hint="shifted"), dtype)
 
 
-# Forms of one node for releases that spoil the one it has.
-#
-# No result changes in any bit, but for the rounding of `shifted`. They are remedies of conditions
-# in `analysis/form_conditions.py`.
+# All results stay bit-identical, but for the rounding of `shifted`.
 
 
 _CARRIERS = {
@@ -89,18 +85,18 @@ _CARRIERS = {
     _D.UINT16: _D.INT32,
     _D.BFLOAT16: _D.FLOAT,
 }
-"""Types without a Mul in every runtime, and one that holds all of their values."""
+"""Types that some runtimes cannot multiply, and a type that represents all of their values."""
 
 
 def set_indices_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit a Gather again, behind an Identity of its indices, which are then no constant."""
+    """Emit a Gather whose indices go through an Identity, so that they are no constant."""
     return _again(node, em, {1: em.op("Identity", node.inputs[1])})
 
 
 def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a ScatterND that writes into a copy of its data, which nobody else reads.
+    """Emit a ScatterND that writes into its own copy of the data.
 
-    One with a reduction, or of a single index, names its places in a matrix, (N, K), one by one.
+    With a reduction, or with a single index, the indices become a matrix (N, K).
     """
     view = NodeView(node, opset)
     data, indices, updates = view.operands("data", "indices", "updates")
@@ -112,7 +108,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
         whole = dims_of(data)
         if dims is None or whole is None or not isinstance(dims[-1], int):
             return None
-        left = len(whole) - dims[-1]  # axes of each part that is written
+        left = len(whole) - dims[-1]  # axes of each written part
         indices = em.op("Reshape", indices, [-1, dims[-1]])
         indices.shape = ir.Shape([None, dims[-1]])
         shape = _part(em, indices, 0, 1)
@@ -129,10 +125,10 @@ def _part(em: Emitter, value: ir.Value, start: int, end: int) -> ir.Value:
 
 
 def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
-    """Return what holds the same numbers, computed for one node alone.
+    """Return a copy of a value for one node.
 
-    Times 1 is exact, for infinities and zeros with their sign as well. The 1 is a tensor of its
-    own, (1,): a runtime that takes equal computations for one would take equal copies for one.
+    A product with 1 is exact, also for infinities and signed zeros. Each copy has its own tensor
+    (1,), because a runtime may merge equal computations.
     """
     if data.dtype is None or data.dtype == _D.STRING:
         return None
@@ -146,7 +142,7 @@ def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
 
 
 def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a node whose pads are written out; None where they depend on sizes that are unknown."""
+    """Emit a node with explicit pads; None if they depend on unknown sizes."""
     view = NodeView(node, opset)
     dims = dims_of(node.inputs[0])
     if dims is None:
@@ -177,7 +173,7 @@ def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit Squeeze or Unsqueeze with axes counted from the front; None where one is unknown."""
+    """Emit Squeeze or Unsqueeze with non-negative axes; None if one is unknown."""
     view = NodeView(node, opset)
     dims, as_input = dims_of(node.inputs[0]), "axes" not in view.facts.attributes
     given = view.input("axes") if as_input else None
@@ -194,7 +190,7 @@ def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a Slice whose starts are elements where it goes backward; None where one is unknown."""
+    """Emit a Slice that starts within the data where it goes backward; None if that is unknown."""
     view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), ConstantFolder()
     starts, steps = (folder.integers(view.input(name)) for name in ("starts", "steps"))
     given = view.input("axes")
@@ -211,7 +207,7 @@ def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a node with a Cast behind it, to the type that its result has anyway."""
+    """Emit a node with a Cast of its result to the declared type."""
     (result,), dtype = _again(node, em, {}).outputs, node.outputs[0].dtype
     if result is None or dtype is None:
         return None
@@ -219,16 +215,16 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def _as_int32(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit a node whose indices go through int32, which are numbers once it runs."""
+    """Emit a node whose indices go through int32, so that they are not symbolic."""
     place = 0 if node.op_type == "OneHot" else 1
     short = em.op("Cast", node.inputs[place], to=ir.DataType.INT32.value)
     return _again(node, em, {place: em.op("Cast", short, to=ir.DataType.INT64.value)})
 
 
 def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
-    """Emit ReduceLogSumExp of floats less their largest; None where the axes are unknown.
+    """Emit ReduceLogSumExp with the largest element subtracted; None if the axes are unknown.
 
-    What is infinite or no number is not taken off, so that the result is what it was.
+    An infinite or NaN maximum is not subtracted, so that the result stays the same.
     """
     view = NodeView(node, opset)
     data, dims = view.required("data"), dims_of(node.inputs[0])
@@ -249,7 +245,7 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
 
 
 def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
-    """Return the axes of a reduction from the front; None where they are unknown, or are none."""
+    """Return the non-negative axes of a reduction; None if unknown, or if there are none."""
     if "axes" in view.facts.attributes:
         given = view.attribute("axes")
         axes = given if isinstance(given, tuple) else ()
@@ -265,7 +261,7 @@ def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
 
 
 def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit what ConstantOfShape fills a scalar with."""
+    """Emit the scalar that a ConstantOfShape makes."""
     given = node.attributes.get("value")
     number = np.zeros((), np.float32) if given is None else given.as_tensor().numpy().reshape(())
     value = em.tensor(ir.Tensor(number, dtype=node.outputs[0].dtype), "scalar")
@@ -278,25 +274,19 @@ def _again(
     inputs: Mapping[int, ir.Value],
     written: Mapping[str, AttributeValue] | None = None,
 ) -> Replacement:
-    """Emit a node again that reads other values in the place of some, or has other attributes."""
+    """Emit a node with some inputs or attributes replaced."""
     given = dict(enumerate(node.inputs)) | dict(inputs)
     read = [given.get(index) for index in range(max(given, default=-1) + 1)]
     return replace(again(em, node, read, attributes=written), folds=False)
 
 
-# Other forms of one node, for limits of releases that have a remedy of their own.
-
-
 def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit a node again, behind an Identity of what it reads first.
-
-    A runtime that looks for a pattern of nodes then does not find it, and no result changes.
-    """
+    """Emit a node whose first input goes through an Identity, which breaks a runtime's pattern."""
     return again(em, node, [em.op("Identity", node.inputs[0]), *node.inputs[1:]])
 
 
 def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
-    """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
+    """Emit an empty Constant as a ConstantOfShape; None if it is not empty or contains strings."""
     tensor = const_tensor(node.outputs[0])
     if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
         return None
@@ -305,13 +295,13 @@ def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
 
 
 def _with_value(node: ir.Node, em: Emitter, opset: int) -> ir.Value:
-    """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
+    """Emit a ConstantOfShape with its default value, a zero of float32."""
     zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
     return em.op("ConstantOfShape", node.inputs[0], attributes=zero)
 
 
 def _with_bias(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit a LayerNormalization with a bias of -0.0, which no sum with it differs from."""
+    """Emit a LayerNormalization with a bias of -0.0, which changes no sum."""
     scale, dims = node.inputs[1], dims_of(node.inputs[1])
     if scale is None or scale.dtype is None:
         return None
@@ -325,10 +315,7 @@ def _with_bias(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
-    """Emit a Flatten as a Reshape to two sizes; None where neither of them is known.
-
-    One is a number, or the first dimension, and what it leaves is the other one.
-    """
+    """Emit a Flatten as a Reshape to -1 and a known size, or the first one; None if unknown."""
     data, dims = node.inputs[0], dims_of(node.inputs[0])
     if data is None or dims is None:
         return None
@@ -353,10 +340,7 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
 
 
 def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit GatherND or ScatterND with indices that count from the front.
-
-    None where it is unknown how many sizes there are to count in.
-    """
+    """Emit GatherND or ScatterND with non-negative indices; None if their length is unknown."""
     view = NodeView(node, opset)
     data, indices = view.operands("data", "indices")
     dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
@@ -389,11 +373,11 @@ REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "negative-indices": ("from_the_front", _from_the_front),
     "no-value": ("with_value", _with_value),
     "no-elements": ("fill_shape", _fill_shape),
-    "other-code-types": ("unsigned", unsigned),
+    "other-quantized-types": ("unsigned", unsigned),
     "overflowing": ("shifted", shifted),
     "promoted": ("recast", recast),
     "same-padding": ("pads", padded),
     "scalar": ("constant", constant_scalar),
     "sizes-as-indices": ("int32", _as_int32),
 }
-"""What the report calls the remedy of a condition, and what emits it: None where it does not do."""
+"""By condition: the name of the remedy in reports, and the function that emits it, or None."""

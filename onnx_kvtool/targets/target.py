@@ -13,12 +13,12 @@ from onnx_kvtool.targets.releases import releases
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a user asked for, and the release whose limits hold for it.
+    """A requested release, and the known release whose limits it has.
 
     Attributes:
-        asked: The release as it was asked for: `onnxruntime 1.17.9`.
-        release: A known release that is not newer; its highest opset is known.
-        max_opset: That highest opset.
+        asked: The requested release: `onnxruntime 1.17.9`.
+        release: A known release that is not newer, and whose highest opset is known.
+        max_opset: This highest opset.
     """
 
     asked: str
@@ -27,21 +27,21 @@ class Target:
 
     @property
     def is_known(self) -> bool:
-        """Whether the release that was asked for is itself known."""
+        """Whether the requested release is itself known."""
         return self.asked == str(self.release)
 
 
 def find_target(text: str) -> Target:
-    """Return what `RUNTIME[@VERSION]` names.
+    """Return the target that `RUNTIME[@VERSION]` names.
 
-    Without a version it is the newest known release. A version with fewer parts than the known ones
-    (`1.17`) is the lowest known one that begins so; any other between two known ones, and a later
-    patch of the newest, has the limits of the next lower known one. So has a known one whose
-    highest opset is unknown.
+    Without a version, it is the newest known release. A version with fewer parts (`1.17`) means the
+    lowest known release that begins with it. These get the limits of the next lower known release:
+    any other version between two known ones, a later patch of the newest one, and a known release
+    whose highest opset is unknown.
 
     Raises:
-        UsageError: If the runtime is unknown, if the version is no version, if it is below or
-            above all that are known, or if nothing can be written for the release.
+        UsageError: If the runtime is unknown, if the version is no version, if it is lower or
+            higher than all known ones, or if kvtool writes nothing for the release.
     """
     known, version = _named(text)
     if version is None:
@@ -51,7 +51,7 @@ def find_target(text: str) -> Target:
 
 
 def limit_reasons(text: str) -> dict[str, str]:
-    """Return the limits of a release by name, each with what the release does."""
+    """Return the reason of each limit of a release, by the name of the limit."""
     return {limit.name: limit.reason for limit in find_target(text).release.limits}
 
 
@@ -59,8 +59,8 @@ def named_releases(text: str | None) -> tuple[Release, ...]:
     """Return all releases of a runtime, or the one that `RUNTIME@VERSION` names; None names all.
 
     Raises:
-        UsageError: If the runtime is unknown, if the version is no version, or if it is below or
-            above all that are known.
+        UsageError: If the runtime is unknown, if the version is no version, or if it is lower or
+            higher than all known ones.
     """
     if text is None:
         return releases()
@@ -69,7 +69,7 @@ def named_releases(text: str | None) -> tuple[Release, ...]:
 
 
 def _named(text: str) -> tuple[list[Release], str | None]:
-    """Return the releases of the runtime that is named, and the version if one is."""
+    """Return the releases of the named runtime, and the version if the text has one."""
     name, at, version = text.partition("@")
     known = [r for r in releases() if r.runtime == name.strip().lower()]
     if not known:
@@ -78,7 +78,7 @@ def _named(text: str) -> tuple[list[Release], str | None]:
 
 
 def _meant(known: list[Release], version: str) -> tuple[Release, str]:
-    """Return the release whose limits a version has, and what it is called."""
+    """Return the known release whose limits a version has, and the name of the version."""
     runtime = known[0].runtime
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}", version):
         raise UsageError(
@@ -106,7 +106,7 @@ def _meant(known: list[Release], version: str) -> tuple[Release, str]:
 
 
 def _target(release: Release, known: list[Release], asked: str) -> Target:
-    """Step down to a release whose highest opset is known; the lowest of each runtime has one."""
+    """Return a target: `release`, or the next lower one whose highest opset is known."""
     if release.unsupported is not None:
         later = next(
             (r for r in known if r.unsupported is None and r.number > release.number), None

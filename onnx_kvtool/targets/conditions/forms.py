@@ -11,21 +11,18 @@ from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
-from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ
+from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ, is_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-# Conditions of `targets/runtimes.toml` that ask for attributes, axes, constants and readers.
-
-
 def _in_place(asked: Asked) -> bool:
-    """Whether others see what is written into the data, or an update can be lost.
+    """Whether a write into the buffer of the data is visible elsewhere, or loses an update.
 
-    Nobody else sees the result of the copy that stands before it. Indices are looked at one after
-    the other along their first axis: of a single index there is no such axis, and of updates that
-    one step combines with the data, one at each place is left.
+    The result of a copy for this node is not visible elsewhere. The runtime takes one index after
+    the other along the first axis. A single index has no such axis. With a reduction, it keeps one
+    update of each place.
     """
     view = asked.view
     data, dims = view.required("data"), dims_of(view.required("indices"))
@@ -36,9 +33,9 @@ def _in_place(asked: Asked) -> bool:
 
 
 def _is_fresh(value: ir.Value) -> bool:
-    """Return whether it is what a write gives, or a product with a constant that none else reads.
+    """Return whether a value comes from a write, or from a product with a constant of its own.
 
-    A Cast of such a product is one too; that to its own type may be left out by a runtime.
+    A Cast of such a product counts, too, but not to the same type: a runtime may remove it.
     """
     producer = value.producer()
     if producer is None or not is_standard(producer):
@@ -48,19 +45,17 @@ def _is_fresh(value: ir.Value) -> bool:
             given.dtype not in (None, value.dtype) and len(given.uses()) == 1 and _is_fresh(given)
         )
     if producer.op_type == "Mul" and (factor := producer.inputs[1]) is not None:
-        is_constant = factor.const_value is not None and not factor.is_graph_input()
-        return is_constant and dims_of(factor) == (1,) and len(factor.uses()) == 1
+        return is_constant(factor) and dims_of(factor) == (1,) and len(factor.uses()) == 1
     return producer.op_type == "ScatterND"
 
 
 def _constant_indices(asked: Asked) -> bool:
-    """Whether the second input is a constant of several dimensions, or of no elements."""
+    """Whether the second input is a constant with several dimensions, or without elements."""
     indices = asked.node.inputs[1]
     if indices is None:
         return False
-    producer = indices.producer()
-    is_constant = producer is not None and producer.op_type == "Constant"
-    if not is_constant and (indices.const_value is None or indices.is_graph_input()):
+    made = indices.producer()
+    if not (is_constant(indices) or (made is not None and made.op_type == "Constant")):
         return False
     dims = dims_of(indices)
     return dims is None or len(dims) > 1 or dims == (0,)
@@ -91,7 +86,7 @@ def numbers(given: object) -> tuple[int, ...]:
 
 
 def _uneven_split(asked: Asked) -> bool:
-    """Whether Split counts its outputs, and they may be of unequal sizes."""
+    """Whether Split has `num_outputs`, and the outputs may differ in size."""
     view = asked.view
     if not asked.has("num_outputs") or view.input("split") is not None:
         return False
@@ -101,7 +96,7 @@ def _uneven_split(asked: Asked) -> bool:
 
 
 def _negative_axes(asked: Asked) -> bool:
-    """Whether several axes are named, and one of them from the end."""
+    """Whether there are several axes, and one of them is or may be negative."""
     view = asked.view
     if asked.has("axes"):
         axes = numbers(view.attribute("axes"))
@@ -116,7 +111,7 @@ def _negative_axes(asked: Asked) -> bool:
 
 
 def _narrow_range(asked: Asked) -> bool:
-    """Whether it gives int64, and something else than a Cast to it reads it."""
+    """Whether the result is int64, and is read by more than a Cast to int64."""
     output = asked.node.outputs[0]
     if output.dtype is None or output.dtype.name != "INT64":
         return output.dtype is None
@@ -127,7 +122,7 @@ def _narrow_range(asked: Asked) -> bool:
 
 
 def _uint8_output(asked: Asked) -> bool:
-    """Whether the result is of uint8, or of an unknown type."""
+    """Whether the result is uint8, or its type is unknown."""
     given = asked.node.outputs[0].dtype
     return given is None or given.name == "UINT8"
 
@@ -137,20 +132,20 @@ def _other_diagonal(asked: Asked) -> bool:
 
 
 def _inner_axis(asked: Asked) -> bool:
-    """Whether the axis may be another one than the last."""
+    """Whether the axis is not certainly the last one."""
     dims = asked.dims
     axis = asked.view.integer("axis")
     return axis != -1 and (dims is None or axis % max(len(dims), 1) != len(dims) - 1)
 
 
 def _integer_input(asked: Asked) -> bool:
-    """Whether the first input is of integers, or of an unknown type."""
+    """Whether the first input has an integer type or an unknown one."""
     dtype = None if asked.node.inputs[0] is None else asked.node.inputs[0].dtype
     return dtype is None or dtype.is_integer()
 
 
 def _promoted(asked: Asked) -> bool:
-    """Whether the second operand is of a wider float, and else than a Cast reads the result."""
+    """Whether the second operand is a wider float, and more than a Cast reads the result."""
     base, exponent = (None if value is None else value.dtype for value in asked.node.inputs[:2])
     if base is None or exponent is None:
         return True
@@ -163,18 +158,18 @@ def _promoted(asked: Asked) -> bool:
 
 
 def _not_4d(asked: Asked) -> bool:
-    """Whether the first input has not, or may not have, four dimensions."""
+    """Whether the first input does not certainly have four dimensions."""
     dims = asked.dims
     return dims is None or len(dims) != 4
 
 
 def _scalar(asked: Asked) -> bool:
-    """Whether the first input, a shape, is known to be that of a scalar."""
+    """Whether the first input is known to be the shape of a scalar."""
     return asked.dims == (0,)
 
 
 def _backward(asked: Asked) -> bool:
-    """Whether a Slice that goes backward may begin behind the last element."""
+    """Whether a Slice that goes backward may start after the last element."""
     view, dims = asked.view, asked.dims
     if asked.has("starts") or view.input("steps") is None:
         return False
@@ -191,7 +186,7 @@ def _backward(asked: Asked) -> bool:
 
 
 def _empty_reshape(asked: Asked) -> bool:
-    """Whether a Reshape is known to give an array without elements by a size of 0."""
+    """Whether a Reshape is known to give an empty tensor, by a size of 0."""
     view = asked.view
     if not asked.has("allowzero") or not view.integer("allowzero"):
         return False
@@ -200,17 +195,17 @@ def _empty_reshape(asked: Asked) -> bool:
 
 
 def _overflowing(asked: Asked) -> bool:
-    """Whether exponentials of elements may be more than the element type holds: always."""
+    """Whether exponentials of elements may overflow, which is always possible."""
     return True
 
 
 def _no_scalar(asked: Asked) -> bool:
-    """Whether an input that has to be a scalar is known to have a dimension."""
+    """Whether an input that must be a scalar is known to have a dimension."""
     return bool(dims_of(asked.operand))
 
 
 def _computed_diagonal(asked: Asked) -> bool:
-    """Whether the diagonal is computed, or so far off that a row more is no int64."""
+    """Whether the diagonal is computed, or near the limits of int64."""
     k = asked.view.input("k")
     known = asked.folder.integers(k)
     if k is None or known is None:
@@ -227,7 +222,7 @@ def _vector(asked: Asked) -> bool:
 
 
 def _unknown_axis_size(asked: Asked) -> bool:
-    """Whether the size of the axis, or of those that it stands for, is no number."""
+    """Whether the axis, or a later one that opset 12 includes, has no fixed size."""
     dims, axis = asked.dims, asked.view.integer("axis")
     if not dims:
         return dims is None
@@ -260,9 +255,6 @@ FORM_CONDITIONS = (
     _overflowing,
 )
 """Part of `CONDITIONS`."""
-
-
-# Conditions of `targets/runtimes.toml` that ask for forms of Attention, and of cache updates.
 
 
 def _nonpad(asked: Asked) -> bool:
@@ -303,7 +295,7 @@ def _masked_score_output(asked: Asked) -> bool:
 
 
 def _short_mask(asked: Asked) -> bool:
-    """Only a mask that is certainly short: the release fails loudly on one that turns out to be."""
+    """Whether a mask is certainly short: at a mask that turns out to be, the release fails."""
     view = Attention(asked.node, asked.opset)
     dims = dims_of(view.attn_mask)
     if view.past_key is not None or not dims:
@@ -317,7 +309,7 @@ def _window(asked: Asked) -> bool:
 
 
 def _computed_heads(asked: Asked) -> bool:
-    """Whether heads are grouped in 4-D, and the shape of an operand is computed."""
+    """Whether heads are grouped in 4-D, and the shape of an operand may be computed."""
     view = Attention(asked.node, asked.opset)
     dims = [dims_of(value) for value in (view.query, view.key)]
     if any(one is not None and len(one) == 3 for one in dims):
@@ -342,7 +334,7 @@ def _computed_heads(asked: Asked) -> bool:
 
 
 def _uncounted_heads(asked: Asked) -> bool:
-    """Whether a part of each head is rotated, and the attributes do not say how many heads."""
+    """Whether only a part of each head is rotated, and there is no attribute `num_heads`."""
     view = asked.view
     return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
 
@@ -403,11 +395,8 @@ ATTENTION_CONDITIONS = (
 """Part of `CONDITIONS`."""
 
 
-# Conditions of `targets/runtimes.toml` on Loop and If.
-
-
 def different_branches(asked: Asked) -> bool:
-    """Whether the branches of an If give shapes that are not called the same."""
+    """Whether the branches of an If give shapes that are not certainly equal."""
     branches = [graph.outputs for _, graph in subgraphs(asked.node)]
     if len(branches) != 2:
         return False
@@ -431,7 +420,7 @@ def different_ranks(asked: Asked) -> bool:
 
 
 def early_scan(asked: Asked) -> bool:
-    """Whether a Loop that may end early, or whose turns are no constant, gives what it scans."""
+    """Whether a Loop may end early or has an unknown trip count, and its scan outputs are used."""
     carried = len(asked.node.inputs) - 2
     if not any(
         output.uses() or output.is_graph_output() for output in asked.node.outputs[carried:]

@@ -1,4 +1,4 @@
-"""Operators and element types that a release does not know."""
+"""Operators and element types that a release does not support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.targets.conditions.sizes import Asked
 from onnx_kvtool.targets.release import Release
 
-# Operators that ONNX does not define, as releases of runtimes know them or do not.
+# Operators that ONNX does not define.
 
 
 LocalName = tuple[str, str]
@@ -25,17 +25,17 @@ LocalName = tuple[str, str]
 def unknown_operator(
     node: ir.Node, opset: int, release: Release, local: Container[LocalName]
 ) -> str | None:
-    """Return how a release lacks the operator of a node, which ONNX does not define.
+    """Return why a release cannot import a node whose operator ONNX does not define.
 
     Args:
         node: The node.
         opset: Version of the default domain that it was written for.
         release: The release.
-        local: Domains and names of the functions of its model; a call of one is known.
+        local: Domains and names of the functions of its model.
 
     Returns:
-        A clause that follows the name of the release; None where it imports the operator as the
-        node has it, or ONNX defines it.
+        A clause that follows the name of the release; None if it imports the node, or if ONNX
+        defines the operator.
     """
     if (node.domain, node.op_type) in local:
         return None
@@ -77,22 +77,22 @@ _ZERO_POINT = "_zero_point"
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """Codes that a node reads or gives, and their zero point.
+class Quantized:
+    """A quantized input or output of a node.
 
     Attributes:
-        index: Which input they are; None for the first output.
-        at: Which input their zero point is.
-        dtype: Their element type, that of the zero point as well; None if unknown.
+        index: Index of the input; None for the first output.
+        zero_point: Index of the input with its zero point.
+        dtype: Element type of both; None if unknown.
     """
 
     index: int | None
-    at: int
+    zero_point: int
     dtype: ir.DataType | None
 
 
-def codes_of(node: ir.Node, opset: int) -> Iterator[Codes]:
-    """Yield the codes of a node, by the zero points of its schema: `x` where `x_zero_point` is."""
+def quantized_values(node: ir.Node, opset: int) -> Iterator[Quantized]:
+    """Yield the inputs and outputs of a node that have a zero point in the schema."""
     names = [formal.name for formal in NodeView(node, opset).facts.inputs]
     places = {name.lower(): index for index, name in enumerate(names)}
     for at, name in enumerate(names):
@@ -102,26 +102,22 @@ def codes_of(node: ir.Node, opset: int) -> Iterator[Codes]:
         zero_point = given_input(node, at)
         operand = node.outputs[0] if index is None else node.inputs[index]
         known = (value.dtype for value in (operand, zero_point) if value is not None)
-        yield Codes(index, at, next((dtype for dtype in known if dtype is not None), None))
+        yield Quantized(index, at, next((dtype for dtype in known if dtype is not None), None))
 
 
-def other_code_types(asked: Asked) -> bool:
-    """Whether its codes have another combination of element types than those of the limit."""
-    dtypes = [codes.dtype for codes in codes_of(asked.node, asked.opset)]
-    return " ".join("?" if dtype is None else dtype.name.lower() for dtype in dtypes) not in (
-        asked.limit.types
-    )
-
-
-# Which values of a model have an element type that a release does not have.
+def other_quantized_types(asked: Asked) -> bool:
+    """Whether its quantized values have a combination of types that the limit does not spare."""
+    dtypes = [value.dtype for value in quantized_values(asked.node, asked.opset)]
+    names = " ".join("?" if dtype is None else dtype.name.lower() for dtype in dtypes)
+    return names not in asked.limit.types
 
 
 def foreign_types(model: ir.Model, release: Release) -> Iterator[tuple[Location, str]]:
     """Yield the first value of each element type that a release lacks, and what is wrong.
 
     Args:
-        model: The model; a value whose type is unknown is passed over.
-        release: The release; one without known types has all.
+        model: The model. A value of unknown type passes.
+        release: The release; without known types, it lacks none.
     """
     known, seen = release.types, set[ir.DataType]()
     for path, graph in graphs(model) if known is not None else ():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A node, for a condition that says whether a limit applies to it.
+    """A node and a limit that may apply to it.
 
     Attributes:
         node: The node.
@@ -66,10 +66,7 @@ class Asked:
         return attribute in self.view.facts.attributes
 
 
-# Conditions of `targets/runtimes.toml` on what elements depend on: constants, sizes, elements.
-#
-# They are for runtimes that work shapes out before anything runs, with a name for a size that is
-# not known.
+# These conditions are for runtimes that compute shapes before a run, with symbolic dimensions.
 
 
 LONG_WAY = 100
@@ -77,10 +74,7 @@ LONG_WAY = 100
 
 
 def shape_of_values(asked: Asked) -> bool:
-    """Whether the operand of the limit follows from more than shapes and constants.
-
-    A long way counts as if it did.
-    """
+    """Whether the operand of the limit depends on more than shapes and constants, or may do so."""
     view = asked.view
     if asked.limit.operand not in {formal.name for formal in view.facts.inputs}:
         return False  # an attribute of this version
@@ -88,16 +82,20 @@ def shape_of_values(asked: Asked) -> bool:
     return value is not None and _follows_from_elements(value)
 
 
-def _is_constant(value: ir.Value) -> bool:
+def is_constant(value: ir.Value) -> bool:
+    """Return whether the file fixes a value as an initializer."""
     return value.const_value is not None and not value.is_graph_input()
 
 
 def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ()) -> bool:
-    """Return whether a value follows from more than shapes and constants, or from `others`."""
+    """Return whether a value depends on more than shapes and constants, or on nodes of `others`.
+
+    True if the search takes more than `LONG_WAY` nodes.
+    """
     before, steps = [value], 0
     while before and steps < LONG_WAY:
         found = before.pop()
-        if found is None or _is_constant(found):
+        if found is None or is_constant(found):
             continue
         producer = found.producer()
         if producer is None or producer.op_type in others:
@@ -109,7 +107,7 @@ def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ())
 
 
 def size_and_elements(asked: Asked) -> bool:
-    """Whether one operand is a size without a number, and the other is computed from more."""
+    """Whether one operand is an unknown size, and the other one depends on elements."""
     if not any(v is not None and v.dtype in _INTEGERS for v in asked.node.inputs):
         return False
     kinds = {_kind(value, asked.folder) for value in asked.node.inputs[:2]}
@@ -120,21 +118,18 @@ _INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 
 
 def _kind(value: ir.Value | None, folder: ConstantFolder) -> str:
-    """Return whether a value is a number, a size without one, or computed from elements.
-
-    What Range counts are elements.
-    """
-    if value is None or _is_constant(value) or folder.integers(value) is not None:
+    """Return whether a value is a known number, an unknown size, or depends on elements."""
+    if value is None or is_constant(value) or folder.integers(value) is not None:
         return "number"
     return "elements" if _follows_from_elements(value, _COUNTS) else "size"
 
 
 _COUNTS = frozenset({"Range", "CumSum", "NonZero", "ConstantOfShape", "Expand", "Tile"})
-"""What makes more elements out of sizes."""
+"""Operators whose results count as elements, although they are made from sizes."""
 
 
 def sizes_as_indices(asked: Asked) -> bool:
-    """Whether the indices are computed from sizes without a number; what Range counts is none."""
+    """Whether the indices are computed from unknown sizes, but not by Range."""
     value = asked.operand
     if value is None or asked.folder.integers(value) is not None:
         return False
@@ -152,9 +147,9 @@ def sizes_as_indices(asked: Asked) -> bool:
 
 
 def int64_output(asked: Asked) -> bool:
-    """Whether int64 that it gives is a result of the model, as it is or after arithmetic.
+    """Whether its int64 result reaches an output of the model, unchanged or after arithmetic.
 
-    What a Scan takes is given out as well: its body declares the type.
+    An input of a Scan counts as an output: the body declares its type.
     """
     before, seen = [asked.node.outputs[0]], {asked.node.outputs[0]}
     while before and len(seen) < LONG_WAY:
@@ -174,17 +169,17 @@ def int64_output(asked: Asked) -> bool:
 
 
 def _carries(node: ir.Node) -> bool:
-    """Return whether elements of every operand, not only of the first, may be in the result."""
+    """Return whether the result may contain elements of operands other than the first."""
     return node.op_type == "Concat" or Trait.ELEMENTWISE in traits(node)
 
 
 def negative_indices(asked: Asked) -> bool:
-    """Whether the indices, which are the second input, may count from the end."""
+    """Whether indices in the second input may be negative."""
     return not _is_from_the_front(asked.node.inputs[1], asked.folder, LONG_WAY)
 
 
 def negative_indices_open(asked: Asked) -> bool:
-    """Whether they may, and not all dimensions that they index are fixed."""
+    """Whether indices may be negative, and a dimension that they index is not fixed."""
     view = asked.view
     data, indices = dims_of(view.required("data")), dims_of(view.required("indices"))
     batch = view.integer("batch_dims") if asked.has("batch_dims") else 0
@@ -197,13 +192,13 @@ def negative_indices_open(asked: Asked) -> bool:
 
 
 def _is_from_the_front(value: ir.Value | None, folder: ConstantFolder, steps: int) -> bool:
-    """Return whether every element is certainly at least 0, as far as `steps` nodes tell."""
+    """Return whether `steps` nodes upwards prove that no element is negative."""
     if value is None or steps == 0:
         return False
     numbers = folder.integers(value)
     if numbers is not None:
         return bool((numbers >= 0).all())
-    if value.const_value is not None and not value.is_graph_input():
+    if value.const_value is not None and is_constant(value):
         return bool((value.const_value.numpy() >= 0).all())
     node = value.producer()
     if node is None or not is_standard(node):
@@ -223,7 +218,7 @@ _NEVER_NEGATIVE = frozenset({"Abs", "ArgMax", "ArgMin", "NonZero", "Shape", "Siz
 
 
 _OF_ALL = frozenset({"Add", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Range", "Where"})
-"""What gives no negative integers where no operand has any."""
+"""Operators with no negative result if no operand has a negative element."""
 
 
 _OF_FIRST = frozenset(
@@ -232,23 +227,23 @@ _OF_FIRST = frozenset(
         *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
     }
 )
-"""What gives no negative integers where the first operand has none."""
+"""Operators with no negative result if the first operand has no negative element."""
 
 
 def _turns(node: ir.Node) -> bool:
-    """Return whether a Where adds a size to what is below 0, as exporters write it."""
+    """Return whether a Where adds a size to negative indices, as exporters write it."""
     condition, _, kept = node.inputs[:3]
     less = None if condition is None else condition.producer()
     return less is not None and less.op_type == "Less" and less.inputs[0] is kept
 
 
 def no_value(asked: Asked) -> bool:
-    """Whether ConstantOfShape leaves its value, and with it the element type, to the default."""
+    """Whether ConstantOfShape has no value, so that it gives the default type."""
     return "value" not in asked.node.attributes
 
 
 def nonzero_zero_point(asked: Asked) -> bool:
-    """Whether the operand of the limit, a zero point, is another number than 0, or no constant."""
+    """Whether the zero point that the limit names is not a constant 0."""
     value = asked.operand
     if value is None:
         return False
@@ -256,11 +251,8 @@ def nonzero_zero_point(asked: Asked) -> bool:
     return tensor is None or bool(tensor.numpy().any())
 
 
-# Conditions of `targets/runtimes.toml` on sizes that have names in the place of numbers.
-#
-# They are for runtimes that work shapes out before anything runs: what holds for sizes has to
-# follow from their text. A value without a shape is spared: those of a finished model are
-# inferred.
+# These conditions are for runtimes that compare symbolic dimensions by their text. A value without
+# a shape passes: the shapes of a finished model are inferred.
 
 
 _TO_THE_END = (1 << 31) - 1
@@ -270,10 +262,10 @@ Pair = tuple[Dim, Dim]
 
 
 def reshape_not_evident(asked: Asked) -> bool:
-    """Whether it takes more than names to see that a Reshape keeps the number of elements.
+    """Whether the text of the sizes does not show that a Reshape keeps the number of elements.
 
-    That is so where -1 stands for what is left of a sum, or of sizes that have no common divisor
-    with the known ones, and where sizes are called otherwise than those of the operand.
+    That is so if -1 stands for the rest of a sum, if sizes have no common divisor with the known
+    ones, or if sizes have other names than those of the operand.
     """
     dims = asked.dims
     sizes = None if dims is None else _asked(asked)
@@ -302,7 +294,7 @@ def reshape_not_evident(asked: Asked) -> bool:
 def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
     """Return which axes a Reshape copies, the other sizes, and whether one of them is -1.
 
-    None where nothing is known of the shape, and nothing of the result.
+    None if both the shape and the result are unknown.
     """
     view = asked.view
     if asked.has("shape"):
@@ -336,13 +328,13 @@ def _is_sum(text: str) -> bool:
 
 
 def several_unknown_sizes(asked: Asked) -> bool:
-    """Whether Flatten reads more than one dimension that is no number."""
+    """Whether Flatten reads several dimensions that are not fixed."""
     dims = asked.dims
     return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
 
 
 def unknown_flatten(asked: Asked) -> bool:
-    """Whether it makes two unknown sizes, and neither is one of the operand."""
+    """Whether both sizes of the result are unknown, and neither is a size of the operand."""
     dims = asked.dims
     if dims is None:
         return False
@@ -353,10 +345,10 @@ def unknown_flatten(asked: Asked) -> bool:
 
 
 def different_sizes(asked: Asked) -> bool:
-    """Whether sizes that have to be one are neither the same number nor the same name."""
+    """Whether sizes that must be equal are neither the same number nor the same name."""
     try:
         NodeView(asked.node, asked.opset)
-    except MalformedNode:  # which is refused for that
+    except MalformedNode:  # another check refuses it
         return False
     return any(
         one is not None and other is not None and differ(one, other)
@@ -365,7 +357,7 @@ def different_sizes(asked: Asked) -> bool:
 
 
 def differ(one: int | str, other: int | str) -> bool:
-    """Return whether two sizes are neither the same number nor called the same."""
+    """Return whether two sizes are neither the same number nor the same text."""
     a, b = (normal(dim) if isinstance(dim, str) else dim for dim in (one, other))
     return a != b
 
@@ -380,9 +372,9 @@ def _of_concat(node: ir.Node, opset: int) -> Iterator[Pair]:
 
 
 def _of_scatter_elements(node: ir.Node, opset: int) -> Iterator[Pair]:
-    """Yield the sizes of indices and updates, and the names that Expand gave indices others for.
+    """Yield the sizes of indices and updates, and names that an Expand of the indices replaced.
 
-    Either may be 1 then, so that the indices have a shape which only a run tells.
+    Each of the two may be 1, and only a run shows which.
     """
     indices, updates = node.inputs[1], dims_of(node.inputs[2]) or ()
     yield from zip(dims_of(indices) or (), updates, strict=False)
@@ -394,7 +386,7 @@ def _of_scatter_elements(node: ir.Node, opset: int) -> Iterator[Pair]:
 
 
 def _of_mat_mul(node: ir.Node, opset: int) -> Iterator[Pair]:
-    """Yield sizes of batches that are broadcast."""
+    """Yield the sizes of broadcast batches."""
     one, other = (dims_of(value) or () for value in node.inputs[:2])
     yield from _broadcast(one[:-2], other[:-2])
 
@@ -405,7 +397,7 @@ def _broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Iterator[Pair]:
 
 
 def _of_channels(node: ir.Node, opset: int) -> Iterator[Pair]:
-    """Yield the channels of an image and those of weights, or of a scale."""
+    """Yield the channels of an image and those of its weights or scale."""
     data, weight = (dims_of(value) or () for value in node.inputs[:2])
     if len(data) < 2 or not weight:
         return
@@ -425,7 +417,7 @@ def _of_gemm(node: ir.Node, opset: int) -> Iterator[Pair]:
 
 
 def _of_last(node: ir.Node, opset: int) -> Iterator[Pair]:
-    """Yield the sizes that a scale, or a slope, is broadcast over."""
+    """Yield the sizes that a scale or slope is broadcast over."""
     one, other = (dims_of(value) or () for value in node.inputs[:2])
     yield from _broadcast(one, other)
 
@@ -442,11 +434,11 @@ _PAIRS = {
     "PRelu": _of_last,
     "ScatterElements": _of_scatter_elements,
 }
-"""What yields the sizes of an operator that have to be one."""
+"""By operator: yields the pairs of sizes that must be equal."""
 
 
 def bound_may_exceed_size(asked: Asked) -> bool:
-    """Whether a number bounds a Slice of a dimension that may be shorter."""
+    """Whether a Slice has a fixed bound in a dimension that may be shorter."""
     view, dims = asked.view, asked.dims
     if dims is None or asked.has("starts"):
         return False

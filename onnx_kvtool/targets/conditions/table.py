@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
@@ -16,12 +15,13 @@ from onnx_kvtool.targets.conditions.forms import (
     different_ranks,
     early_scan,
 )
-from onnx_kvtool.targets.conditions.operators import other_code_types
+from onnx_kvtool.targets.conditions.operators import other_quantized_types
 from onnx_kvtool.targets.conditions.sizes import (
     Asked,
     bound_may_exceed_size,
     different_sizes,
     int64_output,
+    is_constant,
     negative_indices,
     negative_indices_open,
     no_value,
@@ -34,13 +34,7 @@ from onnx_kvtool.targets.conditions.sizes import (
     unknown_flatten,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
-# The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
-#
-# An unknown fact applies: a node that may be computed wrongly is rewritten.
+# An unknown fact counts as a limit: kvtool rewrites a node that may be computed wrongly.
 
 
 OF_SHAPES = frozenset(
@@ -57,19 +51,19 @@ OF_SHAPES = frozenset(
         "unknown-axis-size",
     }
 )
-"""Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""
+"""Conditions on inferred shapes. They judge the finished model only."""
 
 OF_SOURCE = frozenset({"negative-indices", "negative-indices-open"})
-"""Conditions that ask for what kvtool's own nodes keep to, and those of the source may not."""
+"""Conditions for nodes of the source only: kvtool's own nodes never meet them."""
 
 OF_CONSTANTS = frozenset({"no-elements"})
-"""Conditions that ask for nothing but the node and its constants, which functions have as well."""
+"""Conditions on a node and its constants alone, which are known in functions as well."""
 
 OF_TYPES = frozenset({"other-element-type", "absent-bound", "several-inputs"})
-"""Conditions that spare the element types of their limit, which can stand for the others."""
+"""Conditions that spare some element types; kvtool casts the others to one of them."""
 
 Condition = Callable[[Asked], bool]
-"""Whether a limit applies to a node of an opset."""
+"""Returns whether a limit applies to a node."""
 
 
 def _always(asked: Asked) -> bool:
@@ -173,9 +167,7 @@ def _dynamic_axes(asked: Asked) -> bool:
     if asked.has("axes"):
         return False
     axes = view.input("axes")
-    if axes is None or (axes.const_value is not None and not axes.is_graph_input()):
-        return False
-    return asked.folder.integers(axes) is None
+    return axes is not None and not is_constant(axes) and asked.folder.integers(axes) is None
 
 
 def _not_constant(asked: Asked) -> bool:
@@ -216,7 +208,7 @@ def _constant_batches(asked: Asked) -> bool:
 _CONDITIONS: tuple[Condition, ...] = (
     _always,
     _other_element_type,
-    other_code_types,
+    other_quantized_types,
     _absent_bound,
     _absent_input,
     _present_input,
@@ -259,4 +251,4 @@ _CONDITIONS: tuple[Condition, ...] = (
 CONDITIONS: Mapping[str, Condition] = Table(
     "condition", [(one.__name__.strip("_").replace("_", "-"), one) for one in _CONDITIONS]
 )
-"""By the name in the data file, which is that of the function."""
+"""The conditions by the name in the data file, which is the name of the function."""
