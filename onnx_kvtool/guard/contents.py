@@ -9,10 +9,13 @@ from typing import Literal
 
 import numpy as np
 import onnx
+import onnx.checker
+import onnx.shape_inference
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from onnx_kvtool.model_io.forms import bodies, every_node
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.model_io.forms import Holder, bodies, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 
@@ -25,17 +28,17 @@ class Fault:
     works around it with it.
 
     Attributes:
-        library: The distribution that has it.
-        seen: The releases that showed it; it may be older, and may still be there.
         what: What the library does, a clause that follows its name.
         instead: What kvtool does about it, a clause that follows `kvtool`.
+        library: The distribution that has it.
+        seen: The releases that showed it; it may be older, and may still be there.
         issue: The upstream issue, `owner/repository#number`; None where none is known.
     """
 
-    library: Literal["onnx", "onnx-ir", "onnxruntime"]
-    seen: str
     what: str
     instead: str
+    library: Literal["onnx", "onnx-ir", "onnxruntime"] = "onnx"
+    seen: str = "1.23.2"
     issue: str | None = None
 
 
@@ -86,7 +89,7 @@ class Contents:
 
     def __init__(self, message: onnx.ModelProto, within: Set[str] | None = HOLDERS) -> None:
         self.message = message
-        self.holders: list[onnx.GraphProto | onnx.FunctionProto] = [message.graph]
+        self.holders: list[Holder] = [message.graph]
         self.holders += message.functions
         self.nodes: list[onnx.NodeProto] = []
         self._types: list[str] = []
@@ -106,6 +109,10 @@ class Contents:
             return []
         return [n for n, kind in zip(self.nodes, self._types, strict=True) if kind in wanted]
 
+    def standard(self, *op_types: str) -> list[onnx.NodeProto]:
+        """Return the nodes of some operators of ONNX, as `of` does."""
+        return [node for node in self.of(*op_types) if node.domain in DEFAULT_DOMAINS]
+
     def constants(self, test: Test, types: Set[int] = INTEGERS | FLOATS) -> set[str]:
         """Return the names of constants up to 1 KiB, of any graph, whose numbers pass a test."""
         found = set()
@@ -116,6 +123,18 @@ class Contents:
             if isinstance(holder, onnx.GraphProto):
                 found.update(t.name for t in holder.initializer if _tensor_has(t, test, types))
         return found
+
+
+Infer = Callable[[Contents], onnx.ModelProto]
+"""What infers the types of a message; it leaves the contents as they were."""
+
+INFERENCE_ERRORS = (
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    RuntimeError,
+    ValueError,
+)
+"""What onnx's inference raises."""
 
 
 def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) -> bool:
@@ -164,11 +183,7 @@ _HIDDEN = "kvtool.hidden"
 """Domain of a node that inference knows nothing about."""
 
 
-def infer_hiding(
-    contents: Contents,
-    infer: Callable[[Contents], onnx.ModelProto],
-    hidden: list[onnx.NodeProto],
-) -> onnx.ModelProto:
+def infer_hiding(contents: Contents, infer: Infer, hidden: list[onnx.NodeProto]) -> onnx.ModelProto:
     """Return the result of inference with some nodes hidden from it."""
     holders = (contents.message, *contents.message.functions)
     domains = [node.domain for node in hidden]

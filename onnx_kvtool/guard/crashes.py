@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import onnx
@@ -11,13 +11,18 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.contents import Contents, Fault, infer_hiding, is_told, sizing
+from onnx_kvtool.guard.contents import (
+    INFERENCE_ERRORS,
+    Contents,
+    Fault,
+    Infer,
+    infer_hiding,
+    is_told,
+    sizing,
+)
 from onnx_kvtool.model_io.forms import bodies
 
 NEGATIVE_SIZES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="ends the process where its inference slices an axis of negative size, as sessions of"
     " onnxruntime 1.31.1 do",
     instead="hides such a Slice from inference, leaves negative sizes out, and does not have"
@@ -43,9 +48,7 @@ refused or passed over by inference then, as observed with onnx 1.23.2."""
 _ROUNDS = 4
 
 
-def infer_past_negative_sizes(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_negative_sizes(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of a Slice whose input may have a negative size.
 
     Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
@@ -53,7 +56,7 @@ def infer_past_negative_sizes(
     window that is larger than its input. A Slice behind such a node is looked at only when all
     sizes before it are known to be none of these; in a body or a function it is not looked at.
     """
-    slices = _slices(contents)
+    slices = contents.standard("Slice")
     told, windows = _suspects(contents) if slices else ([], [])
     if not (told or windows):
         return infer(contents)
@@ -78,7 +81,7 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     infers the sizes.
     """
     contents = Contents(message, within=None)
-    slices = _slices(contents)
+    slices = contents.standard("Slice")
     told, windows = _suspects(contents) if slices else ([], [])
     for node in told:
         if any(_behind(message, slices, [node])):
@@ -88,12 +91,7 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
         return None
     try:
         result = infer_hiding(contents, _infer, [*hidden, *nested])
-    except (
-        onnx.checker.ValidationError,
-        onnx.shape_inference.InferenceError,
-        RuntimeError,
-        ValueError,
-    ):
+    except INFERENCE_ERRORS:
         return None
     return windows[0].op_type if _negative(result.graph) else None
 
@@ -102,17 +100,11 @@ def _infer(contents: Contents) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(contents.message)
 
 
-def _slices(contents: Contents) -> list[onnx.NodeProto]:
-    return [node for node in contents.of("Slice") if node.domain in DEFAULT_DOMAINS]
-
-
 def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
     """Return the nodes that are told a negative number, and those with a window besides."""
     told, windows = [], []
     negative: set[str] | None = None
-    for node in contents.of(*_BY_NUMBER, *_BY_WINDOW):
-        if node.domain not in DEFAULT_DOMAINS:
-            continue
+    for node in contents.standard(*_BY_NUMBER, *_BY_WINDOW):
         if negative is None:
             negative = contents.constants(_below_zero)
         places, names = sizing(node.op_type)
@@ -164,8 +156,6 @@ def _negative(graph: onnx.GraphProto) -> set[str]:
 
 
 UNTYPED_INPUTS = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="ends the process where its inference meets a RegexFullMatch whose input has no type",
     instead="hides such a node from inference until its inputs have types",
 )
@@ -174,15 +164,13 @@ CRASHING = frozenset({"RegexFullMatch"})
 """Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""
 
 
-def infer_past_untyped_inputs(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_untyped_inputs(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of a node that would end the process.
 
     The inputs of such a node are looked at after a first inference without it. In a body or a
     function it stays unknown.
     """
-    hidden = [node for node in contents.of(*CRASHING) if node.domain == ""]
+    hidden = contents.standard(*CRASHING)
     while hidden:
         result = infer_hiding(contents, infer, hidden)
         typed = set(_typed(result.graph))
@@ -204,8 +192,6 @@ def _typed(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 ENDLESS_EQUATIONS = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="never finishes reading an equation of Einsum with stray dots, such as `.i` or two"
     " ellipses in one term",
     instead="hides an Einsum from inference unless each term is letters and at most one ellipsis",
@@ -214,15 +200,9 @@ ENDLESS_EQUATIONS = Fault(
 _TERM = re.compile(rb"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
-def infer_past_endless_equations(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_endless_equations(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed."""
-    hidden = [
-        node
-        for node in contents.of("Einsum")
-        if node.domain in DEFAULT_DOMAINS and is_endless(node)
-    ]
+    hidden = list(filter(is_endless, contents.standard("Einsum")))
     return infer_hiding(contents, infer, hidden) if hidden else infer(contents)
 
 

@@ -31,8 +31,6 @@ from onnx_kvtool.model_io.forms import bodies
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
 LONG_VECTORS = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="writes down each element of a vector that Add, Gather or Slice reads while it infers, 150"
     " bytes for each, also of one that is declared to have 10^9",
     instead="leaves elements out of account where a vector may be that long",
@@ -174,7 +172,7 @@ def makes_long_vector(contents: Contents) -> bool:
     Told so by a size that is computed, it is not found.
     """
     makers = _makers()
-    found = [node for node in contents.of(*makers) if node.domain in DEFAULT_DOMAINS]
+    found = contents.standard(*makers)
     long = contents.constants(_is_above) if found else set()
     return any(is_told(node, makers[node.op_type], long, _is_above) for node in found)
 
@@ -184,8 +182,6 @@ def _is_above(numbers: NDArray[np.float64]) -> bool:
 
 
 FAILED_ALLOCATION = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="may leave a message half made where an allocation fails in its inference, and ends the"
     " process when it takes that down (seen in one of 600 models that ran against the bound)",
     instead="bounds what inference may take, and asks in a separate process where it may take much",

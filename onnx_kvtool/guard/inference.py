@@ -15,7 +15,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
-from onnx_kvtool.guard.contents import HOLDERS, SMALL_BYTES, Contents
+from onnx_kvtool.guard.contents import HOLDERS, SMALL_BYTES, Contents, Infer
 from onnx_kvtool.guard.crashes import (
     CRASHING,
     infer_past_endless_equations,
@@ -38,7 +38,7 @@ from onnx_kvtool.guard.wrong_sizes import (
     infer_past_rounded_sizes,
     infer_past_scores,
 )
-from onnx_kvtool.model_io.forms import LongList, SparseInitializer, TypeWriter, VerbatimType
+from onnx_kvtool.model_io.forms import Holder, LongList, SparseInitializer, TypeWriter, VerbatimType
 from onnx_kvtool.model_io.message import MessageWriter
 
 _A = onnx.AttributeProto
@@ -108,7 +108,7 @@ class _Weightless(MessageWriter):
         self._in_function, self._node = True, None
         super().function(out, function)
 
-    def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
+    def node(self, graph: Holder, node: ir.Node) -> None:
         tensor = self._constant_weight(node) if node.op_type == "Constant" else None
         self._node = node
         if tensor is None:
@@ -215,9 +215,7 @@ class _Weightless(MessageWriter):
         _spare_inference(info.type)
         self._inputs.append(info)
 
-    def _stand_in(
-        self, out: onnx.GraphProto | onnx.FunctionProto, name: str, tensor: ir.TensorProtocol
-    ) -> None:
+    def _stand_in(self, out: Holder, name: str, tensor: ir.TensorProtocol) -> None:
         """Write nodes that produce an unknown value `name` of the type of `tensor`.
 
         Nothing is written for one of negative size: what reads it reads a value of no known type.
@@ -301,7 +299,6 @@ def _spare_inference(type_: onnx.TypeProto) -> None:
             dim.Clear()
 
 
-_Infer = Callable[[Contents], onnx.ModelProto]
 _Way = Callable[..., onnx.ModelProto]
 
 _SPARE = 256 << 20
@@ -345,7 +342,7 @@ def infer_with_data(
         RuntimeError: If inference cannot start.
         ValueError: If the message is too large.
     """
-    infer: _Infer = functools.partial(_infer, strict=strict, check_types=check_types)
+    infer: Infer = functools.partial(_infer, strict=strict, check_types=check_types)
 
     contents = Contents(message)
     for operators, past in _PAST:

@@ -10,22 +10,18 @@ import onnx.checker
 import onnx.defs
 import onnx.shape_inference
 
-from onnx_kvtool.guard.contents import HOLDERS, Contents, Fault
+from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS, Contents, Fault, Infer
 from onnx_kvtool.guard.exhaustion import HANDED_ON
-from onnx_kvtool.model_io.forms import bodies, every_holder, every_node
+from onnx_kvtool.model_io.forms import Holder, bodies, every_holder, every_node
 
 DISTINCT_NAMES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="keeps the elements of integer values by name alone while it infers, so that those of one"
     " branch are taken for those of another, or the second is said to exist already",
     instead="gives each value in a body its own name while inference runs",
 )
 
 
-def infer_with_distinct_names(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_with_distinct_names(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, every name in bodies standing for one value while it runs.
 
     The branches of an If, and bodies beside each other, may name their values alike. Inference of
@@ -59,7 +55,7 @@ def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
         originals[new] = name
         return new
 
-    def visit(holder: onnx.GraphProto | onnx.FunctionProto) -> None:
+    def visit(holder: Holder) -> None:
         for body in _inner(holder):
             defined = _defined(body)
             hidden = {name: names.pop(name, None) for name in defined}
@@ -77,19 +73,15 @@ def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
     return originals
 
 
-def _defined(holder: onnx.GraphProto | onnx.FunctionProto) -> dict[str, None]:
+def _defined(holder: Holder) -> dict[str, None]:
     """Return the names of the values that a graph or a function itself defines, in order."""
-    found: dict[str, None] = {}
     if isinstance(holder, onnx.FunctionProto):
-        found.update(dict.fromkeys(holder.input))
+        given = list(holder.input)
     else:
-        found.update(dict.fromkeys(value.name for value in holder.input))
-        found.update(dict.fromkeys(tensor.name for tensor in holder.initializer))
-        found.update(dict.fromkeys(tensor.values.name for tensor in holder.sparse_initializer))
-    for node in holder.node:
-        found.update(dict.fromkeys(node.output))
-    found.pop("", None)
-    return found
+        given = [value.name for value in (*holder.input, *holder.initializer)]
+        given += [tensor.values.name for tensor in holder.sparse_initializer]
+    made = (name for node in holder.node for name in node.output)
+    return {name: None for name in (*given, *made) if name}
 
 
 def _rename_everywhere(message: onnx.ModelProto, names: Mapping[str, str]) -> None:
@@ -99,10 +91,8 @@ def _rename_everywhere(message: onnx.ModelProto, names: Mapping[str, str]) -> No
         _rename(graph, names)
 
 
-def _inner(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto]:
-    for node in holder.node:
-        if node.op_type in HOLDERS:
-            yield from bodies(node)
+def _inner(holder: Holder) -> Iterator[onnx.GraphProto]:
+    return (body for node in holder.node for body in _bodies(node))
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
@@ -123,8 +113,6 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 
 
 COPIED_SCOPES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="copies a table of all functions for each call and each body, and for a body one of all"
     " outer values as well, so that 8,000 calls of as many functions take 4 s",
     instead="has a graph inferred in pieces where much would be copied",
@@ -158,13 +146,7 @@ def infer_past_copied_scopes(
         return infer(message)
     try:
         return _Pieces(message, infer).inferred()
-    except (
-        graphlib.CycleError,
-        onnx.checker.ValidationError,
-        onnx.shape_inference.InferenceError,
-        RuntimeError,
-        ValueError,
-    ):
+    except INFERENCE_ERRORS:  # a circle is a ValueError
         return infer(message)
 
 
@@ -320,7 +302,7 @@ def _reads(node: onnx.NodeProto) -> Iterator[str]:
             yield from inner.input
 
 
-def _declared(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.ValueInfoProto]:
+def _declared(holder: Holder) -> Iterator[onnx.ValueInfoProto]:
     if isinstance(holder, onnx.GraphProto):
         yield from holder.input
         yield from holder.output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 
 import numpy as np
 import onnx
@@ -18,15 +18,14 @@ from onnx_kvtool.guard.contents import (
     SMALL_BYTES,
     Contents,
     Fault,
+    Infer,
     infer_hiding,
     is_told,
 )
 from onnx_kvtool.guard.exhaustion import HANDED_ON
-from onnx_kvtool.model_io.forms import every_holder, every_node
+from onnx_kvtool.model_io.forms import Holder, every_holder, every_node
 
 MATRIX_VALUES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="takes the elements of a matrix for those of a vector while it infers: (2, 1) and (3,) are"
     " refused as (2,) and (3,)",
     instead="hides the elements of what an Unsqueeze makes a matrix of",
@@ -44,12 +43,8 @@ _ELEMENTWISE = frozenset({"Abs", "Add", "Cast", "Div", "Identity", "Mul", "Neg",
 """Operators whose result is surely no scalar, and those whose is none if an operand is none: of all
 such only those that onnx 1.23.2 computes elements of matter, so that this is no table of traits."""
 
-_Holder = onnx.GraphProto | onnx.FunctionProto
 
-
-def infer_past_matrix_values(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_matrix_values(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, where the elements of a matrix are unknown.
 
     Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
@@ -77,18 +72,9 @@ def infer_past_matrix_values(
 
 def _matrices(contents: Contents) -> Iterator[str]:
     """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
-    unsqueezes = [
-        node
-        for node in contents.of("Unsqueeze")
-        if node.domain in DEFAULT_DOMAINS and node.input and node.output
-    ]
+    unsqueezes = [n for n in contents.standard("Unsqueeze") if n.input and n.output]
     made = {node.output[0] for node in unsqueezes}
-    read = {
-        name
-        for node in contents.of(*_READERS)
-        if node.domain in DEFAULT_DOMAINS
-        for name in made.intersection(node.input)
-    }
+    read = {n for node in contents.standard(*_READERS) for n in made.intersection(node.input)}
     if not read:
         return
     to_matrix = contents.constants(_makes_matrix, INTEGERS)
@@ -113,14 +99,13 @@ def _no_scalars(contents: Contents) -> Set[str]:
             infos = (*holder.input, *holder.value_info)
             found.update(info.name for info in infos if info.type.tensor_type.shape.dim)
             found.update(tensor.name for tensor in holder.initializer if tensor.dims)
-    for node in contents.of(*_ELEMENTWISE, *_VECTORS):
-        passes = node.op_type in _VECTORS or not found.isdisjoint(node.input)
-        if passes and node.domain in DEFAULT_DOMAINS:
+    for node in contents.standard(*_ELEMENTWISE, *_VECTORS):
+        if node.op_type in _VECTORS or not found.isdisjoint(node.input):
             found.update(node.output)
     return found
 
 
-def _hand_on(holder: _Holder, made: Set[str]) -> list[int]:
+def _hand_on(holder: Holder, made: Set[str]) -> list[int]:
     """Put an Identity behind each Unsqueeze that makes one of these, and return the positions."""
     places: list[int] = []
     unsqueezes = [(i, node) for i, node in enumerate(holder.node) if node.op_type == "Unsqueeze"]
@@ -136,7 +121,7 @@ def _hand_on(holder: _Holder, made: Set[str]) -> list[int]:
     return places
 
 
-def _drop_identities(holders: list[_Holder], places: list[list[int]]) -> None:
+def _drop_identities(holders: list[Holder], places: list[list[int]]) -> None:
     """Take the Identities away that stand at these positions of each holder."""
     for holder, positions in zip(holders, places, strict=True):
         for place in reversed(positions):
@@ -145,8 +130,6 @@ def _drop_identities(holders: list[_Holder], places: list[list[int]]) -> None:
 
 
 NAMES_FOR_ZERO = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="refuses a StringNormalizer whose input has a size without number, which it takes for 0",
     instead="does not repeat that refusal",
 )
@@ -161,8 +144,6 @@ def takes_names_for_zero(node: ir.Node) -> bool:
 
 
 PAST_SCORES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="gives the scores of an Attention over past keys the width of the new keys alone",
     instead="marks the width of such scores as unknown before inference",
 )
@@ -173,9 +154,7 @@ _INNER = "\x00kvtool.scores"
 _PAST_KEY, _SCORES = 4, 3
 
 
-def infer_past_scores(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_scores(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, where the width of scores over past keys is unknown.
 
     onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
@@ -201,7 +180,7 @@ def _has_past_scores(node: onnx.NodeProto) -> bool:
     return any(given) and any(made)
 
 
-def _widen(holder: _Holder) -> None:
+def _widen(holder: Holder) -> None:
     nodes = []
     for node in holder.node:
         nodes.append(node)
@@ -224,7 +203,7 @@ def _node(op_type: str, inputs: list[str], output: str) -> onnx.NodeProto:
     return onnx.NodeProto(op_type=op_type, input=inputs, output=[output], name=f"{output}{_INNER}")
 
 
-def _drop_padding(holder: _Holder) -> None:
+def _drop_padding(holder: Holder) -> None:
     nodes = [node for node in holder.node if not node.name.endswith(_INNER)]
     if len(nodes) == len(holder.node):
         return
@@ -238,8 +217,6 @@ def _drop_padding(holder: _Holder) -> None:
 
 
 LAST_WINDOWS = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="counts, before opset 22, the windows of a pool with `ceil_mode` that begin behind the"
     " axis, which onnxruntime and onnx's own reference leave out",
     instead="lets inference know such a pool without `ceil_mode`, and with the padding behind that"
@@ -251,9 +228,7 @@ _FIRST_RIGHT = 22
 _CHANGED = frozenset({"auto_pad", "ceil_mode", "pads"})
 
 
-def infer_past_last_windows(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_last_windows(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, where no window of a pool begins behind the axis.
 
     A pool whose attributes are parameters of a function stays as it is.
@@ -323,8 +298,6 @@ def _round_down(node: onnx.NodeProto) -> None:
 
 
 ROUNDED_SIZES = Fault(
-    library="onnx",
-    seen="1.23.2",
     what="multiplies a size exactly by the scale of a Resize or Upsample, where onnxruntime rounds"
     " the product to float32 first: 10 times 1.3 is 12 for one and 13 for the other",
     instead="hides a node where the two differ from inference",
@@ -346,9 +319,7 @@ def scaled(size: int, scale: float) -> int | None:
     return math.floor(product)
 
 
-def infer_past_rounded_sizes(
-    contents: Contents, infer: Callable[[Contents], onnx.ModelProto]
-) -> onnx.ModelProto:
+def infer_past_rounded_sizes(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of nodes whose sizes runtimes do not agree on.
 
     Nodes in bodies and functions are not looked at.

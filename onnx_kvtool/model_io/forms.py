@@ -23,7 +23,7 @@ _A = onnx.AttributeProto
 _MAY_HOLD = frozenset({_A.UNDEFINED, _A.GRAPH, _A.GRAPHS})
 """Types of the attributes that may hold graphs; files of early IR versions give none."""
 
-_Holder = onnx.GraphProto | onnx.FunctionProto
+Holder = onnx.GraphProto | onnx.FunctionProto
 """What has nodes."""
 
 
@@ -49,7 +49,7 @@ def named_bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
     return found
 
 
-def every_holder(root: onnx.ModelProto | _Holder, within: Set[str] | None = None) -> list[_Holder]:
+def every_holder(root: onnx.ModelProto | Holder, within: Set[str] | None = None) -> list[Holder]:
     """Return all that has nodes: the main graph, the functions, then bodies after what holds them.
 
     Args:
@@ -66,7 +66,7 @@ def every_holder(root: onnx.ModelProto | _Holder, within: Set[str] | None = None
 
 
 def every_node(
-    root: onnx.ModelProto | _Holder, within: Set[str] | None = None
+    root: onnx.ModelProto | Holder, within: Set[str] | None = None
 ) -> Iterator[onnx.NodeProto]:
     """Yield all nodes, those of a graph together and before those of its bodies.
 
@@ -82,7 +82,7 @@ def every_node(
                 pending += bodies(node)
 
 
-def _outermost(root: onnx.ModelProto | _Holder) -> list[_Holder]:
+def _outermost(root: onnx.ModelProto | Holder) -> list[Holder]:
     return [root.graph, *root.functions] if isinstance(root, onnx.ModelProto) else [root]
 
 

@@ -14,6 +14,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.claims import Judgement
 from onnx_kvtool.model_io.forms import (
+    Holder,
     LongList,
     SparseInitializer,
     TypeWriter,
@@ -275,7 +276,7 @@ class MessageWriter:
         for node in function.graph:
             self.node(out, node)
 
-    def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
+    def node(self, graph: Holder, node: ir.Node) -> None:
         """Write one node behind those that `graph` has."""
         inputs = ["" if value is None else value.name for value in node.inputs]
         outputs = [value.name for value in node.outputs]

@@ -16,11 +16,12 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
+from onnx_kvtool.guard.contents import INFERENCE_ERRORS
 from onnx_kvtool.guard.crashes import is_endless
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
-from onnx_kvtool.model_io.forms import bodies, named_bodies
+from onnx_kvtool.model_io.forms import Holder, bodies, named_bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.infer import importing_all, innermost, read_type
@@ -42,8 +43,7 @@ DECLARED = "existing shape"
 """What a complaint says that compares a result with the shape that the file declares of it, which
 nobody need rely on; a wrong element type is refused by runtimes."""
 
-_Holder = onnx.GraphProto | onnx.FunctionProto
-_Nodes = Mapping[str, tuple[onnx.NodeProto, _Holder]]
+_Nodes = Mapping[str, tuple[onnx.NodeProto, Holder]]
 _STEP = re.compile(r"\(op_type:[^,()]*, node name: ([^\n]*?)\): ")
 _KIND = re.compile(r"^(\[\w+\]\s*)+")
 _NESTED = "Inference error(s):"
@@ -180,7 +180,7 @@ def _named(graph: ir.Graph, prefix: str) -> Iterator[tuple[str, ir.Node]]:
                 yield from _named(body, f"{key}.{name}")
 
 
-def _renamed(holder: _Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.NodeProto, _Holder]]]:
+def _renamed(holder: Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.NodeProto, Holder]]]:
     for node in holder.node:
         node.name = _key(prefix, node.output)
         yield node.name, (node, holder)
@@ -237,12 +237,7 @@ def of_model(model: ir.Model) -> Told:
         except onnx.shape_inference.InferenceError:
             agrees = False
             graph = infer_with_data(message).graph
-    except (
-        onnx.checker.ValidationError,
-        onnx.shape_inference.InferenceError,
-        RuntimeError,
-        ValueError,
-    ) as error:
+    except INFERENCE_ERRORS as error:
         text = str(error).strip().splitlines()[0].rstrip(".")
         return Told({}, f"onnx's shape inference failed: {text}", message)
     types = {v.name: v.type for v in (*graph.value_info, *graph.output)}

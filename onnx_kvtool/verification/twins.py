@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.model_io.forms import every_holder, every_node
+from onnx_kvtool.model_io.forms import Holder, every_holder, every_node
 from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
@@ -241,7 +241,7 @@ def _key(function: onnx.FunctionProto) -> _Key:
     return function.domain, function.name, function.overload
 
 
-def _names(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
+def _names(holder: Holder) -> Iterator[str]:
     if isinstance(holder, onnx.GraphProto):
         for values in (holder.input, holder.initializer):
             for value in values:
