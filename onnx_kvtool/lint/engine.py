@@ -14,7 +14,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Finding, Findings, Fix
 from onnx_kvtool.lint.rule import RULES, Check, Rule
 from onnx_kvtool.lint.settings.baseline import with_fingerprints
 from onnx_kvtool.lint.settings.config import matches, split_codes
@@ -64,7 +64,7 @@ def _annotate(model: ir.Model) -> Annotations:
         return Annotations([], error.message)
 
 
-def _findings(context: Context, rules: Sequence[Rule]) -> Iterator[Finding]:
+def _findings(context: Context, rules: Sequence[Rule]) -> Findings:
     wanted: dict[str, list[tuple[Rule, Check]]] = {}
     for rule in rules:
         if rule.operators:
@@ -164,7 +164,7 @@ def _is_suppressed(finding: Finding, entries: Sequence[_Suppression]) -> bool:
     return suppressed
 
 
-def _unused(entry: _Suppression, ran: set[str]) -> Iterator[Finding]:
+def _unused(entry: _Suppression, ran: set[str]) -> Findings:
     rule = RULES[_UNUSED]
     for code in entry.unused:
         meant = {known for known in RULES if matches(code, known)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -127,6 +127,10 @@ class Finding(Record):
         )
         text = "\0".join(parts).encode("utf-8", "surrogatepass")
         return hashlib.sha256(text).hexdigest()[:_GROUP]
+
+
+Findings = Iterator[Finding]
+"""What the check of a rule yields."""
 
 
 def _nothing() -> None:

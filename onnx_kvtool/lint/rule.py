@@ -36,12 +36,12 @@ from onnx_kvtool.core.words import counted
 
 if TYPE_CHECKING:
     from onnx_kvtool.core.diagnostic import Location
-    from onnx_kvtool.lint.finding import Applicability, Finding, Fix
+    from onnx_kvtool.lint.finding import Applicability, Finding, Findings, Fix
     from onnx_kvtool.targets.target import Target
 
 
 Basis = Literal["constant", "symbolic", "heuristic"]
-Check = Callable[..., "Iterator[Finding]"]
+Check = Callable[..., "Findings"]
 Marked = TypeVar("Marked", bound=Check)
 
 _PAGES = "onnx_kvtool/lint/rules/pages/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import onnx_ir as ir
@@ -16,7 +16,7 @@ from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import scatter_behind
 from onnx_kvtool.lint.facts.operands import has_operator, limits_named
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Findings
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
@@ -25,7 +25,7 @@ from onnx_kvtool.shapes.forward import Forward
 
 
 @check("KV113")
-def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Findings:
     """Search for a TensorScatter that makes keys or values."""
     view = site.view(Attention)
     if view is None or view.attn_mask is not None or view.nonpad_kv_seqlen is not None:
@@ -48,7 +48,7 @@ def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Ite
 
 
 @check("KV114")
-def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Findings:
     """Read the node through its view."""
     view = site.view(Attention)
     if view is None or view.nonpad_kv_seqlen is None:
@@ -65,7 +65,7 @@ def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Iterator[Findi
 
 
 @check("KV117")
-def axis_differs_from_layout(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def axis_differs_from_layout(rule: Rule, site: Site, context: Context) -> Findings:
     """Map the axis of the update to the layout of the operand."""
     view = site.view(Attention)
     if view is None:
@@ -111,7 +111,7 @@ def _written_axis(value: ir.Value, site: Site, context: Context) -> tuple[ir.Nod
 
 
 @check("KV208")
-def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
+def decomposed_attention(rule: Rule, context: Context) -> Findings:
     """Prove, as `raise` does, that an Attention computes the same as a Softmax and its products."""
     if not all(has_operator(target, "Attention-24") for target in context.targets):
         return

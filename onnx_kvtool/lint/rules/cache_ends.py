@@ -14,7 +14,7 @@ from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.layers import Branches, copies, is_scatter_of, levels, readers
 from onnx_kvtool.lint.facts.operands import has_operator, node_words, shape_words
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
@@ -24,7 +24,7 @@ _POSITIONS = 2
 
 
 @check("KV101")
-def past_has_other_consumer(rule: Rule, context: Context) -> Iterator[Finding]:
+def past_has_other_consumer(rule: Rule, context: Context) -> Findings:
     """Find other readers of the past, in the main graph and in each function on the way."""
     caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
     branches = Branches(context)
@@ -61,7 +61,7 @@ def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tupl
 
 
 @check("KV102")
-def past_scattered_twice(rule: Rule, context: Context) -> Iterator[Finding]:
+def past_scattered_twice(rule: Rule, context: Context) -> Findings:
     """Group the updates by the input that they start from."""
     by_past: dict[ir.Value, list[Cache]] = {}
     for cache in context.caches:
@@ -85,7 +85,7 @@ def past_scattered_twice(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("KV103")
-def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
+def past_not_graph_input(rule: Rule, context: Context) -> Findings:
     """Look where the past of each TensorScatter comes from."""
     inputs = {id(value) for value in context.model.graph.inputs}
     for cache in context.caches:
@@ -116,7 +116,7 @@ def _demand(context: Context) -> str:
 
 
 @check("KV104")
-def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
+def present_not_graph_output(rule: Rule, context: Context) -> Findings:
     """Look where the present of each TensorScatter goes."""
     names = {value.name for value in context.model.graph.outputs}
     for cache in context.caches:
@@ -161,7 +161,7 @@ def _returned(cache: Cache, context: Context) -> Fix | None:
 
 
 @check("KV106")
-def past_present_io_mismatch(rule: Rule, context: Context) -> Iterator[Finding]:
+def past_present_io_mismatch(rule: Rule, context: Context) -> Findings:
     """Compare the declarations at both ends of each cache."""
     inputs = {id(value) for value in context.model.graph.inputs}
     outputs = {value.name: value for value in context.model.graph.outputs}
@@ -195,7 +195,7 @@ def _end_differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterato
 
 
 @check("KV207")
-def raisable_pattern(rule: Rule, context: Context) -> Iterator[Finding]:
+def raisable_pattern(rule: Rule, context: Context) -> Findings:
     """Read the cache table, which knows where scatters write."""
     can_take = all(has_operator(target, "TensorScatter-24") for target in context.targets)
     if not can_take or not context.sites_of("ScatterND", "ScatterElements"):
@@ -216,7 +216,7 @@ def raisable_pattern(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("KV209")
-def growing_cache(rule: Rule, context: Context) -> Iterator[Finding]:
+def growing_cache(rule: Rule, context: Context) -> Findings:
     """Read the cache table, which knows what grows."""
     caches = growing(context.caches)
     if caches:

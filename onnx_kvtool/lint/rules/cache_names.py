@@ -25,7 +25,7 @@ from onnx_kvtool.lint.facts.layers import (
     same_but_direction,
 )
 from onnx_kvtool.lint.facts.operands import shape_words
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
@@ -37,7 +37,7 @@ _Names = tuple["Cache", str, Sequence[str]]
 
 
 @check("KV105")
-def past_present_name_pairing(rule: Rule, context: Context) -> Iterator[Finding]:
+def past_present_name_pairing(rule: Rule, context: Context) -> Findings:
     """Compare the names at both ends of each cache that goes from an input to an output."""
     graph = context.model.graph
     inputs = {id(value) for value in graph.inputs}
@@ -128,7 +128,7 @@ def _rename_values(names: Mapping[ir.Value, str]) -> None:
 
 
 @check("KV107")
-def layers_disagree_shape(rule: Rule, context: Context) -> Iterator[Finding]:
+def layers_disagree_shape(rule: Rule, context: Context) -> Findings:
     """Compare the shapes of the layers, for each kind of update and role by itself."""
     groups: dict[tuple[object, ...], list[Cache]] = {}
     for place, cache in layered(context.caches):
@@ -184,7 +184,7 @@ def _period(shapes: Sequence[tuple[int | None, ...]]) -> int:
 
 
 @check("KV108")
-def dim_param_inconsistent(rule: Rule, context: Context) -> Iterator[Finding]:
+def dim_param_inconsistent(rule: Rule, context: Context) -> Findings:
     """Compare names of the batch, of key and value, and of past and present."""
     reported: set[frozenset[str]] = set()
     batches = list(_batches(context))

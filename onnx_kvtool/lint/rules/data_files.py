@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import partial
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.model_io.external_data import ReferenceJudge
 from onnx_kvtool.model_io.message import drop_external_extras, external_extras
@@ -27,7 +26,7 @@ _PROBLEMS = {
 
 
 @check(*_PROBLEMS)
-def wrong_reference(rule: Rule, context: Context) -> Iterator[Finding]:
+def wrong_reference(rule: Rule, context: Context) -> Findings:
     """Judge each reference; data files are looked up, never read.
 
     One finding stands for all tensors of a file, except where the range of each is judged.
@@ -54,7 +53,7 @@ def _more_tensors(count: int) -> str:
 
 
 @check("XD503")
-def external_symlink(rule: Rule, context: Context) -> Iterator[Finding]:
+def external_symlink(rule: Rule, context: Context) -> Findings:
     """Look at each data file that may be read at all."""
     judge = ReferenceJudge(need_bytes=True)
     files: dict[tuple[str, str], list[Location]] = {}
@@ -93,7 +92,7 @@ def _link(base: str, location: str) -> tuple[str | None, bool]:
 
 
 @check("XD506")
-def external_misaligned(rule: Rule, context: Context) -> Iterator[Finding]:
+def external_misaligned(rule: Rule, context: Context) -> Findings:
     """Look at the offsets; no file is looked at."""
     files: dict[str, list[tuple[Location, int]]] = {}
     for place, tensor in context.external_tensors:
@@ -111,7 +110,7 @@ def external_misaligned(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("XD508")
-def external_bad_key(rule: Rule, context: Context) -> Iterator[Finding]:
+def external_bad_key(rule: Rule, context: Context) -> Findings:
     """Check the keys other than location, offset and length."""
     judge = ReferenceJudge(need_bytes=True)
     digests: dict[str, str] = {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.model_io.model import settle
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
@@ -44,12 +43,12 @@ _REMEDIES = {
 
 
 @check(*_REMEDIES)
-def read_defects(rule: Rule, context: Context) -> Iterator[Finding]:
+def read_defects(rule: Rule, context: Context) -> Findings:
     """Report the defects of one kind that reading the file found."""
     yield from _defects(rule, context, _REMEDIES[rule.code])
 
 
-def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Iterator[Finding]:
+def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Findings:
     """Yield a finding for each defect that has the name of the rule, with its own severity.
 
     The reader saw them in the protobuf message: what onnx_ir makes of it no longer shows them. A
@@ -66,7 +65,7 @@ def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Iterato
 
 
 @check("MD402")
-def duplicate_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
+def duplicate_opset_import(rule: Rule, context: Context) -> Findings:
     """Report the defect, with the fix."""
     for finding in _defects(rule, context):
         # Reading has kept the last entry alone, so that writing is all there is to do.
@@ -75,7 +74,7 @@ def duplicate_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD422")
-def unsorted_nodes(rule: Rule, context: Context) -> Iterator[Finding]:
+def unsorted_nodes(rule: Rule, context: Context) -> Findings:
     """Report the defect, with the fix if there is no cycle."""
 
     def sort() -> None:
@@ -91,7 +90,7 @@ def unsorted_nodes(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD450")
-def bad_dims(rule: Rule, context: Context) -> Iterator[Finding]:
+def bad_dims(rule: Rule, context: Context) -> Findings:
     """Report the defects of tensors, then check what graphs declare."""
     yield from _defects(rule, context, "export the model again")
     for path, graph in graphs(context.model):

@@ -14,7 +14,7 @@ from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graph_path, producer, remove_node
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 
 _MOST_CALLS = 100
@@ -22,7 +22,7 @@ _MOST_FUNCTIONS = 10_000
 
 
 @check("MD403")
-def unused_initializer(rule: Rule, context: Context) -> Iterator[Finding]:
+def unused_initializer(rule: Rule, context: Context) -> Findings:
     """Find initializers without readers."""
     for path, graph, value in _unused_initializers(context):
         tensor = value.const_value
@@ -48,7 +48,7 @@ def _removal(graph: ir.Graph, value: ir.Value) -> Fix | None:
 
 
 @check("MD404")
-def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]:
+def unused_input_or_dead_node(rule: Rule, context: Context) -> Findings:
     """Find inputs and nodes without readers."""
     graph = context.model.graph
     unused = [
@@ -98,7 +98,7 @@ def _remove_nodes(ends: Sequence[_DeadEnd]) -> None:
 
 
 @check("MD405")
-def duplicate_node_name(rule: Rule, context: Context) -> Iterator[Finding]:
+def duplicate_node_name(rule: Rule, context: Context) -> Findings:
     """Collect the names of each graph."""
     first: dict[tuple[str, str], int] = {}
     names: set[str | None] | None = None
@@ -129,7 +129,7 @@ def _rename(node: ir.Node, taken: set[str | None]) -> None:
 
 
 @check("MD413")
-def empty_graph(rule: Rule, context: Context) -> Iterator[Finding]:
+def empty_graph(rule: Rule, context: Context) -> Findings:
     """Count the nodes of the main graph."""
     graph = context.model.graph
     if not len(graph):
@@ -141,7 +141,7 @@ def empty_graph(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD431")
-def empty_node(rule: Rule, context: Context) -> Iterator[Finding]:
+def empty_node(rule: Rule, context: Context) -> Findings:
     """Look at the ends of each node."""
     for site in context.sites:
         if not site.node.inputs and not site.node.outputs:
@@ -153,7 +153,7 @@ def empty_node(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD432")
-def missing_graph_name(rule: Rule, context: Context) -> Iterator[Finding]:
+def missing_graph_name(rule: Rule, context: Context) -> Findings:
     """Look at the name of the main graph and of each body."""
     functions = {id(function.graph) for function in context.model.functions.values()}
     for path, graph in context.graphs:
@@ -169,7 +169,7 @@ def _name(graph: ir.Graph, name: str) -> None:
 
 
 @check("MD433")
-def untyped_interface(rule: Rule, context: Context) -> Iterator[Finding]:
+def untyped_interface(rule: Rule, context: Context) -> Findings:
     """Check the declaration of each input and output of the model."""
     graph = context.model.graph
     path = graph_path(graph.name)
@@ -196,7 +196,7 @@ def _has_elements(given: ir.TypeProtocol | None) -> bool:
 
 
 @check("MD443")
-def deep_call_chain(rule: Rule, context: Context) -> Iterator[Finding]:
+def deep_call_chain(rule: Rule, context: Context) -> Findings:
     """Find the longest chain, callees first."""
     functions = context.model.functions
     if len(functions) > _MOST_FUNCTIONS:

@@ -13,7 +13,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Finding, Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.changes import FIRST_IR, FUNCTIONS, OVERLOADS
 from onnx_kvtool.ops.schema import NEWEST, op_facts
@@ -21,7 +21,7 @@ from onnx_kvtool.ops.traits import dtype_name
 
 
 @check("MD401")
-def ir_too_old_for_opset(rule: Rule, context: Context) -> Iterator[Finding]:
+def ir_too_old_for_opset(rule: Rule, context: Context) -> Findings:
     """Look the opset up in onnx's own table of releases."""
     model = context.model
     opset = model.opset_imports.get("")
@@ -41,7 +41,7 @@ def _raise(model: ir.Model, version: int) -> None:
 
 
 @check("MD408")
-def unknown_version(rule: Rule, context: Context) -> Iterator[Finding]:
+def unknown_version(rule: Rule, context: Context) -> Findings:
     """Compare numbers with those of the installed onnx."""
     newest_ir = int(onnx.IR_VERSION)
     remedy = "correct the version, or install a newer onnx"
@@ -69,7 +69,7 @@ def unknown_version(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD412")
-def unused_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
+def unused_opset_import(rule: Rule, context: Context) -> Findings:
     """Compare the imports of the model and of each function with the domains of the nodes."""
     model = context.model
     used: dict[int, set[str]] = {}
@@ -100,7 +100,7 @@ def _remove(imports: dict[str, int], domains: list[str]) -> None:
 
 
 @check("ON613")
-def ir_feature(rule: Rule, context: Context) -> Iterator[Finding]:
+def ir_feature(rule: Rule, context: Context) -> Findings:
     """Compare each feature with the IR version."""
     model, version = context.model, context.model.ir_version
     if version is None:
@@ -132,7 +132,7 @@ def _found(rule: Rule, model: ir.Model, place: Location, what: str, since: int) 
     )
 
 
-def _initializers(rule: Rule, context: Context) -> Iterator[Finding]:
+def _initializers(rule: Rule, context: Context) -> Findings:
     model = context.model
     for path, graph in context.graphs:
         others = [n for n, v in graph.initializers.items() if not v.is_graph_input()]
@@ -176,7 +176,7 @@ def _first_places(
 
 
 @check("ON614")
-def function_opset(rule: Rule, context: Context) -> Iterator[Finding]:
+def function_opset(rule: Rule, context: Context) -> Findings:
     """Compare the two versions of each operator."""
     model = context.model.opset_imports.get("")
     if model is None or not context.model.functions:

@@ -11,7 +11,7 @@ from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import declared
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Findings
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
@@ -22,14 +22,14 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 @check(*(f"ON{number}" for number in range(601, 613)))
-def misused(rule: Rule, context: Context) -> Iterator[Finding]:
+def misused(rule: Rule, context: Context) -> Findings:
     """Report the misuses of one kind; one walk over the nodes finds all kinds."""
     for misuse in context.misuses.get(rule.name, ()):
         yield rule.found(misuse.location, misuse.text, help=misuse.help, severity=misuse.severity)
 
 
 @check("ON615")
-def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
+def shape_conflict(rule: Rule, context: Context) -> Findings:
     """Report what onnx's strict inference says about nodes without another finding."""
     known = {misuse.location for found in context.misuses.values() for misuse in found}
     reported = {(place.graph, place.index) for place in known}
@@ -56,7 +56,7 @@ def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("ON616")
-def scale_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scale_shape(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the shapes with those that axis and block size require."""
     view = site.view(NodeView)
     if view is None or site.node.domain != "":
@@ -78,7 +78,7 @@ def scale_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
 
 
 @check("ON617")
-def unbound_parameter(rule: Rule, context: Context) -> Iterator[Finding]:
+def unbound_parameter(rule: Rule, context: Context) -> Findings:
     """Look at the attributes of each node."""
     parameters = {id(f.graph): set(f.attributes) for f in context.model.functions.values()}
     for site in context.sites:

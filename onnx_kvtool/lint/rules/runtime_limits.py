@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
@@ -18,7 +17,7 @@ from onnx_kvtool.lint.facts.operands import (
     runtime_words,
     unknown_operators,
 )
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Findings
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
@@ -41,7 +40,7 @@ _HAVE_RULES = frozenset(
 
 
 @check("KV301")
-def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Findings:
     """Count the caches that could be updated in place."""
     if not has_operator(target, "TensorScatter-24"):
         return
@@ -58,7 +57,7 @@ def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Iterator[F
 
 
 @check("KV302")
-def ort_dtype(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def ort_dtype(rule: Rule, context: Context, target: Target) -> Findings:
     """Compare the type of each TensorScatter with those of the kernels."""
     for limit in limits_named(target, "tensor-scatter-types"):
         for site in context.sites_of("TensorScatter"):
@@ -78,7 +77,7 @@ def ort_dtype(rule: Rule, context: Context, target: Target) -> Iterator[Finding]
 
 
 @check("KV307")
-def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Findings:
     """Look at each Attention that has the input."""
     for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
         for site, view in context.views(Attention):
@@ -102,7 +101,7 @@ def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Iterat
 
 
 @check("KV308")
-def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def no_kernel(rule: Rule, context: Context, target: Target) -> Findings:
     """Look up the kernels and types of the release."""
     for site, limit in limited(context, target):
         dtype = dtype_word(site.node)
@@ -132,7 +131,7 @@ def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]
 
 
 @check("KV309")
-def version_too_new(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def version_too_new(rule: Rule, context: Context, target: Target) -> Findings:
     """Compare opset and IR version with those of the release."""
     release, who = target.release, runtime_words(target)
     opset = context.model.opset_imports.get("")
@@ -153,7 +152,7 @@ def version_too_new(rule: Rule, context: Context, target: Target) -> Iterator[Fi
 
 
 @check("KV310")
-def known_limit(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def known_limit(rule: Rule, context: Context, target: Target) -> Findings:
     """Report the limits of the release that have no rule of their own."""
     asks_for_shapes = any(limit.when in OF_SHAPES for limit in target.release.limits)
     with inferred(context.model) if asks_for_shapes else nullcontext():
@@ -172,7 +171,7 @@ def known_limit(rule: Rule, context: Context, target: Target) -> Iterator[Findin
 
 
 @check("KV311")
-def size_not_fixed(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def size_not_fixed(rule: Rule, context: Context, target: Target) -> Findings:
     """Check the inputs, then sizes that depend on elements."""
     if target.release.static is None:
         return

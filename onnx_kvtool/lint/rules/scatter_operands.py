@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Findings
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND
 from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
@@ -31,7 +31,7 @@ def _misfit(
     site: Site,
     problem_of: Callable[[NodeView, _Dims, _Dims, _Dims], str | None],
     help: str,
-) -> Iterator[Finding]:
+) -> Findings:
     """Report the first problem of the shapes of data, indices and updates."""
     view = site.view(NodeView)
     if view is None:
@@ -46,7 +46,7 @@ def _misfit(
 
 
 @check("KV201")
-def scatternd_rank(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scatternd_rank(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare rank, then dimensions."""
     return _misfit(
         rule,
@@ -85,7 +85,7 @@ def _nd_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dims) -> 
 
 
 @check("KV202")
-def scatterelements_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scatterelements_shape(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare ranks, then dimensions."""
     help = "expand the indices to the shape of the updates, of the rank of the data"
     return _misfit(rule, site, _elements_problem, help)
@@ -122,7 +122,7 @@ def _elements_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dim
 
 
 @check("KV203")
-def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare constant indices with each other, others by what they depend on."""
     view = _scatter(site)
     if view is None or view.reduction != "none":
@@ -219,7 +219,7 @@ def _repeated_axis(context: Context, site: Site, view: _Scatter) -> int | None:
 
 
 @check("KV204")
-def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the indices with the sizes of the data."""
     view = _scatter(site)
     if view is None:
@@ -278,7 +278,7 @@ def _words(index: str, axis: int, size: str, view: _Scatter) -> str:
 
 
 @check("KV206")
-def scatter_dtype_unsupported(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def scatter_dtype_unsupported(rule: Rule, site: Site, context: Context) -> Findings:
     """Look the type of the data up in the schema."""
     view = site.view(NodeView)
     if view is None:

@@ -15,7 +15,7 @@ from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, stored_tensor, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.finding import Findings
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.traits import contradiction
@@ -25,7 +25,7 @@ _MOST_READ = 1 << 20
 
 
 @check("MD406")
-def proto_over_2gb(rule: Rule, context: Context) -> Iterator[Finding]:
+def proto_over_2gb(rule: Rule, context: Context) -> Findings:
     """Add up sizes; no value is read."""
     total = largest = 0
     place = Location()
@@ -47,7 +47,7 @@ def proto_over_2gb(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD452")
-def undefined_element_type(rule: Rule, context: Context) -> Iterator[Finding]:
+def undefined_element_type(rule: Rule, context: Context) -> Findings:
     """Look at the type of each tensor."""
     for place, tensor in context.tensors:
         if tensor.dtype.name == "UNDEFINED":
@@ -59,7 +59,7 @@ def undefined_element_type(rule: Rule, context: Context) -> Iterator[Finding]:
 
 
 @check("MD454")
-def bad_sparse_tensor(rule: Rule, context: Context) -> Iterator[Finding]:
+def bad_sparse_tensor(rule: Rule, context: Context) -> Findings:
     """Check each sparse tensor as the file has it."""
     for place, tensor in _sparse(context):
         problem = next(_problems(tensor), None)
@@ -136,7 +136,7 @@ def _order_problems(indices: Any, dims: list[int], *, linear: bool) -> Iterator[
 
 
 @check("MD456")
-def misdeclared_constant(rule: Rule, context: Context) -> Iterator[Finding]:
+def misdeclared_constant(rule: Rule, context: Context) -> Findings:
     """Look at each constant as the file declares it."""
     declared = {value: (type_, shape) for value, type_, shape in context.completed}
     for path, graph in context.graphs:
@@ -164,7 +164,7 @@ def _look(
     value: ir.Value,
     declared: tuple[ir.TypeProtocol | None, ir.Shape | None],
     place: Location,
-) -> Iterator[Finding]:
+) -> Findings:
     type_, shape = declared
     text = contradiction(ir.Value(type=type_, shape=shape, const_value=stored_tensor(value)))
     if text is None:

@@ -17,7 +17,7 @@ from onnx_kvtool.lint.facts.operands import (
     runtime_words,
     shape_words,
 )
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
@@ -33,7 +33,7 @@ _MOST = 2**31 - 1
 
 
 @check("KV205")
-def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -> Findings:
     """Look at the attribute of each ScatterND."""
     version = tuple(int(part) for part in target.asked.rpartition(" ")[2].split("."))
     if version >= _FIRST_GOOD:
@@ -58,7 +58,7 @@ def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -
 
 
 @check("KV303")
-def trt_mode(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def trt_mode(rule: Rule, context: Context, target: Target) -> Findings:
     """Look at the mode of each TensorScatter."""
     if not has_operator(target, "TensorScatter-24"):
         return
@@ -94,7 +94,7 @@ def _never_wraps(view: TensorScatter, context: Context) -> bool:
 
 
 @check("KV304")
-def trt_layout(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def trt_layout(rule: Rule, context: Context, target: Target) -> Findings:
     """Compare each TensorScatter with the layer."""
     for limit in limits_named(target, "kv-cache-update"):
         for site, view in context.views(TensorScatter):
@@ -130,7 +130,7 @@ def _layout_reasons(view: TensorScatter, dtype: str | None, limit: Limit) -> Ite
 
 
 @check("KV305")
-def trt_volume(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def trt_volume(rule: Rule, context: Context, target: Target) -> Findings:
     """Count the elements of each operand whose dimensions are numbers."""
     for site in context.sites:
         if Trait.UPDATES not in traits(site.node):
@@ -148,7 +148,7 @@ def trt_volume(rule: Rule, context: Context, target: Target) -> Iterator[Finding
 
 
 @check("KV306")
-def trt_attention_form(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+def trt_attention_form(rule: Rule, context: Context, target: Target) -> Findings:
     """Compare each Attention with the form that is taken."""
     if not limits_named(target, "attention-4d"):
         return

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands, shape_words
-from onnx_kvtool.lint.finding import Applicability, Finding, Fix
+from onnx_kvtool.lint.finding import Applicability, Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
@@ -18,7 +16,7 @@ from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
 
 @check("KV001")
-def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def axis_is_batch(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare `axis` with the rank of the cache."""
     view = site.view(TensorScatter)
     if view is None:
@@ -35,7 +33,7 @@ def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]
 
 
 @check("KV002")
-def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare `axis` with the rank of the cache, or of the update."""
     found = operands(context, site)
     if found is None or found.written_axis is None:
@@ -54,7 +52,7 @@ def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Iterator[Find
 
 
 @check("KV003")
-def bad_mode(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def bad_mode(rule: Rule, site: Site, context: Context) -> Findings:
     """Read the node through its view, which refuses another mode."""
     if site.opset is None:
         return
@@ -70,7 +68,7 @@ def bad_mode(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
 
 
 @check("KV004")
-def rank_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def rank_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the ranks."""
     found = operands(context, site)
     if found is None:
@@ -96,7 +94,7 @@ def rank_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]
 
 
 @check("KV005")
-def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the dimensions one by one."""
     found = operands(context, site)
     if found is None or found.axis is None:
@@ -124,7 +122,7 @@ def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[
 
 
 @check("KV006")
-def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the types."""
     found = operands(context, site)
     if found is None:
@@ -145,7 +143,7 @@ def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding
 
 
 @check("KV007")
-def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the rows."""
     found = operands(context, site)
     sizes = None if found is None else found.sizes(context.index_maps(site))
@@ -162,7 +160,7 @@ def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Iterat
 
 
 @check("KV012")
-def opset_too_old(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def opset_too_old(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the opset with the one that brought the operator."""
     if site.opset is not None and site.opset < FIRST_OPSET:
         owner = "model" if site.root is context.model.graph else "function"
@@ -176,7 +174,7 @@ def opset_too_old(rule: Rule, site: Site, context: Context) -> Iterator[Finding]
 
 
 @check("KV013")
-def present_decl_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def present_decl_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the two declarations."""
     found = operands(context, site)
     if found is not None and found.present.name and _differ(found):

@@ -12,7 +12,7 @@ from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import key_value_pairs, through
 from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
@@ -25,7 +25,7 @@ _DEPTH = 6
 
 
 @check("KV008")
-def linear_overflow(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def linear_overflow(rule: Rule, site: Site, context: Context) -> Findings:
     """Compare the end of what is written with the size of the cache, row by row."""
     found = operands(context, site)
     if found is None or found.mode != "linear" or found.write_indices is None:
@@ -49,7 +49,7 @@ def linear_overflow(rule: Rule, site: Site, context: Context) -> Iterator[Findin
 
 
 @check("KV009")
-def negative_write_index(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def negative_write_index(rule: Rule, site: Site, context: Context) -> Findings:
     """Look at the starts row by row."""
     found = operands(context, site)
     if found is None or found.write_indices is None or found.mode is None:
@@ -68,7 +68,7 @@ def negative_write_index(rule: Rule, site: Site, context: Context) -> Iterator[F
 
 
 @check("KV010")
-def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Findings:
     """Look at the type."""
     found = operands(context, site)
     indices = None if found is None else found.write_indices
@@ -98,7 +98,7 @@ def _cast(site: Site) -> Fix:
 
 
 @check("KV011")
-def write_indices_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+def write_indices_shape(rule: Rule, site: Site, context: Context) -> Findings:
     """Look at the rank, then at the length."""
     found = operands(context, site)
     if found is None or found.write_indices is None:
@@ -159,7 +159,7 @@ def _flatten(site: Site, shape: Exprs, batch: Expr | None) -> Fix | None:
 
 
 @check("KV110")
-def key_value_index_mismatch(rule: Rule, context: Context) -> Iterator[Finding]:
+def key_value_index_mismatch(rule: Rule, context: Context) -> Findings:
     """Compare the updates of each pair."""
     for key, value in key_value_pairs(context):
         for what in _position_differences(key, value):
@@ -246,7 +246,7 @@ def _text(attribute: ir.Attr) -> object:
 
 
 @check("KV112")
-def decode_without_write_indices(rule: Rule, context: Context) -> Iterator[Finding]:
+def decode_without_write_indices(rule: Rule, context: Context) -> Findings:
     """Look at the updates of caches that go round."""
     if "prefill" in (context.model.graph.name or "").lower():
         return
