@@ -144,23 +144,10 @@ class Scope:
 
 _A = onnx.AttributeProto
 
-# The fields of an attribute that hold a value, and the type that each is for.
-_VALUE_FIELDS: dict[str, int] = {
-    "f": _A.FLOAT,
-    "i": _A.INT,
-    "s": _A.STRING,
-    "t": _A.TENSOR,
-    "g": _A.GRAPH,
-    "sparse_tensor": _A.SPARSE_TENSOR,
-    "tp": _A.TYPE_PROTO,
-    "floats": _A.FLOATS,
-    "ints": _A.INTS,
-    "strings": _A.STRINGS,
-    "tensors": _A.TENSORS,
-    "graphs": _A.GRAPHS,
-    "sparse_tensors": _A.SPARSE_TENSORS,
-    "type_protos": _A.TYPE_PROTOS,
-}
+# The fields of an attribute that hold a value, and the type that each is for. Most have its name.
+_VALUE_FIELDS: dict[str, int] = {name.lower(): kind for name, kind in _A.AttributeType.items()}
+_VALUE_FIELDS |= {"f": _A.FLOAT, "i": _A.INT, "s": _A.STRING}
+_VALUE_FIELDS |= {"t": _A.TENSOR, "g": _A.GRAPH, "tp": _A.TYPE_PROTO}
 
 
 def misplaced_value(attribute: onnx.AttributeProto) -> str | None:
@@ -195,15 +182,11 @@ def is_utf8(text: bytes) -> bool:
 # Whether the claims of a tensor message can be true.
 
 
-_EXTERNAL = onnx.TensorProto.EXTERNAL
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _CARRIED_KEYS = frozenset({"location", "offset", "length"})
 
-# Field with typed data -> elements that one entry stands for, by element type; 1 when not listed.
-# `TensorProto` of onnx: complex numbers take two entries, packed types share one.
-_COMPLEX64 = onnx.TensorProto.COMPLEX64
-_COMPLEX128 = onnx.TensorProto.COMPLEX128
 _T = onnx.TensorProto
+_COMPLEX = frozenset({_T.COMPLEX64, _T.COMPLEX128})
 _FIELDS = ("float_data", "int32_data", "int64_data", "string_data", "double_data", "uint64_data")
 # The field for the elements of a type; the types that are not listed stand in `int32_data`.
 _FIELD_OF: dict[int, str] = {
@@ -214,12 +197,10 @@ _FIELD_OF: dict[int, str] = {
     _T.STRING: "string_data",
 }
 _PER_ENTRY: dict[int, int] = {
-    onnx.TensorProto.UINT4: 2,
-    onnx.TensorProto.INT4: 2,
-    onnx.TensorProto.FLOAT4E2M1: 2,
-    onnx.TensorProto.UINT2: 4,
-    onnx.TensorProto.INT2: 4,
+    **dict.fromkeys((_T.UINT4, _T.INT4, _T.FLOAT4E2M1), 2),
+    **dict.fromkeys((_T.UINT2, _T.INT2), 4),
 }
+"""Elements that one entry stands for, of packed types; two entries make a complex number."""
 
 
 def unknown_type(dtype: int, location: Location) -> MalformedModel:
@@ -242,7 +223,7 @@ def judge_tensor(tensor: onnx.TensorProto, found: Judgement, location: Location)
     if tensor.metadata_props:
         found.keys(tensor.metadata_props, location)
     found.fields(tensor, location)
-    external = tensor.data_location == _EXTERNAL
+    external = tensor.data_location == _T.EXTERNAL
     try:
         if external:
             stored_bytes(tensor.dims, tensor.data_type)
@@ -292,27 +273,17 @@ def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
     if len(filled) > 1:
         return f"has data in `{filled[0]}` and in `{filled[1]}`"
     if filled and filled[0] != wanted:
-        name = onnx.TensorProto.DataType.Name(tensor.data_type)
+        name = _T.DataType.Name(tensor.data_type)
         return f"has data in `{filled[0]}`, and elements of type {name} stand in `{wanted}`"
     return None
 
 
-def _typed(tensor: onnx.TensorProto) -> tuple[Any, ...]:
-    return (
-        tensor.float_data,
-        tensor.int32_data,
-        tensor.int64_data,
-        tensor.string_data,
-        tensor.double_data,
-        tensor.uint64_data,
-    )
+def _typed(tensor: onnx.TensorProto) -> list[Any]:
+    return [getattr(tensor, name) for name in _FIELDS]
 
 
 def _entries(count: int, dtype: int) -> int:
-    if dtype in (_COMPLEX64, _COMPLEX128):
-        return 2 * count
-    per_entry = _PER_ENTRY.get(dtype, 1)
-    return (count + per_entry - 1) // per_entry
+    return 2 * count if dtype in _COMPLEX else -(-count // _PER_ENTRY.get(dtype, 1))
 
 
 def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Location) -> None:
@@ -341,7 +312,7 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
 # Whether onnx_ir has a form for the type of a value, and whether anyone knows it.
 
 
-_KNOWN = ELEMENT_TYPES - {onnx.TensorProto.UNDEFINED}
+_KNOWN = ELEMENT_TYPES - {_T.UNDEFINED}
 
 
 def is_plain_tensor(type_: onnx.TypeProto) -> bool:

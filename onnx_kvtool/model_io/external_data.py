@@ -24,7 +24,6 @@ from onnx_kvtool.model_io.remote import is_remote, local_directory
 # Whether a reference to external data is allowed, and whether the bytes exist.
 
 
-_SHARED_REMEDY = "keep the data file in the directory of the model, as a plain relative name"
 _DRIVE = re.compile(r"[A-Za-z]:")
 _PARTS = re.compile(r"[/\\]")
 _HUB_REPOSITORIES = ("models--", "datasets--", "spaces--")
@@ -98,33 +97,28 @@ class ReferenceJudge:
         return None
 
 
+def _escape(message: str) -> Problem:
+    remedy = "keep the data file in the directory of the model, as a plain relative name"
+    return Problem("external-escape", message, remedy)
+
+
 def _location_problem(location: str) -> Problem | None:
     """Judge a location by the rules of all systems, because models travel."""
     if not location:
-        return Problem("external-escape", "its external data names no file", _SHARED_REMEDY)
+        return _escape("its external data names no file")
     if "\0" in location:
         return Problem("external-escape", f"its data location `{location}` has a null character")
     if location[0] in "/\\" or _DRIVE.match(location):
-        return Problem(
-            "external-escape",
-            f"its data location `{location}` is absolute, not relative to the model",
-            _SHARED_REMEDY,
-        )
+        return _escape(f"its data location `{location}` is absolute, not relative to the model")
     if "::" in location or "://" in location:
-        return Problem(
-            "external-escape",
-            f"its data location `{location}` is a URL or a part of one, not a relative path",
-            _SHARED_REMEDY,
+        return _escape(
+            f"its data location `{location}` is a URL or a part of one, not a relative path"
         )
     depth = 0
     for part in _PARTS.split(location):
         depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
         if depth < 0:
-            return Problem(
-                "external-escape",
-                f"its data location `{location}` leaves the directory of the model",
-                _SHARED_REMEDY,
-            )
+            return _escape(f"its data location `{location}` leaves the directory of the model")
     return None
 
 
@@ -161,11 +155,9 @@ def _look(base: str, location: str) -> Problem | int | None:
         real = os.path.realpath(path)
         allowed = is_inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)
         if not allowed:
-            return Problem(
-                "external-escape",
+            return _escape(
                 f"its data file `{location}` is a link to `{real}`, outside the directory "
-                "of the model",
-                _SHARED_REMEDY,
+                "of the model"
             )
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -153,20 +153,22 @@ def _with_form(piece: onnx.AttributeProto) -> ir.Attr:
     The value is the message of a sparse tensor or a list of them; the bytes of strings; a long list
     of numbers; or types, verbatim where they have no form.
     """
-    doc = piece.doc_string or None
+    value: Any
+    match piece.type:
+        case _A.SPARSE_TENSOR:
+            value = piece.sparse_tensor
+        case _A.SPARSE_TENSORS:
+            value = tuple(piece.sparse_tensors)
+        case _A.STRINGS:
+            value = tuple(piece.strings)
+        case _A.TYPE_PROTO:
+            value = _verbatim(piece.tp)
+        case _A.TYPE_PROTOS:
+            value = tuple(map(_verbatim, piece.type_protos))
+        case _:
+            return LongList(piece)
     kind = ir.AttributeType(piece.type)
-    if piece.type == _A.SPARSE_TENSOR:
-        return ir.Attr(piece.name, kind, piece.sparse_tensor, doc_string=doc)
-    if piece.type == _A.SPARSE_TENSORS:
-        return ir.Attr(piece.name, kind, tuple(piece.sparse_tensors), doc_string=doc)
-    if piece.type == _A.STRINGS:
-        return ir.Attr(piece.name, kind, tuple(piece.strings), doc_string=doc)
-    if piece.type == _A.TYPE_PROTO:
-        return ir.Attr(piece.name, kind, _verbatim(piece.tp), doc_string=doc)
-    if piece.type == _A.TYPE_PROTOS:
-        types = tuple(_verbatim(type_) for type_ in piece.type_protos)
-        return ir.Attr(piece.name, kind, types, doc_string=doc)
-    return LongList(piece)
+    return ir.Attr(piece.name, kind, value, doc_string=piece.doc_string or None)
 
 
 def _verbatim(type_: onnx.TypeProto) -> ir.TypeAndShape:
@@ -189,6 +191,9 @@ def drop_external_extras(tensor: ir.TensorProtocol, keys: Iterable[str]) -> None
 
 
 _T = ir.AttributeType
+_PLAIN = frozenset({_T.UNDEFINED, _T.INT, _T.INTS, _T.FLOAT, _T.FLOATS})
+"""Types of attributes that onnx_ir's own writer keeps as they are."""
+
 # Below this IR version a function has no value_info; what is known of its values stands in the main
 # graph under `domain::name/value`, as PyTorch's exporter writes it and onnx_ir reads it.
 _IR_WITH_FUNCTION_VALUE_INFO = 10
@@ -352,8 +357,7 @@ class MessageWriter:
         if attribute.is_ref():
             ir.serde.serialize_reference_attribute_into(out, attribute)
             return
-        write = _WRITERS.get(kind)
-        if write is None and not isinstance(attribute, LongList):
+        if kind in _PLAIN and not isinstance(attribute, LongList):
             ir.serde.serialize_attribute_into(out, attribute)
             return
         out.name = attribute.name
@@ -362,8 +366,37 @@ class MessageWriter:
             out.doc_string = attribute.doc_string
         if isinstance(attribute, LongList):
             (out.ints if kind is _T.INTS else out.floats).MergeFrom(attribute.numbers)
-        elif write is not None:
-            write(self, out, attribute.value)
+        else:
+            self._attribute_value(out, kind, attribute.value)
+
+    def _attribute_value(
+        self, out: onnx.AttributeProto, kind: ir.AttributeType, value: Any
+    ) -> None:
+        """Write a value that onnx_ir's own writer loses something of, refuses, or logs."""
+        match kind:
+            case _T.GRAPH:
+                self.graph(out.g, value)
+            case _T.GRAPHS:
+                for graph in value:
+                    self.graph(out.graphs.add(), graph)
+            case _T.TENSOR:
+                self.tensor(out.t, value)
+            case _T.TENSORS:
+                for tensor in value:
+                    self.tensor(out.tensors.add(), tensor)
+            case _T.STRING:
+                out.s = _encoded(value)
+            case _T.STRINGS:
+                out.strings.extend(map(_encoded, value))
+            case _T.TYPE_PROTO:
+                write_type(out.tp, value.type, value.shape)
+            case _T.TYPE_PROTOS:
+                for type_ in value:
+                    write_type(out.type_protos.add(), type_.type, type_.shape)
+            case _T.SPARSE_TENSOR:
+                out.sparse_tensor.CopyFrom(value)
+            case _T.SPARSE_TENSORS:
+                out.sparse_tensors.extend(value)
 
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         """Write the known type and shape of an inner value, if any."""
@@ -411,6 +444,10 @@ def _values_of(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from node.outputs
 
 
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
 def _imports(out: Any, versions: Mapping[str, int]) -> None:
     for domain, version in versions.items():
         out.add(domain=domain, version=version)
@@ -426,61 +463,3 @@ def _says_more(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
     if shape is None:
         return False
     return shape != tensor.shape or any(shape.get_denotation(i) for i in range(len(shape)))
-
-
-def _graph(writer: MessageWriter, out: onnx.AttributeProto, graph: ir.Graph) -> None:
-    writer.graph(out.g, graph)
-
-
-def _graphs(writer: MessageWriter, out: onnx.AttributeProto, graphs: Any) -> None:
-    for graph in graphs:
-        writer.graph(out.graphs.add(), graph)
-
-
-def _tensor(writer: MessageWriter, out: onnx.AttributeProto, tensor: ir.TensorProtocol) -> None:
-    writer.tensor(out.t, tensor)
-
-
-def _tensors(writer: MessageWriter, out: onnx.AttributeProto, tensors: Any) -> None:
-    for tensor in tensors:
-        writer.tensor(out.tensors.add(), tensor)
-
-
-def _string(writer: MessageWriter, out: onnx.AttributeProto, text: str | bytes) -> None:
-    out.s = text if isinstance(text, bytes) else text.encode()
-
-
-def _strings(writer: MessageWriter, out: onnx.AttributeProto, texts: Any) -> None:
-    out.strings.extend(text if isinstance(text, bytes) else text.encode() for text in texts)
-
-
-def _type(writer: MessageWriter, out: onnx.AttributeProto, type_: ir.TypeAndShape) -> None:
-    write_type(out.tp, type_.type, type_.shape)
-
-
-def _types(writer: MessageWriter, out: onnx.AttributeProto, types: Any) -> None:
-    for type_ in types:
-        write_type(out.type_protos.add(), type_.type, type_.shape)
-
-
-def _sparse(writer: MessageWriter, out: onnx.AttributeProto, sparse: Any) -> None:
-    out.sparse_tensor.CopyFrom(sparse)
-
-
-def _sparses(writer: MessageWriter, out: onnx.AttributeProto, sparses: Any) -> None:
-    out.sparse_tensors.extend(sparses)
-
-
-# The values that onnx_ir's own writer loses something of, refuses, or logs.
-_WRITERS: dict[ir.AttributeType, Callable[[MessageWriter, onnx.AttributeProto, Any], None]] = {
-    _T.GRAPH: _graph,
-    _T.GRAPHS: _graphs,
-    _T.TENSOR: _tensor,
-    _T.TENSORS: _tensors,
-    _T.STRING: _string,
-    _T.STRINGS: _strings,
-    _T.TYPE_PROTO: _type,
-    _T.TYPE_PROTOS: _types,
-    _T.SPARSE_TENSOR: _sparse,
-    _T.SPARSE_TENSORS: _sparses,
-}

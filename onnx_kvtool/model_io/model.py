@@ -33,7 +33,7 @@ from onnx_kvtool.model_io.places import is_same, spoken_name
 from onnx_kvtool.model_io.protobuf import EncodeError
 from onnx_kvtool.model_io.remote import RemoteFile, is_remote, prefix, shown
 from onnx_kvtool.model_io.skeleton import skeleton
-from onnx_kvtool.model_io.source import parse, read_bytes
+from onnx_kvtool.model_io.source import EXTERNAL, parse, read_bytes
 
 _KEY = "onnx_kvtool.origin"
 
@@ -95,7 +95,6 @@ def settle(model: ir.Model, code: str, places: Iterable[Location]) -> None:
 
 
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
-_EXTERNAL = "store the weights as external data, beside the model"
 
 
 def load(source: str | os.PathLike[str]) -> ir.Model:
@@ -142,11 +141,8 @@ read = load
 
 
 def _remote_model(url: str) -> ir.Model:
-    file = RemoteFile(url)
-    try:
+    with contextlib.closing(RemoteFile(url)) as file:
         found = skeleton(file)
-    finally:
-        file.close()
     model = _model(found.data, shown(url), file.name, prefix(url))
 
     def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
@@ -164,11 +160,8 @@ def _fetched(like: ir.TensorProtocol, url: str, start: int, end: int) -> ir.Tens
     """Return a tensor whose values are fetched each time they are asked for."""
 
     def fetch() -> ir.TensorProtocol:
-        file = RemoteFile(url)
-        try:
+        with contextlib.closing(RemoteFile(url)) as file:
             data = b"".join(file.pieces(start, end))
-        finally:
-            file.close()
         message = onnx.TensorProto(
             name=like.name, data_type=int(like.dtype), dims=like.shape.numpy(), raw_data=data
         )
@@ -411,7 +404,7 @@ def _spare_data_files(model: ir.Model, target: str) -> None:
 
 def _too_large() -> KvtoolError:
     return KvtoolError(
-        "the model is larger than 2 GiB, which no protobuf message can be", help=_EXTERNAL
+        "the model is larger than 2 GiB, which no protobuf message can be", help=EXTERNAL
     )
 
 

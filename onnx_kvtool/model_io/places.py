@@ -17,6 +17,7 @@ from onnx_kvtool.core.errors import UnreadableModel, UnwritableOutput, UsageErro
 from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.model_io.atomic import check_writable, replacing, watch
 from onnx_kvtool.model_io.remote import is_remote, shown
+from onnx_kvtool.model_io.wire import encoded
 
 # Invalid paths, refused before any work and before the libraries that it needs.
 #
@@ -188,7 +189,7 @@ def check_stores_no_data(output: str) -> None:
     path = Path(os.path.realpath(output))
     for directory in (*path.parents,)[:_NEAR]:
         location = path.relative_to(directory).as_posix().encode()
-        entry = b"\x0a\x08location\x12" + _varint(len(location)) + location
+        entry = b"\x0a\x08location\x12" + encoded(len(location)) + location
         for model in directory.glob("*.onnx"):
             if _has(model, entry):
                 raise UsageError(
@@ -199,11 +200,6 @@ def check_stores_no_data(output: str) -> None:
 
 _NEAR = 3
 """How many directories are searched for models: that of a data file, and two above it."""
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 127, number >> 7
-    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
 
 
 def _has(path: Path, part: bytes) -> bool:

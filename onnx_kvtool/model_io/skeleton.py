@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, new_mark
 from onnx_kvtool.model_io.remote import RemoteFile
-from onnx_kvtool.model_io.wire import BYTES, FIXED32, FIXED64, VARINT, varint
+from onnx_kvtool.model_io.source import too_large
+from onnx_kvtool.model_io.wire import BYTES, FIXED32, FIXED64, VARINT, encoded, varint
 
 # Numbers of fields in onnx.proto.
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = (
@@ -51,7 +52,7 @@ def skeleton(file: RemoteFile) -> Skeleton:
     if not file.read(0, 1):
         raise UnreadableModel(f"{file.name} is empty", help="copy or download it again")
     if file.size is not None and file.size > MAX_MESSAGE_BYTES:
-        raise _too_large(file)
+        raise too_large(file.name)
     walk = _Walk(file)
     data = walk.joined((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size)
     return Skeleton(bytes(data), walk.mark, tuple(walk.places))
@@ -103,10 +104,10 @@ class _Walk:
             if end is not None and last > end:
                 raise self._flaw()
             if last > MAX_MESSAGE_BYTES:  # limit of a file without an announced size
-                raise _too_large(self.file)
+                raise too_large(self.file.name)
             if way and number == way[0]:
                 inner = self.joined(way[1:], first, last)
-                yield head[:tag_end] + _written(len(inner)) + inner
+                yield head[:tag_end] + encoded(len(inner)) + inner
             elif not way and number == _TENSOR_RAW and length >= _LARGE:
                 yield self._placeholder(first, last)
             else:
@@ -151,21 +152,5 @@ class _Walk:
         )
 
 
-def _too_large(file: RemoteFile) -> UnreadableModel:
-    return UnreadableModel(
-        f"{file.name} is larger than 2 GiB, which no protobuf message can be",
-        help="store the weights as external data, beside the model",
-    )
-
-
 def _field(number: int, value: bytes) -> bytes:
-    return bytes((number << 3 | BYTES,)) + _written(len(value)) + value
-
-
-def _written(number: int) -> bytes:
-    data = bytearray()
-    while number >= 0x80:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
+    return bytes((number << 3 | BYTES,)) + encoded(len(value)) + value

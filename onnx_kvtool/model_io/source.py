@@ -16,7 +16,9 @@ from onnx_kvtool.model_io.places import check_source, reading, spoken_name
 from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.model_io.wire import explain, recognise
 
-_EXTERNAL = "store the weights as external data, beside the model"
+EXTERNAL = "store the weights as external data, beside the model"
+"""What to do about a model that is too large."""
+
 _CHUNK_BYTES = 1 << 24
 
 
@@ -45,14 +47,14 @@ def _read(file: BinaryIO, name: str) -> bytes:
     size = os.fstat(file.fileno()) if _has_descriptor(file) else None
     if size is not None and stat.S_ISREG(size.st_mode):
         if size.st_size > MAX_MESSAGE_BYTES:
-            raise _too_large(name)
+            raise too_large(name)
         return file.read()
     chunks: list[bytes] = []
     total = 0
     while chunk := file.read(_CHUNK_BYTES):
         total += len(chunk)
         if total > MAX_MESSAGE_BYTES:
-            raise _too_large(name)
+            raise too_large(name)
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -65,9 +67,10 @@ def _has_descriptor(file: BinaryIO) -> bool:
     return True
 
 
-def _too_large(name: str) -> UnreadableModel:
+def too_large(name: str) -> UnreadableModel:
+    """Return the error for a file that no message can have."""
     return UnreadableModel(
-        f"{name} is larger than 2 GiB, which no protobuf message can be", help=_EXTERNAL
+        f"{name} is larger than 2 GiB, which no protobuf message can be", help=EXTERNAL
     )
 
 

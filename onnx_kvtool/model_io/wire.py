@@ -203,6 +203,12 @@ def varint(data: bytes | mmap, position: int, end: int) -> tuple[int, int]:
     raise _Truncated(0, "it ends inside a number")
 
 
+def encoded(number: int) -> bytes:
+    """Return the bytes of a number, as `varint` reads them."""
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + encoded(rest) if rest else bytes([low])
+
+
 def _too_deep(data: bytes) -> bool:
     # Depth first with an explicit stack, because the depth may be too large.
     pending = [("model", 0, len(data), 1)]
