@@ -61,16 +61,11 @@ class Refusal(KvtoolError):
 
     Attributes:
         code: Stable identifier of the reason (`unknown-rank`, `element-type`).
-        lowest_opset: The lowest target that would work where the guard knows it; else None, and
-            the engine looks for it.
     """
 
-    def __init__(
-        self, code: str, message: str, *, help: str | None = None, lowest_opset: int | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, *, help: str | None = None) -> None:
         super().__init__(message, help=help)
         self.code = code
-        self.lowest_opset = lowest_opset
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
 
@@ -44,13 +44,12 @@ def known_type(value: ir.Value) -> ir.DataType:
     return value.dtype
 
 
-def known_dims(value: ir.Value, why: str = "", lowest: int | None = None) -> tuple[Dim, ...]:
+def known_dims(value: ir.Value, why: str = "") -> tuple[Dim, ...]:
     """Return the dimensions of a value, whose rank has to be known.
 
     Args:
         value: The value.
         why: What depends on the rank, as words in front of "the rank".
-        lowest: The lowest opset where nothing does.
 
     Raises:
         Refusal: If the rank is unknown.
@@ -61,7 +60,6 @@ def known_dims(value: ir.Value, why: str = "", lowest: int | None = None) -> tup
             "unknown-rank",
             f"{why}the rank of `{value.name}` is unknown",
             help="declare the shape of the value, as `value_info`",
-            lowest_opset=lowest,
         )
     return dims
 
@@ -130,9 +128,8 @@ def one_shape(
         return value
 
     def build() -> ir.Value:
-        known = [dim for dim in dims or () if isinstance(dim, int)]
-        is_known = dims is not None and len(known) == len(dims)
-        shape = em.constant(known, "shape") if is_known else em.op("Shape", other)
+        sizes = fixed_sizes(dims)
+        shape = em.op("Shape", other) if sizes is None else em.constant(sizes, "shape")
         spread = em.op("Expand", value, shape)
         spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
         return spread

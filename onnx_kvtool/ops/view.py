@@ -93,13 +93,20 @@ class NodeView:
         """Return several inputs that the schema requires."""
         return tuple(map(self.required, names))
 
-    def attribute(self, name: str) -> AttributeValue:
+    def attribute(self, name: str, older: AttributeValue = None) -> AttributeValue:
         """Return the attribute `name`, or the schema's default; None when it has neither.
+
+        Args:
+            name: Its name.
+            older: What to return where the version of the operator lacks the attribute; None to
+                demand one that has it.
 
         Raises:
             MalformedNode: If the attribute is of another type than the schema's, or refers to a
                 parameter of a function that was not bound.
         """
+        if older is not None and name not in self.facts.attributes:
+            return older
         declared = self.facts.attributes[name]
         given = self.node.attributes.get(name)
         if given is None:
@@ -119,20 +126,25 @@ class NodeView:
         value = given.value
         return tuple(value) if isinstance(value, (list, tuple)) else value
 
-    def integer(self, name: str) -> int:
+    def integer(self, name: str, older: int | None = None) -> int:
         """Return the integer attribute `name`, which has a default or is required."""
-        return self._of_type(name, int, "an integer")
+        return self._of_type(name, int, "an integer", older)
 
     def real(self, name: str) -> float:
         """Return the real attribute `name`, which has a default or is required."""
         return self._of_type(name, float, "a real number")
 
-    def string(self, name: str) -> str:
-        """Return the string attribute `name`, which has a default or is required."""
-        return self._of_type(name, str, "a string")
+    def integers(self, name: str) -> list[int]:
+        """Return a list of integers; an empty one where neither node nor version has it."""
+        value = self.attribute(name, ())
+        return [n for n in value if isinstance(n, int)] if isinstance(value, tuple) else []
 
-    def _of_type(self, name: str, kind: type[_V], expected: str) -> _V:
-        value = self.attribute(name)
+    def string(self, name: str, older: str | None = None) -> str:
+        """Return the string attribute `name`, which has a default or is required."""
+        return self._of_type(name, str, "a string", older)
+
+    def _of_type(self, name: str, kind: type[_V], expected: str, older: _V | None = None) -> _V:
+        value = self.attribute(name, older)
         if not isinstance(value, kind):
             raise MalformedNode(
                 "attribute-type", f"attribute `{name}` is {value!r}, expected {expected}"

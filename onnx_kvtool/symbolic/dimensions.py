@@ -411,8 +411,11 @@ def merge(a: Dim, b: Dim) -> Dim:
 
 def product(dims: Sequence[Dim]) -> int | None:
     """Return the number of elements; None when a dimension is not a number. () gives 1."""
-    return (
-        math.prod(d for d in dims if isinstance(d, int))
-        if all(isinstance(d, int) for d in dims)
-        else None
-    )
+    sizes = fixed_sizes(dims)
+    return None if sizes is None else math.prod(sizes)
+
+
+def fixed_sizes(dims: Sequence[Dim] | None) -> list[int] | None:
+    """Return the sizes of a shape if all are numbers, else None."""
+    sizes = [dim for dim in dims or () if isinstance(dim, int)]
+    return sizes if dims is not None and len(sizes) == len(dims) else None

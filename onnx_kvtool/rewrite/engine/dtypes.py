@@ -11,7 +11,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import again, cast, dtype_of
 from onnx_kvtool.ops.legality import fit
-from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
+from onnx_kvtool.ops.schema import op_facts, tensor_type
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
@@ -137,7 +137,6 @@ def exact_carrier(dtype: ir.DataType, op_type: str, opset: int) -> ir.DataType |
         f"`{op_type}` does not take {dtype.name} at opset {opset}"
         + (", nor does Cast" if carrier is not None else ""),
         help="choose a higher opset, or change the type of the cache",
-        lowest_opset=_lowest(dtype, op_type, carrier, opset),
     )
 
 
@@ -150,15 +149,6 @@ def takes(op_type: str, index: int, dtype: ir.DataType, opset: int) -> bool:
 
 def _casts(dtype: ir.DataType, opset: int) -> bool:
     return takes("Cast", 0, dtype, opset)
-
-
-def _lowest(
-    dtype: ir.DataType, op_type: str, carrier: ir.DataType | None, opset: int
-) -> int | None:
-    for higher in range(opset + 1, NEWEST + 1):
-        if takes(op_type, 0, dtype, higher) or (carrier is not None and _casts(dtype, higher)):
-            return higher
-    return None
 
 
 def detoured_parameter(op_type: str) -> str | None:

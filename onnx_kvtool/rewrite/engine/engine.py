@@ -34,6 +34,9 @@ from onnx_kvtool.targets.remedies import REMEDIES
 
 BodyKey = tuple[int, bytes]
 
+_BRANCHES = 11
+"""The first opset where the branches of an If may differ in shape."""
+
 _DYNAMIC = Problem("dynamic-input", "an input that must become an attribute is not constant")
 
 
@@ -274,8 +277,8 @@ class Engine:
         )
 
     def _refuse(self, node: ir.Node, place: Location, error: Refusal | MalformedNode) -> None:
-        lowest = error.lowest_opset if isinstance(error, Refusal) else None
-        if lowest is None and isinstance(error, Refusal) and not self.only:
+        lowest = None
+        if isinstance(error, Refusal) and not self.only:
             key = (node.op_type, error.code, error.message)
             if key not in self._lowest:
                 self._lowest[key] = self._search_lowest(node)
@@ -296,7 +299,8 @@ class Engine:
         """Return the lowest opset above the target that would not refuse this node."""
         source = self.context.opset_of(node)
         for opset in range(self.context.target + 1, source + 1):
-            trial = replace(self.context, opset=source, target=opset)
+            options = replace(self.context.options, branches=opset >= _BRANCHES)
+            trial = replace(self.context, opset=source, target=opset, options=options)
             fitted = fit(node, source, opset)
             problems = fitted.problems
             limited = None if problems else self._limited(trial, node)
@@ -307,7 +311,7 @@ class Engine:
             if not problems:
                 return opset
             scope = ScopedValues(ir.Graph([], [], nodes=[]), None, Names())
-            em = Emitter(scope, opset, "trial", branches=self.context.options.branches)
+            em = Emitter(scope, opset, "trial", branches=options.branches)
             try:
                 self._replacement(trial, node, em, problems, limited is not None)
                 return opset

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
@@ -79,6 +80,10 @@ class Rewritten(NodeView):
     def __init__(self, node: ir.Node, context: LoweringContext) -> None:
         super().__init__(node, context.opset_of(node))
         self.context = context
+
+    def known(self, value: ir.Value | None) -> np.ndarray | None:
+        """Return the elements of a few integers; None where they are not constant."""
+        return self.context.folder.integers(value)
 
 
 class RewriteRule(Protocol):

@@ -17,7 +17,7 @@ from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.inline import replace_node
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,10 +52,9 @@ def told_by_constants(
     """
     if node.domain != "" or len(node.outputs) != 1:
         return False
-    dims = dims_of(node.outputs[0])
-    if dims is None or not all(isinstance(dim, int) for dim in dims):
+    sizes = fixed_sizes(dims_of(node.outputs[0]))
+    if sizes is None:
         return False
-    sizes = [dim for dim in dims if isinstance(dim, int)]
     em = Emitter(scope, opset, node.name or node.op_type)
     try:
         if node.op_type in _TARGET:
@@ -269,10 +268,8 @@ class _Folding:
         source = None if index is None else node.inputs[index]
         if source is None or source.dtype is None or source.dtype != output.dtype:
             return None
-        dims = dims_of(output)
-        if dims is None or dims != dims_of(source) or not all(isinstance(d, int) for d in dims):
-            return None
-        return source
+        sizes = fixed_sizes(dims_of(output))
+        return source if sizes is not None and sizes == fixed_sizes(dims_of(source)) else None
 
 
 def _copied(node: ir.Node, folder: ConstantFolder) -> int | None:

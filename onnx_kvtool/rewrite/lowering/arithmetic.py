@@ -49,7 +49,6 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal(
             "element-type",
             f"no operator before opset 26 reads the bits of {name} as {to.name}",
-            lowest_opset=26,
         )
     return em.op("Cast", data, to=to.value)
 
@@ -245,7 +244,6 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
             "element-type",
             f"Pow of {name} and {'unknown' if other is None else other.name} cannot be computed "
             f"exactly at opset {em.opset}",
-            lowest_opset=12 if dtype != _D.BFLOAT16 else 13,
         )
     wide = [cast(em, value, _D.DOUBLE) for value in (base, exponent)]
     power = em.op("Pow", *wide)
@@ -390,7 +388,7 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shape of the input",
         )
     rank = len(dims)
-    known = view.context.folder.integers(axis)
+    known = view.known(axis)
     if known is not None or rank == 1:
         place = 0 if known is None else int(known.ravel()[0]) % rank
         return _scan(em, data, dtype, rank, place, exclusive, reverse)

@@ -69,15 +69,12 @@ class _Line:
     def __init__(
         self, em: Emitter, view: NodeView, image: ir.Value, block: ir.Value, axis: int, count: int
     ) -> None:
-        def one(name: str, place: int, otherwise: int) -> int:
-            given = view.attribute(name)
-            number = given[place] if isinstance(given, tuple) and given else otherwise
-            return number if isinstance(number, int) else otherwise
-
+        ones, pads = [1] * count, view.integers("pads") or [0] * 2 * count
         self.em = em
-        self.stride, self.dilation = one("strides", axis, 1), one("dilations", axis, 1)
-        self.before = one("pads", axis, 0)
-        padding = self.before + one("pads", axis + count, 0)
+        self.stride = (view.integers("strides") or ones)[axis]
+        self.dilation = (view.integers("dilations") or ones)[axis]
+        self.before = pads[axis]
+        padding = self.before + pads[axis + count]
         place = em.constant([axis])
         self.length = em.op("Gather", image, place, hint="length")
         self.elements = em.op("Gather", block, place, hint="elements")

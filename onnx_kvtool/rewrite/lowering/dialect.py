@@ -20,7 +20,7 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.inline import remove_unused
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.lowering.slicing import pads_of_all_axes
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 
 def keep_to_dialect(
@@ -179,11 +179,9 @@ class _Pass:
 
     def _squeeze(self, node: ir.Node, em: Emitter) -> list[ir.Value]:
         """Name the axes of a Squeeze of known sizes that has one to drop."""
-        dims = dims_of(node.inputs[0] if node.inputs else None)
-        if not asks_for_sizes(node) or dims is None:
-            return []
-        axes = [axis for axis, dim in enumerate(dims) if dim == 1]
-        if not axes or not all(isinstance(dim, int) for dim in dims):
+        sizes = fixed_sizes(dims_of(node.inputs[0] if node.inputs else None))
+        axes = [axis for axis, dim in enumerate(sizes or ()) if dim == 1]
+        if not asks_for_sizes(node) or not axes:
             return []
         if self.opset < 13:
             node.attributes["axes"] = ir.AttrInt64s("axes", axes)

@@ -29,9 +29,7 @@ def lower_einsum_12(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal(
             "too-many-operands", f"Einsum has {len(values)} operands, more than {_MOST_OPERANDS}"
         )
-    ranks = [
-        len(known_dims(value, "Einsum before opset 12 depends on it: ", 12)) for value in values
-    ]
+    ranks = [len(known_dims(value)) for value in values]
     terms, output = parse(view.string("equation"), ranks)
     dtype = known_type(values[0])
     work = _Contraction(em, dtype, all(never_empty(v) for v in values))

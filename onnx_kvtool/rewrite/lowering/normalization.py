@@ -6,12 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, outputs_of, reduce, where
+from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, known_type, outputs_of, reduce, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.rewrite.lowering.early.again import element_type
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
 
@@ -253,7 +252,7 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     each run, from the seed if there is one; nobody says which numbers a seed stands for.
     """
     data, training = view.required("data"), view.input("training_mode")
-    known = view.context.folder.integers(training)
+    known = view.known(training)
     ratio = constant_floats(view.input("ratio"))
     drops = view.input("ratio") is None or ratio is None or bool(ratio.any())
     is_masked = len(view.node.outputs) > 1 and bool(view.node.outputs[1].name)
@@ -279,7 +278,7 @@ def _dropped(
         data: The data.
         training: Whether anything is dropped; None for yes.
     """
-    dtype = element_type(data, "Dropout in training", 12)
+    dtype = known_type(data)
     wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
     given = view.input("ratio")
     ratio = em.constant(np.array(0.5, wide.numpy()), "ratio")

@@ -13,7 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import cast, dtype_of, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 _FIRST_WITHOUT = 22
@@ -88,7 +88,7 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     """
     data, op_type = view.required("X"), view.node.op_type
     dtype = known_type(data)
-    axes, auto_pad = _axes(view.context, view, data, op_type)
+    axes, auto_pad = _axes(view, data, op_type)
     has_gaps = any(axis.dilation != 1 for axis in axes)
     padded = [*(a.before for a in axes), *(a.end for a in axes)]
     is_changed = padded[len(axes) :] != [a.after for a in axes]
@@ -125,19 +125,16 @@ def _lacks_gaps(em: Emitter, op_type: str) -> bool:
     return em.opset < {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}[op_type]
 
 
-def _axes(
-    context: LoweringContext, view: NodeView, data: ir.Value, op_type: str
-) -> tuple[list[_Axis], str]:
+def _axes(view: NodeView, data: ir.Value, op_type: str) -> tuple[list[_Axis], str]:
     """Return how the window moves along each axis, and `auto_pad` where it decides on the pads."""
-    kernel = _numbers(view, "kernel_shape", [])
+    kernel = view.integers("kernel_shape")
     rank = len(kernel)
     dims = dims_of(data) or (None,) * (rank + 2)
-    strides = _numbers(view, "strides", [1] * rank)
-    dilations = _numbers(view, "dilations", [1] * rank)
-    pads = _numbers(view, "pads", [0] * (2 * rank))
+    strides = view.integers("strides") or [1] * rank
+    dilations = view.integers("dilations") or [1] * rank
+    pads = view.integers("pads") or [0] * 2 * rank
     auto_pad = view.string("auto_pad")
-    has_ceil = "ceil_mode" in view.facts.attributes and view.integer("ceil_mode") != 0
-    opset = context.opset_of(view.node)
+    has_ceil = view.integer("ceil_mode", 0) != 0
     axes = []
     for i in range(rank):
         dim, reach = dims[2 + i], (kernel[i] - 1) * dilations[i] + 1
@@ -159,21 +156,16 @@ def _axes(
             room = dim + before + after - reach
             count = -(-room // strides[i]) + 1
             if (count - 1) * strides[i] >= dim + before:
-                if opset < _FIRST_WITHOUT or op_type == "LpPool":
+                if view.opset < _FIRST_WITHOUT or op_type == "LpPool":
                     text = (
                         f"a window begins in the padding behind: the text of {op_type} at opset "
-                        f"{opset} counts it, and onnxruntime leaves it out"
+                        f"{view.opset} counts it, and onnxruntime leaves it out"
                     )
                     raise Refusal("changed-meaning", text)
                 count -= 1
         axes.append(_Axis(dim, kernel[i], strides[i], dilations[i], before, after, count))
     known = all(axis.count is not None or axis.stride == 1 for axis in axes)
     return axes, "NOTSET" if known or not auto_pad.startswith("SAME") else auto_pad
-
-
-def _numbers(view: NodeView, name: str, otherwise: list[int]) -> list[int]:
-    given = view.attribute(name) if name in view.facts.attributes else None
-    return [n for n in given if isinstance(n, int)] if isinstance(given, tuple) else otherwise
 
 
 def _again(
@@ -193,7 +185,7 @@ def _again(
     if any(a.dilation != 1 for a in axes):
         attributes["dilations"] = [a.dilation for a in axes]
     for name in ("count_include_pad", "p", "storage_order"):
-        if name in view.facts.attributes and (number := view.integer(name)) != 0:
+        if number := view.integer(name, 0):
             attributes[name] = number
     data = view.required("X")
     count = len(view.node.outputs)
@@ -222,15 +214,7 @@ def _largest(
             data = em.op("Pad", data, pads, filling)
     for place, axis in enumerate(axes, 2):
         rows = axis.places() + axis.before
-        taps = [
-            em.op(
-                "Gather",
-                data,
-                rows[:, tap],
-                axis=place,
-            )
-            for tap in range(axis.kernel)
-        ]
+        taps = [em.op("Gather", data, rows[:, tap], axis=place) for tap in range(axis.kernel)]
         data = em.op("Max", *taps) if len(taps) > 1 else taps[0]
     return data
 

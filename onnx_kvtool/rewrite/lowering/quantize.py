@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, product
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
 
 # How the scales of QuantizeLinear and DequantizeLinear lie over the input, as nodes.
 
@@ -90,8 +91,7 @@ def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layo
             f"whether `{scale.name}` is one number or one for each index of the axis is unknown",
             help="declare the shapes of the input and of the scale",
         )
-    axis = view.integer("axis") if "axis" in view.facts.attributes else 0
-    block = view.integer("block_size") if "block_size" in view.facts.attributes else 0
+    axis, block = view.integer("axis", 0), view.integer("block_size", 0)
     zero = next((view.input(f.name) for f in view.facts.inputs if "zero" in f.name), None)
     problem = scale_misfit(dims, shape, dims_of(zero), axis, block, (_name(scale), _name(zero)))
     if problem is not None:
@@ -109,9 +109,8 @@ def _targets(
     dims: Sequence[Dim], axis: int, block: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """Return the shapes that part the blocks and join them again; None where none can say it."""
-    size, behind = dims[axis], dims[axis + 1 :]
-    after = [dim for dim in behind if isinstance(dim, int)]
-    if not isinstance(size, int) or size % block or 0 in dims or len(after) < len(behind):
+    size, after = dims[axis], fixed_sizes(dims[axis + 1 :])
+    if not isinstance(size, int) or size % block or 0 in dims or after is None:
         return None, ()
     # A zero takes over the size at the same place, which behind the axis is another one; -1 would
     # fail where a size is 0.
@@ -254,20 +253,20 @@ def _kept_dequantize(
 def _kept_quantize(em: Emitter, view: NodeView, stored: ir.DataType) -> ir.Value | None:
     """Return the operator in the form of the target; a zero point stands for `output_dtype`."""
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
-    attributes, dims = _kept_attributes(em, view, scale), dims_of(scale)
+    attributes = _kept_attributes(em, view, scale)
     if attributes is None or x.dtype is None or not takes("QuantizeLinear", 2, stored, em.opset):
         return None
     if not all(takes("QuantizeLinear", index, x.dtype, em.opset) for index in (0, 1)):
         return None
-    if "saturate" in view.facts.attributes and not view.integer("saturate"):
+    if not view.integer("saturate", 1):
         if em.opset < 19:
             return None
         attributes["saturate"] = 0
     if zero is None and stored != _D.UINT8:
-        count = None if dims is None else product(dims)
-        if dims is None or count is None or count > _MOST_ZEROS:
+        sizes = fixed_sizes(dims_of(scale))
+        if sizes is None or math.prod(sizes) > _MOST_ZEROS:
             return None
-        zeros = np.zeros([d for d in dims if isinstance(d, int)], stored.numpy())
+        zeros = np.zeros(sizes, stored.numpy())
         zero = em.tensor(ir.Tensor(zeros, dtype=stored), "zero_point")
     return em.op("QuantizeLinear", x, scale, zero, attributes=attributes, dtype=stored)
 
@@ -287,7 +286,7 @@ def _kept_attributes(
     if not dims or dims == (1,):
         return attributes
     for name in ("axis", "block_size"):
-        given = view.integer(name) if name in view.facts.attributes else 0
+        given = view.integer(name, 0)
         if name in facts.attributes:
             attributes[name] = given
         elif name == "axis" or given:
@@ -307,7 +306,7 @@ def _output_type(view: NodeView, zero: ir.Value | None) -> ir.DataType | None:
 
 def _named(view: NodeView, attribute: str) -> ir.DataType | None:
     """Return the element type that an attribute names; None for 0 and for an older version."""
-    given = view.integer(attribute) if attribute in view.facts.attributes else 0
+    given = view.integer(attribute, 0)
     return _D(given) if given else None
 
 

@@ -59,16 +59,14 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     and it is asked to go, it becomes one TopK for each axis; axes that are unknown are refused.
     """
     data = view.required("data")
-    given = view.facts.attributes
     keepdims = view.integer("keepdims") != 0
-    noop = "noop_with_empty_axes" in given and view.integer("noop_with_empty_axes") != 0
+    noop = view.integer("noop_with_empty_axes", 0) != 0
     axes: ir.Value | tuple[int, ...] | None
-    if "axes" in given:
-        attribute = view.attribute("axes")
-        axes = tuple(int(a) for a in attribute) if isinstance(attribute, tuple) else None
+    if "axes" in view.facts.attributes:
+        axes = tuple(view.integers("axes"))
     else:
         axes = view.input("axes")
-        known = view.context.folder.integers(axes)
+        known = view.known(axes)
         numbers = None if known is None else tuple(int(a) for a in known.ravel())
         if numbers is None:  # an emitted constant was no initializer when the folder met it
             numbers = constant_integers(axes)

@@ -12,7 +12,7 @@ from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # Reshape-14 with `allowzero=1`, for opsets below 14.
 
@@ -45,7 +45,7 @@ def lower_reshape_14(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an element type that ConstantOfShape or Reshape lacks at the target.
     """
     data, shape = view.operands("data", "shape")
-    known = view.context.folder.integers(shape)
+    known = view.known(shape)
     if view.integer("allowzero") == 0 or (known is not None and (known != 0).all()):
         return em.op("Reshape", data, shape)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
@@ -53,8 +53,8 @@ def lower_reshape_14(view: Rewritten, em: Emitter) -> ir.Value:
 
 def never_empty(value: ir.Value) -> bool:
     """Return whether every dimension of `value` is known to be a positive number."""
-    dims = dims_of(value)
-    return dims is not None and all(isinstance(d, int) and d > 0 for d in dims)
+    sizes = fixed_sizes(dims_of(value))
+    return sizes is not None and 0 not in sizes
 
 
 def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bool) -> ir.Value:
@@ -79,7 +79,6 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
             "element-type",
             f"`{data.name}` may be empty, and no operator makes an empty {dtype.name} value of a "
             f"computed shape at opset {em.opset}",
-            lowest_opset=14,
         )
     if not em.branches:
         return _filled(em, data, shape)
@@ -234,7 +233,7 @@ def lower_squeeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     data, axes = view.required("data"), view.input("axes")
     rank, count = _facts(data, axes)
     if axes is None or count == 0:
-        raise Refusal("empty-axes", "an empty list of axes cannot be an attribute", lowest_opset=13)
+        raise Refusal("empty-axes", "an empty list of axes cannot be an attribute")
     kept = em.op("Equal", axis_marks(em, axes, rank), 0)
     shape = em.op("Compress", em.op("Shape", data), kept, axis=0)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
@@ -277,7 +276,6 @@ def _facts(data: ir.Value, axes: ir.Value | None) -> tuple[int, int]:
             "dynamic-input",
             f"the axes are known at run time only, and {what} is unknown",
             help="make the axes constant, or declare the shapes",
-            lowest_opset=13,
         )
     return len(dims), count or 0
 

@@ -91,9 +91,7 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
         afters = [cast(em, looked_up("sizes", place), _D.INT64) for place in range(len(axes))]
         lengths = [cast(em, after, numbers.dtype) for after in afters]
         scales = [numbers.op("Div", *pair) for pair in zip(lengths, befores, strict=True)]
-        policy = "stretch"
-        if "keep_aspect_ratio_policy" in view.facts.attributes:
-            policy = view.string("keep_aspect_ratio_policy")
+        policy = view.string("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             scale = numbers.op("Min" if policy == "not_larger" else "Max", *scales)
             scales = [scale] * len(axes)
@@ -138,7 +136,7 @@ def _resized(
     coefficient = view.attribute("cubic_coeff_a")
     a = float(coefficient) if isinstance(coefficient, (int, float)) else -0.75
     cut = view.integer("exclude_outside") != 0
-    if "antialias" in view.facts.attributes and view.integer("antialias"):
+    if view.integer("antialias", 0):
         return _spread(numbers, line, x, data, rank, None if mode == "linear" else a, cut, index)
     column = unsqueeze(numbers.em, x, [1])
     taps = linear_taps(numbers, column) if mode == "linear" else cubic_taps(numbers, column, a)
@@ -261,11 +259,11 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
         if written is None:
             raise
         return Replacement((written,), via="run_time")
-    axes = _axes_of(view, data)
-    if axes is not None and em.opset < 18:
-        rank = len(data.shape or ())
-        first = axes % rank
-        known = view.context.folder.integers(sizes)
+    axes = view.integers("axes")
+    if axes and em.opset < 18:
+        rank = len(known_dims(data, "Resize has no `axes` before opset 18, and "))
+        first = np.array(axes, np.int64) % rank
+        known = view.known(sizes)
         if known is not None and all(isinstance(dim, int) for dim in data.shape or ()):
             whole_sizes = np.array(data.shape.numpy() if data.shape else (), np.int64)
             whole_sizes[first] = known.ravel()
@@ -302,23 +300,13 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 
 
 def _guard(view: NodeView, opset: int) -> None:
-    names = view.facts.attributes
-    if opset < 18 and "antialias" in names and view.integer("antialias") != 0:
-        raise Refusal("attribute", "`antialias` does not exist before opset 18", lowest_opset=18)
-    policy = "keep_aspect_ratio_policy"
-    kept = policy in names and view.string(policy) != "stretch"
-    if opset < 18 and kept and view.input("sizes") is not None:
-        text = f"`{policy}={view.string(policy)}` does not exist before opset 18"
-        raise Refusal("attribute-value", text, lowest_opset=18)
+    if opset < 18 and view.integer("antialias", 0):
+        raise Refusal("attribute", "`antialias` does not exist before opset 18")
+    policy = view.string("keep_aspect_ratio_policy", "stretch")
+    if opset < 18 and policy != "stretch" and view.input("sizes") is not None:
+        text = f"`keep_aspect_ratio_policy={policy}` does not exist before opset 18"
+        raise Refusal("attribute-value", text)
     mode = view.string("coordinate_transformation_mode")
     if opset < 19 and mode == "half_pixel_symmetric":
         text = f"`coordinate_transformation_mode={mode}` does not exist before opset 19"
-        raise Refusal("attribute-value", text, lowest_opset=19)
-
-
-def _axes_of(view: NodeView, data: ir.Value) -> np.ndarray | None:
-    given = view.attribute("axes") if "axes" in view.facts.attributes else None
-    if not isinstance(given, tuple) or not given:
-        return None
-    known_dims(data, "Resize has no `axes` before opset 18, and ", 18)
-    return np.array(given, np.int64)
+        raise Refusal("attribute-value", text)

@@ -200,10 +200,7 @@ def _weighted(
 
 def resized_axes(view: NodeView, rank: int) -> list[int]:
     """Return `axes` of a Resize, counted from the front; all axes if the node names none."""
-    given = view.attribute("axes") if "axes" in view.facts.attributes else None
-    if isinstance(given, tuple) and given:
-        return [counted_axis(axis, rank) for axis in given if isinstance(axis, int)]
-    return list(range(rank))
+    return [counted_axis(axis, rank) for axis in view.integers("axes") or range(rank)]
 
 
 def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axis] | None:
@@ -237,9 +234,7 @@ def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axi
 def _by_sizes(
     view: NodeView, dims: tuple[int | str | None, ...], axes: list[int], sizes: list[int]
 ) -> list[_Axis] | None:
-    policy = "stretch"
-    if "keep_aspect_ratio_policy" in view.facts.attributes:
-        policy = view.string("keep_aspect_ratio_policy")
+    policy = view.string("keep_aspect_ratio_policy", "stretch")
     befores = []
     for axis in axes:
         before = dims[axis]
@@ -277,7 +272,7 @@ def _table(view: NodeView, one: _Axis) -> tuple[_Places, _Numbers | None] | None
         rows, other = (_nearest(view.string("nearest_mode"), c) for c in (x, narrow))
         rows, other = (np.clip(r, 0, one.before - 1) for r in (rows, other))
         return (rows[:, None], None) if (rows == other).all() else None
-    antialias = "antialias" in view.facts.attributes and view.integer("antialias") != 0
+    antialias = view.integer("antialias", 0) != 0
     scale = min(one.scale, 1.0) if antialias else 1.0
     reach = 1 if mode == "linear" else 2
     first = math.floor(-reach / scale) + 1

@@ -24,7 +24,7 @@ from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_t
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # RoiAlign-16, for opsets below 16.
 
@@ -116,13 +116,7 @@ def sides_of(numbers: Numbers, boxes: ir.Value) -> ir.Value:
 
 
 def _columns(numbers: Numbers, boxes: ir.Value, columns: list[int]) -> ir.Value:
-    em = numbers.em
-    return em.op(
-        "Gather",
-        boxes,
-        columns,
-        axis=1,
-    )
+    return numbers.em.op("Gather", boxes, columns, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +283,13 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown number of channels, and an unknown shape of the filters.
     """
     data, filters, offset = view.operands("X", "W", "offset")
-    dims, shape, dtype = dims_of(data), dims_of(filters), known_type(data)
-    sizes = [dim for dim in shape or () if isinstance(dim, int)]
-    if dims is None or shape is None or len(sizes) != len(shape) or not isinstance(dims[1], int):
+    dims, sizes, dtype = dims_of(data), fixed_sizes(dims_of(filters)), known_type(data)
+    if dims is None or sizes is None or not isinstance(dims[1], int):
         raise Refusal(
             "unknown-dimension",
             f"DeformConv before opset 19 depends on the shape of `{filters.name}` and the number "
             f"of channels of `{data.name}`, and not all of it is known",
             help="declare the shapes of the inputs",
-            lowest_opset=19,
         )
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     numbers, group, parts = Numbers(em, wide), view.integer("group"), view.integer("offset_group")
@@ -342,10 +334,9 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
 
 def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
     """Return the shape of the result: (N, oC, o1, ..., on), where N is copied."""
-    dims = dims_of(offset) or ()
-    known = [dim for dim in dims[2:] if isinstance(dim, int)]
-    if dims and len(known) == len(dims) - 2:
-        return em.constant([0, channels, *known], "shape")
+    sizes = fixed_sizes((dims_of(offset) or (None,) * rank)[2:])
+    if sizes is not None:
+        return em.constant([0, channels, *sizes], "shape")
     rest = em.op("Gather", em.op("Shape", offset), np.arange(2, rank), hint="sizes")
     return em.op("Concat", [0, channels], rest, axis=0, hint="shape")
 
@@ -355,20 +346,20 @@ def _places(
 ) -> list[ir.Value]:
     """Return for each axis where each element of each window looks: (N, parts, K, P, 1)."""
     em, rank, elements = numbers.em, len(kernel), math.prod(kernel)
-    strides = _given(view, "strides", [1] * rank)
-    dilations = _given(view, "dilations", [1] * rank)
-    pads = _given(view, "pads", [0] * (2 * rank))
+    strides = view.integers("strides") or [1] * rank
+    dilations = view.integers("dilations") or [1] * rank
+    pads = view.integers("pads") or [0] * rank
     offsets = em.op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
     dims = dims_of(given) or (None,) * (rank + 2)
+    sizes = fixed_sizes(dims[2:])
     corners = np.indices(kernel).reshape(rank, elements, 1)
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
         number, third = em.constant(axis, "axis"), {"axis": 3}
         moved = em.op("Gather", offsets, number, attributes=third)
-        sizes = [dim for dim in dims[2:] if isinstance(dim, int)]
-        if len(sizes) == rank:
+        if sizes is not None:
             along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)
             base = numbers.constant((start + along).astype(np.float64))
         else:
@@ -379,9 +370,3 @@ def _places(
             base = numbers.op("Add", flat, numbers.constant(start.astype(np.float64)))
         found.append(unsqueeze(em, numbers.op("Add", moved, base), [4]))
     return found
-
-
-def _given(view: NodeView, name: str, otherwise: list[int]) -> list[int]:
-    given = view.attribute(name)
-    numbers = [n for n in given if isinstance(n, int)] if isinstance(given, tuple) else []
-    return numbers or otherwise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from onnx_kvtool.emit.forms import dtype_of, formal, looped, positions, reduce, 
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes, product
 
 # Updates of places that may be named twice, one after the other.
 
@@ -141,7 +140,7 @@ def lower_scatter_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     reduction, elements = view.string("reduction"), view.node.op_type == "ScatterElements"
     attributes: dict[str, AttributeValue] = {"axis": view.integer("axis")} if elements else {}
     if em.opset < _SINCE[reduction]:
-        known = view.context.folder.integers(indices)
+        known = view.known(indices)
         axis = attributes.get("axis")
         if not _is_one(indices, axis) and (known is None or not _distinct(known, data, axis)):
             result = _in_rounds(em, data, indices, updates, reduction, axis)
@@ -173,11 +172,10 @@ def _distinct(indices: NDArray[np.int64], data: ir.Value, axis: object) -> bool:
             return False
         lines = np.sort(np.moveaxis(indices % length, axis, -1), axis=-1)
         return not (lines[..., 1:] == lines[..., :-1]).any()
-    sizes = dims[: indices.shape[-1]]
-    numbers = [d for d in sizes if isinstance(d, int)]
-    if len(numbers) != len(sizes):
+    sizes = fixed_sizes(dims[: indices.shape[-1]])
+    if sizes is None:
         return False
-    tuples = (indices % np.array(numbers, np.int64)).reshape(-1, len(numbers))
+    tuples = (indices % np.array(sizes, np.int64)).reshape(-1, len(sizes))
     return len(np.unique(tuples, axis=0)) == len(tuples)
 
 
@@ -201,14 +199,13 @@ def _in_rounds(
             f"`{indices.name}` may name a place twice, and the shape of the {what} "
             f"`{value.name}` is unknown",
             help="make the indices constant, or declare the shapes",
-            lowest_opset=_SINCE[reduction],
         )
     if isinstance(axis, int):
         indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
         flat = em.op("Reshape", updates, [-1])
     else:
-        rest = [size_ for size_ in dims[length:] if isinstance(size_, int)]
-        if len(rest) == len(dims) - length:
+        rest = fixed_sizes(dims[length:])
+        if rest is not None:
             shape = em.constant([-1, *rest], "shape")
         else:
             known = em.op("Gather", em.op("Shape", data), np.arange(length, len(dims)), hint="rest")
@@ -216,16 +213,15 @@ def _in_rounds(
         flat = em.op("Reshape", updates, shape)
     rows = em.op("Reshape", indices, [-1, length], hint="places")
     sizes = [size(em, dims[place], data, place) for place in range(length)]
-    lead = list((index or (None,))[: None if isinstance(axis, int) else -1])
-    numbers = [dim for dim in lead if isinstance(dim, int)]
-    count = math.prod(numbers) if index and len(numbers) == len(lead) else None
+    lead = index if isinstance(axis, int) or index is None else index[:-1]
+    count = product(lead) if lead is not None and index else None
     return scattered_in_rounds(em, reduction, data, rows, flat, sizes, count)
 
 
 def _tuples(
     em: Emitter,
     indices: ir.Value,
-    dims: tuple[int | str | None, ...] | None,
+    dims: tuple[Dim, ...] | None,
     axis: int,
     rank: int,
 ) -> ir.Value:

@@ -200,11 +200,10 @@ def _matrix_of_parts(
             "unknown-dimension",
             f"the length of the transform of `{data.name}` is unknown, and DFT came with opset 17",
             help="give the dimensions and `dft_length` values",
-            lowest_opset=17,
         )
     if data.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
         text = "DFT is written as a product for float32 and float64 only"
-        raise Refusal("element-type", text, lowest_opset=17)
+        raise Refusal("element-type", text)
     wanted = None if known is None else int(known.ravel()[0])
     if wanted is not None and wanted <= 0:
         raise MalformedNode("bad-length", f"`dft_length` is {wanted}, expected at least 1")
@@ -212,7 +211,7 @@ def _matrix_of_parts(
         raise MalformedNode("bad-length", "half a spectrum of one element belongs to no signal")
     if size * (wanted or 2 * size) * 4 > LARGEST:
         text = f"DFT of length {size} would need a matrix of more than {LARGEST} elements"
-        raise Refusal("too-large", text, lowest_opset=17)
+        raise Refusal("too-large", text)
     return dft_matrix(size, int(parts or 1), wanted, inverse=inverse, onesided=onesided)
 
 
@@ -263,7 +262,6 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
             "unknown-dimension",
             f"whether `{signal.name}` is real or complex is unknown, and STFT came with opset 17",
             help="declare the shape of the input",
-            lowest_opset=17,
         )
     parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), known_type(signal)
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
@@ -276,7 +274,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
         elements = known * parts * (known // 2 + 1 if is_half else known) * 2
         if elements > _MOST:
             text = f"STFT of length {known} would need a matrix of more than {_MOST} elements"
-            raise Refusal("too-large", text, lowest_opset=17)
+            raise Refusal("too-large", text)
     if known is not None and elements <= LARGEST:
         table = dft_matrix(known, parts, None, inverse=False, onesided=is_half)
         flat = table.reshape(known * parts, -1).astype(wide.numpy())
@@ -436,14 +434,14 @@ def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> ir.Value:
     rows, other = (_bins(bins, length, rate, edges, d) for d in (np.float64, np.float32))
     if not np.array_equal(rows, other):
         text = "rounding decides the bin of a frequency of MelWeightMatrix"
-        raise Refusal("dynamic-input", text, lowest_opset=17)
+        raise Refusal("dynamic-input", text)
     size = length // 2 + 1
     if rows.min() < 0 or rows.max() >= size:
         text = f"the frequencies reach bin {rows.max()}, of {size}"
         raise MalformedNode("bad-frequency", text)
     if size * bins > _LARGEST:
         text = f"MelWeightMatrix has more than {_LARGEST} elements"
-        raise Refusal("too-large", text, lowest_opset=17)
+        raise Refusal("too-large", text)
     dtype = ir.DataType(view.integer("output_datatype"))
     return em.op("Identity", _triangles(rows, size).astype(dtype.numpy()))
 
@@ -456,7 +454,6 @@ def _one(view: NodeView, name: str) -> float:
             "dynamic-input",
             f"`{name}` is not constant, and rounding decides the bin of a frequency",
             help="make the inputs constant",
-            lowest_opset=17,
         )
     return float(tensor.numpy().astype(np.float64).ravel()[0])
 

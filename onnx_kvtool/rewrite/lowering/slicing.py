@@ -105,7 +105,6 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value:
             f"`{'axes' if axes is not None else 'mode=wrap'}` is not in Pad at opset {em.opset}, "
             f"and the rank of `{data.name}` is unknown",
             help="declare the shape of the input",
-            lowest_opset=19 if wraps else 18,
         )
     if axes is not None and dims is not None and (em.opset < 18 or wraps):
         pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
@@ -205,7 +204,6 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
         raise Refusal(
             "element-type",
             f"Trilu of {dtype.name} cannot be lowered below opset 14",
-            lowest_opset=14,
         )
     known_type(data)
     return where(em, outside, 0, data)
@@ -221,16 +219,14 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank of the indices.
     """
-    data, indices, batch = view.required("data"), view.required("indices"), 0
-    if "batch_dims" in view.facts.attributes:
-        batch = view.integer("batch_dims")
+    data, indices = view.operands("data", "indices")
+    batch = view.integer("batch_dims", 0)
     dims, sizes = dims_of(indices), dims_of(data)
     if dims is None or sizes is None:
         raise Refusal(
             "unknown-rank",
             f"`batch_dims` is {batch}, and the rank of the data or of the indices is unknown",
             help="declare the shapes",
-            lowest_opset=12,
         )
     rank = len(dims)
     counted = em.op("Slice", em.op("Shape", indices), [0], [-1])

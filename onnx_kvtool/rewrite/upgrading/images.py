@@ -35,7 +35,7 @@ def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Repla
             "further outputs are those of a training step, which opset 14 gives in another form",
             help="export the model for inference",
         )
-    if "spatial" not in view.facts.attributes or view.integer("spatial") != 0:
+    if view.integer("spatial", 1):
         return again(em, rewritten.node, without=("spatial",), outputs=1)
     data, scale, bias = view.operands("X", "scale", "B")
     mean, variance = view.operands("mean", "var")

@@ -209,7 +209,7 @@ def upgrade_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     Constant indices without a negative one stay as they are.
     """
     indices, depth, values = view.operands("indices", "depth", "values")
-    known = view.context.folder.integers(indices)
+    known = view.known(indices)
     if known is not None and (known >= 0).all():
         return again(em, view.node, [indices, depth, values])
     whole = [

@@ -33,7 +33,6 @@ def lower_attention_23_24_25(rewritten: Rewritten, em: Emitter) -> Replacement |
             f"the queries are {of_query.name} and the values {of_value.name}, and no product takes "
             f"both at opset {em.opset}",
             help="cast the values in front of the node",
-            lowest_opset=23,
         )
     limits = rewritten.context.limits
     is_measured = limits is not None and limits.release.runtime == "onnxruntime"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,14 +9,14 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit import forms
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import known_dims, size
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Replacement
+from onnx_kvtool.emit.forms import cast, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.dimensions import Dim, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import product as elements
 
-_D = ir.DataType
-_INT64 = _D.INT64
+_INT64 = ir.DataType.INT64
 
 
 def again(
@@ -31,31 +30,6 @@ def again(
     assert facts is not None
     lacking = node.attributes.keys() - facts.attributes.keys()
     return forms.again(em, node, inputs, without=lacking, attributes=attributes)
-
-
-def known_rank(value: ir.Value, op_type: str, lowest: int) -> tuple[Dim, ...]:
-    """Return the dimensions of a value; its rank must be known.
-
-    Raises:
-        Refusal: If it is not.
-    """
-    return known_dims(value, f"{op_type} cannot be lowered below opset {lowest}: ", lowest)
-
-
-def element_type(value: ir.Value, op_type: str, lowest: int) -> ir.DataType:
-    """Return the element type of a value, which has to be known.
-
-    Raises:
-        Refusal: If it is not.
-    """
-    if value.dtype is None or value.dtype == _D.UNDEFINED:
-        raise Refusal(
-            "unknown-element-type",
-            f"the element type of `{value.name}` is unknown, and {op_type} before opset {lowest} "
-            "depends on it",
-            lowest_opset=lowest,
-        )
-    return value.dtype
 
 
 def as_attribute(value: ir.Value) -> float | None:
@@ -72,21 +46,29 @@ def as_attribute(value: ir.Value) -> float | None:
 
 def from_front(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
     """Return `index` counted from the front: `index + length` where it is negative."""
-    behind = em.op("Less", index, em.constant([0], "zero"), hint="is_negative")
-    once = em.op("Cast", behind, to=_INT64.value, hint="is_negative")
-    return em.op("Add", index, em.op("Mul", once, length), hint="index")
+    return added_where(em, index, em.op("Less", index, [0], hint="is_negative"), length)
 
 
 def inside_or_behind(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
     """Return indices counted from the front, and `length` for those before the first element.
 
-    These must not be counted from the back once more, as runtimes do at every opset.
+    Runtimes would count these from the back once more, at every opset.
     """
     front = from_front(em, index, length)
-    below = em.op("Less", front, em.constant([0], "zero"))
-    once = em.op("Cast", below, to=_INT64.value, hint="is_outside")
-    missing = em.op("Mul", once, em.op("Sub", length, front), hint="missing")
-    return em.op("Add", front, missing, hint="index")
+    return replaced_where(em, front, em.op("Less", front, [0], hint="is_outside"), length)
+
+
+def added_where(
+    em: Emitter, number: ir.Value, condition: ir.Value, more: ir.Value, hint: str = "index"
+) -> ir.Value:
+    """Return int64 numbers, with `more` added where the condition holds."""
+    added = em.op("Mul", cast(em, condition, _INT64), more)
+    return em.op("Add", number, added, hint=hint)
+
+
+def replaced_where(em: Emitter, number: ir.Value, condition: ir.Value, other: ir.Value) -> ir.Value:
+    """Return int64 numbers, and `other` where the condition holds; all shapes broadcast."""
+    return added_where(em, number, condition, em.op("Sub", other, number, hint="missing"))
 
 
 def count_up(em: Emitter, count: ir.Value) -> ir.Value:
@@ -102,7 +84,7 @@ def count_up(em: Emitter, count: ir.Value) -> ir.Value:
     return em.op("Squeeze", places, axes=[0], hint="counted")
 
 
-def clamped(em: Emitter, value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+def clamped(em: Emitter, value: ir.Value, low: Operand, high: Operand) -> ir.Value:
     """Return int64 numbers not below `low`, and then not above `high`, all (1,).
 
     Max and Min take floats only.
@@ -117,13 +99,11 @@ def joined_sizes(
     em: Emitter, value: ir.Value, dims: tuple[Dim, ...], groups: Sequence[Sequence[int]]
 ) -> ir.Value:
     """Return products of sizes of a value as a vector: (number of groups,), int64."""
-    known = [[dims[axis] for axis in group] for group in groups]
-    if all(isinstance(dim, int) for group in known for dim in group):
-        return em.constant([math.prod(group) for group in known], "sizes")  # type: ignore[arg-type]
+    known = fixed_sizes([elements([dims[axis] for axis in group]) for group in groups])
+    if known is not None:
+        return em.constant(known, "sizes")
     parts = [product(em, value, dims, group) for group in groups]
-    if len(parts) == 1:
-        return parts[0]
-    return em.op("Concat", *parts, axis=0, hint="sizes")
+    return parts[0] if len(parts) == 1 else em.op("Concat", *parts, axis=0, hint="sizes")
 
 
 def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> ir.Value:
@@ -134,10 +114,10 @@ def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[
         if isinstance(dim, int):
             known *= dim
         else:
-            left.append(em.op("Reshape", size(em, dim, value, axis), em.constant([1], "one")))
+            left.append(em.op("Reshape", size(em, dim, value, axis), [1]))
     if not left:
         return em.constant([known], "size")
     result = left[0]
     for factor in left[1:]:
         result = em.op("Mul", result, factor, hint="size")
-    return result if known == 1 else em.op("Mul", result, em.constant([known], "size"))
+    return result if known == 1 else em.op("Mul", result, [known])

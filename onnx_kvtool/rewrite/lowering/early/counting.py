@@ -8,16 +8,23 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, formal, reduce, scanned, squeeze, unsqueeze
+from onnx_kvtool.emit.forms import (
+    cast,
+    formal,
+    known_dims,
+    known_type,
+    reduce,
+    scanned,
+    squeeze,
+    unsqueeze,
+)
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
-    element_type,
     joined_sizes,
-    known_rank,
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
@@ -42,7 +49,7 @@ def lower_range_11(view: Rewritten, em: Emitter) -> ir.Value:
     """
     names = ("start", "limit", "delta")
     given = [view.required(name) for name in names]
-    dtype = element_type(given[0], "Range", 11)
+    dtype = known_type(given[0])
     wide = _D.INT64 if dtype in _INTEGERS else dtype
     one = em.constant([1], "one")
     start, limit, delta = (
@@ -75,7 +82,7 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     data, given = view.operands("x", "axis")
-    known, dims = view.context.folder.integers(given), known_rank(data, "CumSum", 11)
+    known, dims = view.known(given), known_dims(data)
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
 
     def summed(value: ir.Value, axis: int) -> ir.Value:
@@ -108,7 +115,7 @@ def _summed(
     exclusive: bool,
     reverse: bool,
 ) -> ir.Value:
-    dtype = element_type(data, "CumSum", 11)
+    dtype = known_type(data)
     order = [[d] for d in range(len(dims)) if d != axis]
     others = joined_sizes(em, data, dims, order) if order else em.constant([], "sizes")
     # What is added to -0 stays what it is, zeros of both signs as well.
@@ -149,17 +156,17 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
     Refuses types that have no order, and with an axis an unknown rank.
     """
     data, axis = view.required("X"), view.attribute("axis")
-    dtype = element_type(data, "Unique", 11)
+    dtype = known_type(data)
     if not (dtype in FLOAT_TYPES or dtype.is_integer() or dtype == _BOOL):
         text = f"Unique of {dtype.name} cannot be lowered below opset 11"
-        raise Refusal("element-type", text, lowest_opset=11)
+        raise Refusal("element-type", text)
     if axis is None:
         source = em.op("Reshape", data, [-1], hint="flat")
         rows, along = unsqueeze(em, source, [1]), 0
         count, width = _size(em, data), None
     else:
         assert isinstance(axis, int)
-        dims = known_rank(data, "Unique", 11)
+        dims = known_dims(data)
         source, along = data, counted_axis(axis, len(dims))
         others = [place for place in range(len(dims)) if place != along]
         turned = em.op("Transpose", data, perm=[along, *others])
@@ -271,11 +278,11 @@ def lower_top_k_11(view: Rewritten, em: Emitter) -> Replacement:
     Refuses these of an unknown rank.
     """
     data, count = view.operands("X", "K")
-    dtype = element_type(data, "TopK", 11)
+    dtype = known_type(data)
     is_float = dtype in FLOAT_TYPES
     axis, turned = view.integer("axis"), view.integer("largest") == 0
     if axis < 0:
-        axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 11)))
+        axis = counted_axis(axis, len(known_dims(data)))
     if not is_float and dtype.bitwidth == 64:
         return Replacement(_by_halves(em, data, count, axis, turned))
     wide = dtype if is_float else _D.DOUBLE if dtype.bitwidth == 32 else _D.FLOAT
@@ -288,7 +295,7 @@ def _by_halves(
     em: Emitter, data: ir.Value, count: ir.Value, axis: int, turned: bool
 ) -> tuple[ir.Value, ir.Value]:
     """Sort by the lower halves, and what comes of that by the upper ones, both in float64."""
-    dims = known_rank(data, "TopK of 64-bit integers", 11)
+    dims = known_dims(data)
     base = em.constant(1 << 16, "base")
 
     def cut(number: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -327,10 +334,10 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses a number that is known at run time only where the size of the axis is unknown.
     """
-    data, known = view.required("X"), view.context.folder.integers(view.required("K"))
+    data, known = view.required("X"), view.known(view.required("K"))
     axis = view.integer("axis")
     if axis < 0:
-        axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 10)))
+        axis = counted_axis(axis, len(known_dims(data)))
     if known is not None and known.size == 1 and known.item() > 0:
         attributes = {"axis": axis, "k": known.item()}
         return again(em, view.node, inputs=[data], attributes=attributes)
@@ -342,7 +349,6 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
             "TopK cannot be lowered below opset 10 unless `K` is a constant above 0, or the size "
             "of the axis is known and above 0",
             help="fix the sizes of the input with `--dim`",
-            lowest_opset=10,
         )
     whole = again(em, view.node, inputs=[data], attributes={"axis": axis, "k": size})
     first = count_up(em, em.op("Reshape", view.required("K"), [1]))

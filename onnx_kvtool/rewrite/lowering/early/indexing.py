@@ -8,26 +8,23 @@ ScatterElements was called before.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, known_dims, known_type
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
-    element_type,
     inside_or_behind,
     joined_sizes,
-    known_rank,
     product,
+    replaced_where,
 )
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import product as product_of
 
 _INT64 = ir.DataType.INT64
 
@@ -35,30 +32,29 @@ _INT64 = ir.DataType.INT64
 def lower_gather_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add the size of the axis to negative indices."""
     data, indices = view.operands("data", "indices")
-    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "Gather")
+    front, axis = _front(view, em, data, indices)
     return again(em, view.node, inputs=[data, front], attributes={"axis": axis})
 
 
 def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Write Scatter, with the size of the axis added to negative indices."""
-    data, indices = view.operands("data", "indices")
-    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "ScatterElements")
-    element_type(data, "ScatterElements", 11)
-    updates = view.required("updates")
+    data, indices, updates = view.operands("data", "indices", "updates")
+    front, axis = _front(view, em, data, indices)
+    known_type(data)
     return em.op("Scatter", data, front, updates, axis=axis)
 
 
 def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     """Gather from the data in one dimension, at the place of each element there."""
     data, indices = view.operands("data", "indices")
-    element_type(data, "GatherElements", 11)
-    dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
-    front, axis = _front(view.context, em, data, indices, view.integer("axis"), "GatherElements")
+    known_type(data)
+    dims, counts = (known_dims(v) for v in (data, indices))
+    front, axis = _front(view, em, data, indices)
     place = _element_places(em, data, dims, front, counts, axis)
-    if view.context.folder.integers(indices) is None:
+    if view.known(indices) is None:
         length = product(em, data, dims, [axis])
         everything = product(em, data, dims, range(len(dims)))
-        place = _or_none(em, place, _outside(em, front, length), everything)
+        place = replaced_where(em, place, _outside(em, front, length), everything)
     flat = em.op("Reshape", data, [-1], hint="flat")
     return em.op("Gather", flat, place, axis=0)
 
@@ -117,11 +113,11 @@ def lower_gather_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
     data, indices = view.operands("data", "indices")
-    dtype = element_type(data, "GatherND", 11)
-    dims = known_rank(data, "GatherND", 11)
-    length = _tuple_length(indices, "GatherND")
+    dtype = known_type(data)
+    dims = known_dims(data)
+    length = _tuple_length(indices)
     rows = _rows(em, data, dims, length, dtype)
-    number = _numbers(view.context, em, data, dims, indices, length)
+    number = _numbers(view, em, data, dims, indices, length)
     return em.op("Gather", rows, number, axis=0)
 
 
@@ -130,28 +126,27 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
-    data, indices = view.operands("data", "indices")
-    element_type(data, "ScatterND", 11)
-    dims = known_rank(data, "ScatterND", 11)
-    length = _tuple_length(indices, "ScatterND")
-    updates = view.required("updates")
+    data, indices, updates = view.operands("data", "indices", "updates")
+    known_type(data)
+    dims = known_dims(data)
+    length = _tuple_length(indices)
     if 0 in dims:  # there is nothing to write to
         return em.op("Identity", data)
-    number = _numbers(view.context, em, data, dims, indices, length)
-    tuples = known_rank(indices, "ScatterND", 11)[:-1]
+    number = _numbers(view, em, data, dims, indices, length)
+    tuples = known_dims(indices)[:-1]
     sizes = (*tuples, *dims[length:])
     rows = _flat(em, data, length, len(dims), "rows")  # (P, R)
     updates = _flat(em, updates, len(tuples), len(sizes), "updates")
-    if all(isinstance(size, int) for size in sizes):
-        count, width = math.prod(tuples), math.prod(dims[length:])  # type: ignore[arg-type]
-        shape = em.constant([count, width], "shape")
-    else:
+    count, width = product_of(tuples), product_of(dims[length:])
+    if count is None or width is None:
         shape = em.op("Shape", updates)
+    else:
+        shape = em.constant([count, width], "shape")
     column = _flat(em, number, len(tuples), len(tuples), "row")
     places = em.op("Expand", column, shape, hint="places")
     result = em.op("Scatter", rows, places, updates, axis=0)
-    whole = _shape_of(em, data, dims)
-    return em.op("Reshape", result, whole)
+    whole = fixed_sizes(dims)
+    return em.op("Reshape", result, em.op("Shape", data) if whole is None else whole)
 
 
 def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
@@ -164,28 +159,20 @@ def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     scalar = em.op("Reshape", cast(em, depth, _INT64), [1], hint="depth")
     front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
     dims = dims_of(indices)
-    if dims is None or not dims:  # a sum with a vector is no scalar
-        shape = em.op("Shape", indices)
-        front = em.op("Reshape", front, shape, hint="indices")
+    if not dims:  # a sum with a vector is no scalar
+        front = em.op("Reshape", front, em.op("Shape", indices), hint="indices")
     axis = view.integer("axis")
     if axis < -1:
-        axis += len(known_rank(indices, "OneHot with a negative axis", 11)) + 1
+        axis += len(known_dims(indices)) + 1
     inputs = [front, depth, view.required("values")]
     return again(em, view.node, inputs=inputs, attributes={"axis": axis})
 
 
-def _front(
-    context: LoweringContext,
-    em: Emitter,
-    data: ir.Value,
-    indices: ir.Value,
-    axis: int,
-    op_type: str,
-) -> tuple[ir.Value, int]:
-    """Return indices along an axis counted from the front, and the axis likewise."""
-    dims = known_rank(data, op_type, 11)
-    axis = counted_axis(axis, len(dims))
-    known, dim = context.folder.integers(indices), dims[axis]
+def _front(view: Rewritten, em: Emitter, data: ir.Value, indices: ir.Value) -> tuple[ir.Value, int]:
+    """Return indices along the axis of a node counted from the front, and the axis likewise."""
+    dims = known_dims(data)
+    axis = counted_axis(view.integer("axis"), len(dims))
+    known, dim = view.known(indices), dims[axis]
     if known is not None and (known.size == 0 or known.min() >= 0):
         return indices, axis
     if known is not None and isinstance(dim, int):
@@ -193,21 +180,18 @@ def _front(
         return em.constant(np.where(known < 0, known + dim, known).astype(dtype), "indices"), axis
     length = product(em, data, dims, [axis])
     front = inside_or_behind(em, cast(em, indices, _INT64), length)
-    shape = dims_of(indices)
-    if shape is None or not shape:  # a sum with a vector is no scalar
+    if not dims_of(indices):  # a sum with a vector is no scalar
         front = em.op("Reshape", front, em.op("Shape", indices), hint="indices")
     return front, axis
 
 
-def _tuple_length(indices: ir.Value, op_type: str) -> int:
-    last = known_rank(indices, op_type, 11)[-1:]
+def _tuple_length(indices: ir.Value) -> int:
+    last = known_dims(indices)[-1:]
     if not last or not isinstance(last[0], int):
         raise Refusal(
             "unknown-dimension",
-            f"{op_type} cannot be lowered below opset 11 because the last size of "
-            f"`{indices.name}` is unknown",
+            f"the last size of `{indices.name}` is unknown",
             help="declare the shape of the indices",
-            lowest_opset=11,
         )
     return last[0]
 
@@ -218,20 +202,15 @@ def _rows(
     """Return the data with its first dimensions made one."""
     if length == 1:
         return data
-    rest = dims[length:]
-    if all(isinstance(dim, int) and dim > 0 for dim in rest):
-        shape = em.constant([-1, *rest], "shape")  # type: ignore[list-item]
-    elif 0 in dims and all(isinstance(dim, int) for dim in dims):
-        return _nothing(em, (math.prod(dims[:length]), *rest), dtype)  # type: ignore[arg-type]
+    rest, count = fixed_sizes(dims[length:]), product_of(dims[:length])
+    if rest is not None and 0 not in rest:
+        shape = em.constant([-1, *rest], "shape")
+    elif 0 in dims and rest is not None and count is not None:
+        return em.constant(np.zeros((count, *rest), dtype.numpy()), "nothing")
     else:
         groups = [range(length), *([axis] for axis in range(length, len(dims)))]
         shape = joined_sizes(em, data, dims, groups)
     return em.op("Reshape", data, shape, hint="rows")
-
-
-def _nothing(em: Emitter, sizes: Sequence[int], dtype: ir.DataType) -> ir.Value:
-    """Return a constant without elements."""
-    return em.constant(np.zeros(sizes, dtype.numpy()), "nothing")
 
 
 def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.Value:
@@ -242,7 +221,7 @@ def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.V
 
 
 def _numbers(
-    context: LoweringContext,
+    view: Rewritten,
     em: Emitter,
     data: ir.Value,
     dims: tuple[Dim, ...],
@@ -250,38 +229,25 @@ def _numbers(
     length: int,
 ) -> ir.Value:
     """Return the number of the row that each tuple names, (...) for tuples (..., length)."""
-    wide, known = cast(em, indices, _INT64), context.folder.integers(indices)
+    wide, known = cast(em, indices, _INT64), view.known(indices)
     outside: ir.Value | None = None
     if known is None or (known.size and known.min() < 0):
         lengths = joined_sizes(em, data, dims, [[axis] for axis in range(length)])
         wide = inside_or_behind(em, wide, lengths)
         outside = _outside(em, wide, lengths)
     strides = joined_sizes(em, data, dims, [range(axis + 1, length) for axis in range(length)])
-    last = len(known_rank(indices, "an index tuple", 11)) - 1
+    last = len(known_dims(indices)) - 1
     attributes: dict[str, AttributeValue] = {"axes": [last], "keepdims": 0}
     number = em.op("ReduceSum", em.op("Mul", wide, strides), attributes=attributes, hint="row")
     if outside is None:
         return number
     is_outside = em.op("ReduceMax", outside, attributes=attributes, hint="is_outside")
-    found = _or_none(em, number, is_outside, product(em, data, dims, range(length)))
+    found = replaced_where(em, number, is_outside, product(em, data, dims, range(length)))
     # The count is a vector of one number, the row of a single tuple is a scalar.
     return found if last else em.op("Reshape", found, [])
 
 
 def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
     """Return 1 for indices behind the last element, 0 for all others, int64."""
-    inside = em.op("Less", index, length)
-    outside = em.op("Not", inside)
+    outside = em.op("Not", em.op("Less", index, length))
     return cast(em, outside, _INT64, hint="is_outside")
-
-
-def _or_none(em: Emitter, number: ir.Value, outside: ir.Value, count: ir.Value) -> ir.Value:
-    """Return `number`, and `count` where `outside` is 1."""
-    missing = em.op("Mul", outside, em.op("Sub", count, number), hint="missing")
-    return em.op("Add", number, missing, hint="place")
-
-
-def _shape_of(em: Emitter, value: ir.Value, dims: tuple[Dim, ...]) -> ir.Value:
-    if all(isinstance(dim, int) for dim in dims):
-        return em.constant([int(dim) for dim in dims], "shape")  # type: ignore[arg-type]
-    return em.op("Shape", value)

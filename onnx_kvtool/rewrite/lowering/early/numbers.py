@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, covers, formal, looped, one_shape, where
+from onnx_kvtool.emit.forms import cast, covers, formal, known_type, looped, one_shape, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.arithmetic import bounded
-from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute, element_type
+from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Round, Equal, Clip with inputs, BitShift and Gemm without C, of opset 11, for opset 10.
@@ -26,7 +26,7 @@ def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:
     sign of the number.
     """
     x = view.required("X")
-    dtype = element_type(x, "Round", 11)
+    dtype = known_type(x)
     result = rounded(em, x, dtype)
     is_some = em.op("Greater", em.op("Abs", result), 0.0)
     nothing = em.op("Mul", x, 0.0, hint="nothing")
@@ -53,12 +53,11 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses types that have no order.
     """
     a, b = view.operands("A", "B")
-    dtype = element_type(a, "Equal", 11)
+    dtype = known_type(a)
     if not (dtype in FLOAT_TYPES or dtype.is_integer()):
         raise Refusal(
             "element-type",
             f"Equal of {dtype.name} cannot be lowered below opset 11",
-            lowest_opset=11,
         )
     orders = (em.op(op_type, a, b) for op_type in ("Less", "Greater"))
     differs = em.op("Or", *orders, hint="differs")
@@ -77,9 +76,9 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
     A bound that is left out is the largest number of the type; that of the attribute is of float32.
     """
     result = view.required("input")
-    dtype = element_type(result, "Clip", 11)
+    dtype = known_type(result)
     if dtype not in (_D.FLOAT, _D.FLOAT16, _D.DOUBLE):
-        raise Refusal("element-type", f"Clip of {dtype.name} needs opset 11", lowest_opset=11)
+        raise Refusal("element-type", f"Clip of {dtype.name} needs opset 11")
     if dtype == _D.DOUBLE:
         return bounded(em, result, view.input("min"), view.input("max"))
     largest = np.finfo(dtype.numpy()).max
@@ -103,7 +102,7 @@ def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     of its type or more, a narrower number is 0, so that no larger power is needed.
     """
     x, y = view.operands("X", "Y")
-    dtype = element_type(x, "BitShift", 11)
+    dtype = known_type(x)
     wide, is_left = dtype if dtype.bitwidth == 64 else _D.INT64, view.string("direction") == "LEFT"
     beyond = 0 if is_left else 1 << dtype.bitwidth  # of which there is none at 64 bits
     powers = [1 << k if k < dtype.bitwidth else beyond for k in range(64)]
@@ -116,7 +115,7 @@ def lower_gemm_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add zero where nothing is added."""
     a, b, c = view.required("A"), view.required("B"), view.input("C")
     if c is None:
-        c = em.constant(np.zeros((), element_type(a, "Gemm", 11).numpy()), "zero")
+        c = em.constant(np.zeros((), known_type(a).numpy()), "zero")
     return again(em, view.node, inputs=[a, b, c])
 
 
@@ -136,7 +135,7 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> ir.Value:
     every difference is exact.
     """
     a, b = view.operands("A", "B")
-    dtype = element_type(a, "Mod", 10)
+    dtype = known_type(a)
     if dtype in FLOAT_TYPES:
         if not view.integer("fmod"):
             text = "Mod of floats has `fmod=1` before opset 28"

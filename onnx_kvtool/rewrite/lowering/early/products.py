@@ -11,6 +11,8 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import (
     cast,
     formal,
+    known_dims,
+    known_type,
     looped,
     one_number,
     reduce,
@@ -22,13 +24,12 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     count_up,
-    element_type,
     joined_sizes,
-    known_rank,
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.numbers import rounded
 from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import product as product_of
 
 # Products and convolutions of quantised numbers, of opset 10, for opset 9: all sums are exact.
 
@@ -92,7 +93,7 @@ def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> ir.Value:
     """
     zero_points = view.required("x_zero_point"), view.required("w_zero_point")
     total = _convolved(em, view, "QLinearConv", *zero_points)
-    rank = len(known_rank(view.required("w"), "QLinearConv", 10))
+    rank = len(known_dims(view.required("w")))
     bias = view.input("B")
     if bias is not None:
         bias = _along(em, bias, rank, 1)
@@ -130,7 +131,7 @@ def _product(
 
 def _per_row(em: Emitter, value: ir.Value) -> ir.Value:
     """Return scales or zero points of a left operand such that each stands before its row."""
-    dims = known_rank(value, "a product of quantized values", 10)
+    dims = known_dims(value)
     if len(dims) != 1 or dims[0] == 1:
         return value
     return em.op("Unsqueeze", value, axes=[1])
@@ -151,16 +152,15 @@ def _convolved(
 ) -> ir.Value:
     """Return the convolution of distances from the zero points, int32."""
     x, w = view.operands("x", "w")
-    dims = known_rank(w, op_type, 10)
-    taps = [dim for dim in dims[1:] if isinstance(dim, int)]
-    if len(taps) != len(dims) - 1:
+    dims = known_dims(w)
+    taps = product_of(dims[1:])
+    if taps is None:
         raise Refusal(
             "unknown-dimension",
             f"the shape of `{w.name}` is unknown, and how many products {op_type} adds up",
             help="declare the shape of the weights",
-            lowest_opset=10,
         )
-    cut_x, cut_w = _cuts(math.prod(taps), op_type)
+    cut_x, cut_w = _cuts(taps, op_type)
     if of_x is not None:
         of_x = em.op("Reshape", of_x, [1])
     if of_w is not None:
@@ -190,7 +190,6 @@ def _cuts(taps: int, op_type: str) -> tuple[bool, bool]:
     raise Refusal(
         "too-large",
         f"{op_type} adds up {taps} products, more than are exact in float32",
-        lowest_opset=10,
     )
 
 
@@ -209,13 +208,12 @@ def _requantized(
     """Return sums of products in the scale of the result."""
     scale, zero_point = view.operands("y_scale", "y_zero_point")
     for value in (scale, zero_point):
-        if any(dim != 1 for dim in known_rank(value, view.node.op_type, 10)):
+        if any(dim != 1 for dim in known_dims(value)):
             raise Refusal(
                 "not-one-number",
                 f"`{value.name}` may have several elements, and it is unknown what each applies to",
-                lowest_opset=10,
             )
-    dtype = element_type(zero_point, view.node.op_type, 10)
+    dtype = known_type(zero_point)
     factor = em.op("Mul", cast(em, one, _FLOAT), cast(em, other, _FLOAT))
     factor = em.op("Div", factor, cast(em, scale, _FLOAT), hint="factor")
     value = em.op("Mul", cast(em, total, _FLOAT), factor, hint="scaled")
@@ -228,7 +226,7 @@ def _requantized(
 def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Compare with the largest numbers of the type."""
     x = view.required("X")
-    dtype = element_type(x, "IsInf", 10)
+    dtype = known_type(x)
     bound = np.finfo(dtype.numpy()).max
     found = []
     for name, op_type, limit in (
@@ -247,7 +245,7 @@ def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
 def lower_thresholded_relu_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Choose between the input and zero."""
     x, alpha = view.required("X"), view.real("alpha")
-    element_type(x, "ThresholdedRelu", 10)
+    known_type(x)
     return where(em, em.op("Greater", x, alpha), x, 0.0)
 
 
@@ -266,7 +264,7 @@ def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Round the quotient to the nearest even number, add the zero point and clip to the type."""
     x = view.required("x")
     zero_point = view.input("y_zero_point")
-    dtype = _D.UINT8 if zero_point is None else element_type(zero_point, "QuantizeLinear", 10)
+    dtype = _D.UINT8 if zero_point is None else known_type(zero_point)
     wide = cast(em, x, _FLOAT)
     scale = one_number(em, view.required("y_scale"), x)
     quotient = em.op("Div", wide, scale, hint="quotient")
@@ -305,8 +303,8 @@ def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     data = view.required("X")
-    dtype = element_type(data, "Det", 11)
-    dims = known_rank(data, "Det", 11)
+    dtype = known_type(data)
+    dims = known_dims(data)
     if len(dims) < 2:
         raise Refusal("unknown-rank", f"`{data.name}` is no matrix")
     wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, known_dims, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -15,10 +15,8 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     as_attribute,
     clamped,
     count_up,
-    element_type,
     from_front,
     joined_sizes,
-    known_rank,
     product,
 )
 from onnx_kvtool.rewrite.lowering.resize import resized_at_run_time
@@ -48,11 +46,9 @@ def lower_slice_10(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses run-time bounds of an unknown number.
     """
     data = view.required("data")
-    element_type(data, "Slice", 10)
-    known = {
-        n: view.context.folder.integers(view.input(n)) for n in ("starts", "ends", "axes", "steps")
-    }
-    dims = known_rank(data, "Slice", 10)
+    known_type(data)
+    known = {n: view.known(view.input(n)) for n in ("starts", "ends", "axes", "steps")}
+    dims = known_dims(data)
     count = _count(view, known)
     listed = _listed(view, "axes", known, list(range(count)))
     steps = _listed(view, "steps", known, [1] * count)
@@ -147,7 +143,6 @@ def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
     raise Refusal(
         "unknown-dimension",
         "Slice cannot be lowered below opset 10 because the number of its bounds is unknown",
-        lowest_opset=10,
     )
 
 
@@ -198,8 +193,8 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     data, lengths = view.operands("input", "sequence_lens")
-    element_type(data, "ReverseSequence", 10)
-    dims = known_rank(data, "ReverseSequence", 10)
+    known_type(data)
+    dims = known_dims(data)
     time_first = view.integer("time_axis") == 0
     time_axis, batch_axis = (0, 1) if time_first else (1, 0)
     count, batch = product(em, data, dims, [time_axis]), product(em, data, dims, [batch_axis])
@@ -243,16 +238,16 @@ def lower_pad_11(view: Rewritten, em: Emitter) -> ir.Value:
     does not hold. With `edge` and `reflect` the rows that are added are rows of the data.
     """
     data, mode = view.required("data"), view.string("mode")
-    dtype = element_type(data, "Pad", 11)
+    dtype = known_type(data)
     pads, fill = view.required("pads"), view.input("constant_value")
-    known = view.context.folder.integers(pads)
+    known = view.known(pads)
     number = 0.0 if fill is None else as_attribute(fill)
     if known is not None and dtype in _FLOATS and (number is not None or mode != "constant"):
         numbers = [int(pad) for pad in known.ravel()]
         attributes: dict[str, AttributeValue] = {"mode": mode, "pads": numbers}
         attributes["value"] = number or 0.0
         return em.op("Pad", data, attributes=attributes)
-    dims = known_rank(data, "Pad", 11)
+    dims = known_dims(data)
     if fill is None:
         zero = "" if dtype == _D.STRING else 0
         fill = em.constant(np.array([zero], dtype.numpy()), "fill")
@@ -322,12 +317,11 @@ def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:
     data, block = view.required("input"), view.integer("blocksize")
     if view.string("mode") != "CRD":
         return again(em, view.node)
-    dims = known_rank(data, "DepthToSpace", 11)
+    dims = known_dims(data)
     if len(dims) != 4 or not isinstance(dims[1], int):
         raise Refusal(
             "unknown-dimension",
             "`mode=CRD` before opset 11 depends on the number of channels, which is unknown",
-            lowest_opset=11,
         )
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()
     sorted_ = em.op("Gather", data, [int(place) for place in order], axis=1)
@@ -346,14 +340,13 @@ def lower_resize_11(view: Rewritten, em: Emitter) -> Replacement:
     if written is not None:
         return Replacement((written,), via="tables")
     data = view.required("X")
-    known_rank(data, "Resize", 11)
+    known_dims(data)
     written = resized_at_run_time(view, em)
     if written is None:
-        dtype = element_type(data, "Resize", 11)
+        dtype = known_type(data)
         raise Refusal(
             "element-type",
             f"Resize of {dtype.name} with `mode={view.string('mode')}` needs opset 11",
-            lowest_opset=11,
         )
     return Replacement((written,), via="run_time")
 
@@ -375,7 +368,7 @@ def lower_negative_axes_11(view: Rewritten, em: Emitter) -> Replacement:
         return again(em, view.node)
     data = view.node.inputs[0]
     assert data is not None
-    rank = len(known_rank(data, f"{view.node.op_type} with a negative axis", 11))
+    rank = len(known_dims(data))
     if view.node.op_type == "Unsqueeze":
         rank += len(axes)
     front = [counted_axis(axis, rank, name) for axis in axes]

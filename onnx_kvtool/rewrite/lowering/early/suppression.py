@@ -8,15 +8,22 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, formal, looped, reduce, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    cast,
+    formal,
+    known_dims,
+    known_type,
+    looped,
+    reduce,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.emit.sampling import Axis, Numbers
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     clamped,
     count_up,
-    element_type,
-    known_rank,
     product,
 )
 from onnx_kvtool.rewrite.lowering.roi_align import Pool, sides_of
@@ -41,7 +48,7 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     scores = view.required("scores")
-    dims = known_rank(scores, "NonMaxSuppression", 10)
+    dims = known_dims(scores)
     batch, classes, count = (product(em, scores, dims, [axis]) for axis in range(3))
     sides = _sides(em, view)
     rounds = _rounds(em, view.input("max_output_boxes_per_class"), count)
@@ -199,8 +206,8 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     data, rois, batch = view.operands("X", "rois", "batch_indices")
-    dtype = element_type(data, "RoiAlign", 10)
-    known_rank(data, "RoiAlign", 10)
+    dtype = known_type(data)
+    known_dims(data)
     numbers = Numbers(em, _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT)
     scale = view.attribute("spatial_scale")
     assert isinstance(scale, (int, float))
@@ -291,7 +298,7 @@ def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> ir.Value:
     an `output_padding` may be; with `auto_pad` anything behind, which onnxruntime leaves out.
     """
     data, weights = view.operands("X", "W")
-    dims, filters = (known_rank(v, "ConvTranspose", 11) for v in (data, weights))
+    dims, filters = (known_dims(v) for v in (data, weights))
     rank = len(dims) - 2
 
     def numbers(name: str, default: list[int]) -> list[int]:
@@ -318,7 +325,7 @@ def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> ir.Value:
             more[axis] -= total
             if asked is None or more[axis] >= stride[axis]:
                 text = "runtimes do not agree on results that are larger than what windows reach"
-                raise Refusal("changed-meaning", text, lowest_opset=11)
+                raise Refusal("changed-meaning", text)
             total = 0
         half = total // 2
         before.append(half if upper else total - half)
@@ -331,7 +338,7 @@ def lower_conv_transpose_11(view: Rewritten, em: Emitter) -> ir.Value:
         "pads": [*before, *after],
         "strides": stride,
     }
-    element_type(data, "ConvTranspose", 11)
+    known_type(data)
     return em.op("ConvTranspose", *view.node.inputs, attributes=attributes)
 
 
@@ -352,5 +359,4 @@ def _known(dim: Dim, value: ir.Value) -> int:
         "unknown-dimension",
         f"the pads depend on the sizes of `{value.name}`, which are unknown",
         help="fix the sizes of the input with `--dim`",
-        lowest_opset=11,
     )

@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import (
     row_or_outside,
     wrapping_modulus,
 )
-from onnx_kvtool.symbolic.dimensions import product
+from onnx_kvtool.symbolic.dimensions import fixed_sizes
 
 # The index of the ScatterElements form: one row number per element of the update.
 
@@ -103,9 +103,9 @@ def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) ->
 
 def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
     """Return the shape of the update: (rank,), int64."""
-    dims = (*update.lead, *(update.trail or ()))
-    if product(dims) is not None:
-        return em.constant(np.asarray(dims, np.int64), "shape")
+    sizes = fixed_sizes((*update.lead, *(update.trail or ())))
+    if sizes is not None:
+        return em.constant(sizes, "shape")
     key = ("shape", update.update)
     return em.once(key, lambda: em.op("Shape", update.update))
 
@@ -171,14 +171,13 @@ class _Tuples:
 
     def _known(self, starts: tuple[int, ...]) -> np.ndarray | None:
         """Return the whole index where starts and sizes are numbers and it is not too large."""
-        facts = self.facts
-        count = product(facts.lead)
+        facts, sizes = self.facts, fixed_sizes(self.facts.lead)
         circular = facts.mode == "circular"
-        if count is None or count * self.k > _LARGEST_CONSTANT:
+        if sizes is None or math.prod(sizes) * self.k > _LARGEST_CONSTANT:
             return None
         if circular and not isinstance(facts.capacity, int):
             return None
-        index = _grid([d for d in facts.lead if isinstance(d, int)])
+        index = _grid(sizes)
         # (B,) -> (B, 1, ..., 1), one dimension for each one in front of the coordinates.
         index[..., -1] += np.asarray(starts, np.int64).reshape(-1, *[1] * (self.k - 1))
         if circular and isinstance(facts.capacity, int) and facts.capacity:
