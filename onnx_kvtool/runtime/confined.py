@@ -1,8 +1,8 @@
-"""Work that runs models, in a process of its own that is ended at a limit of time and memory.
+"""Running models in a separate process, which is killed at a limit of time or memory.
 
-The process is forked, which Linux alone does safely. It has the memory of its parent, so that
-nothing has to be sent but the result, and costs about 10 ms. Elsewhere the work is done here, and
-nothing ends it.
+The process is forked, which is safe on Linux only. It shares the memory of its parent, so that only
+the result has to be sent, and costs about 10 ms. On other systems the work runs in this process,
+and nothing limits it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from onnx_kvtool.runtime.memory import bound_data, private_memory
 _Result = TypeVar("_Result")
 
 _LOOK = 0.02
-"""Seconds between two looks at the memory of the process."""
+"""Seconds between two checks of the memory of the process."""
 
 _NO_MEMORY = 75
-"""Exit code of a process that had no memory to begin its work, or to answer."""
+"""Exit code of a process that had no memory to start its work, or to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What work may take.
+    """The limits of work.
 
     Attributes:
         seconds: Wall time.
-        memory: Bytes beyond what this process has; file mappings do not count.
-        is_strict: Whether an allocation fails that goes an eighth beyond `memory`. Without it the
-            process may take more between two looks at its memory. Private file mappings, as
-            onnxruntime makes of weights, count here.
+        memory: Bytes beyond those of this process; file mappings do not count.
+        is_strict: Whether an allocation fails that goes an eighth beyond `memory`. Otherwise the
+            process may exceed it between two checks. Private file mappings, as onnxruntime makes of
+            weights, count here.
     """
 
     seconds: float
@@ -69,21 +69,21 @@ class Exceeded(KvtoolError):
 
 
 def is_confining() -> bool:
-    """Return whether limits hold on this system."""
+    """Return whether this system enforces limits."""
     return sys.platform == "linux"
 
 
 def confined(work: Callable[[Progress], _Result], limits: Limits, progress: Progress) -> _Result:
-    """Do work in a process of its own and return its result, which has to be picklable.
+    """Run work in a separate process and return its result, which has to be picklable.
 
     Args:
-        work: What to do. It is given where to report progress. What it changes is lost.
-        limits: When the process is ended.
-        progress: Told of what is begun.
+        work: The work, called with a function that reports progress. Its side effects are lost.
+        limits: The process is killed at these.
+        progress: Called with each step that the work reports.
 
     Raises:
-        Exceeded: If the work reached a limit, or ended its process.
-        Exception: Whatever the work raises; its traceback there is the cause.
+        Exceeded: If the work reached a limit, or crashed its process.
+        Exception: Whatever the work raises; the traceback in its process is the cause.
     """
     if not is_confining():
         return work(progress)
@@ -155,7 +155,7 @@ def _fate(code: int) -> str:
 def _quiet_fork() -> Iterator[None]:
     """Fork without the warning that other threads may hold locks.
 
-    The threads of numpy and onnxruntime wait for work, which the child gives to threads of its own.
+    The threads of numpy and onnxruntime are idle, and the child starts its own.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -167,10 +167,10 @@ def _quiet_fork() -> Iterator[None]:
 def _be_the_child(
     work: Callable[[Progress], object], answers: Connection, limits: Limits
 ) -> NoReturn:
-    """Do the work, answer, and end without what the parent would do at its end."""
+    """Do the work, answer, and exit without the parent's clean-up."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         _die_with_parent()
@@ -198,7 +198,7 @@ def _answer(work: Callable[[Progress], object], progress: Progress) -> bytes:
         text = "".join(traceback.format_exception(error))
         try:
             return pickle.dumps(("error", error, text))
-        except Exception:  # noqa: BLE001 # an exception of any class may hold anything
+        except Exception:  # noqa: BLE001 # the attributes of an exception may be anything
             return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}"), text))
 
 
@@ -206,5 +206,5 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def _die_with_parent() -> None:
-    """Have the system end this process when its parent is killed."""
+    """Let the system kill this process when its parent ends."""
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)

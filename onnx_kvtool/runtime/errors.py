@@ -8,7 +8,7 @@ from onnx_kvtool.core.errors import KvtoolError, Shortage
 class RuntimeUnavailable(KvtoolError):
     """A runtime cannot load a model, or is known to compute it wrongly.
 
-    Says nothing against the model: the runtime may lack a kernel, or know only older opsets.
+    The model may be right: the runtime may lack a kernel, or support only older opsets.
 
     Attributes:
         is_placed: Whether the message names the node.
@@ -22,30 +22,30 @@ class ModelRejected(RuntimeUnavailable):
 
 
 class RunFailed(KvtoolError):
-    """A model that was loaded failed while it ran, as for an index that is out of range."""
+    """A loaded model failed while it ran, for example because of an index out of range."""
 
 
 class OutOfMemory(Shortage):
-    """A run, or loading a model, got no memory: says nothing against the model."""
+    """A run, or loading a model, got no memory; the model may be right."""
 
 
 class KernelError(KvtoolError):
-    """Inputs or attributes that the text of an operator does not allow."""
+    """The text of an operator does not allow these inputs or attributes."""
 
 
 class CannotDraw(KvtoolError):
-    """No inputs can be drawn for a model, as for a graph input of unknown rank."""
+    """No inputs can be drawn for a model, for example for a graph input of unknown rank."""
 
 
 class NoTwin(KvtoolError):
-    """A model has no twin in a wider type, as its results depend on the bits of the narrow one."""
+    """A model has no twin in a wider type: its results depend on the bits of the narrow type."""
 
 
 class TooLarge(CannotDraw):
-    """The inputs of a run, and what is made of them, take more memory than there is for them.
+    """The inputs and values of a run need more memory than is available.
 
     Attributes:
-        needed: Bytes that a run would take, about.
+        needed: Bytes that a run needs, approximately.
     """
 
     def __init__(self, message: str, *, help: str | None = None, needed: int) -> None:

@@ -1,4 +1,4 @@
-"""How much memory is left, and giving back what is not used."""
+"""The memory that is available and used, and returning freed memory to the system."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 
 def give_back() -> None:
-    """Give back to the system what was freed and is still held, where the allocator can.
+    """Return freed memory to the system, if the allocator supports that.
 
-    glibc keeps what it once took: the runs of a model whose values take 30 MB each would come to
-    hundreds.
+    glibc keeps it: runs of a model with values of 30 MB each would hold hundreds of MB.
     """
     trim = _trim()
     if trim is not None:
@@ -31,8 +30,12 @@ def _trim() -> Callable[[int], object] | None:
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that can still be had; None where the system does not say."""
-    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max"), _windows_available()]
+    """Return the bytes of memory that are available; None if the system does not say."""
+    found = [
+        _field("/proc/meminfo", "MemAvailable:"),
+        _limit("/sys/fs/cgroup/memory.max"),
+        _windows_available(),
+    ]
     known = [number for number in found if number is not None]
     if known:
         return min(known)
@@ -44,17 +47,17 @@ def available_memory() -> int | None:
 
 
 def used_memory() -> int | None:
-    """Return the bytes of memory that this process has; None where the system does not say."""
+    """Return the bytes of memory that this process uses; None if the system does not say."""
     return _own("VmRSS:") or _counted("working_set")
 
 
 def peak_memory() -> int | None:
-    """Return the most bytes that this process ever had; None where the system does not say."""
+    """Return the most bytes that this process ever used; None if the system does not say."""
     return _own("VmHWM:") or _counted("peak_working_set")
 
 
 def private_memory(process: int) -> int | None:
-    """Return the bytes that a process has beside mapped files; None where Linux does not say."""
+    """Return the bytes that a process uses beside mapped files; None if Linux does not say."""
     try:
         with open(f"/proc/{process}/statm", encoding="ascii") as file:
             resident, shared = file.read().split()[1:3]
@@ -64,7 +67,7 @@ def private_memory(process: int) -> int | None:
 
 
 def bound_data(spare: int) -> None:
-    """Have allocations of this process fail once its data has grown by `spare` bytes (Linux)."""
+    """Let allocations of this process fail after its data has grown by `spare` bytes (Linux)."""
     import resource  # Windows has none
 
     size = _own("VmData:")
@@ -75,21 +78,15 @@ def bound_data(spare: int) -> None:
 
 def _own(field: str) -> int | None:
     # `getrusage` counts what the parent had before it started this program.
+    return _field("/proc/self/status", field)
+
+
+def _field(path: str, field: str) -> int | None:
+    """Return the bytes that a line of a file of Linux states in KiB; None elsewhere."""
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        with open(path, encoding="ascii", errors="replace") as file:
             for line in file:
                 if line.startswith(field):
-                    return int(line.split()[1]) << 10
-    except OSError:  # not Linux
-        return None
-    return None
-
-
-def _meminfo() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
                     return int(line.split()[1]) << 10
     except OSError:  # not Linux
         return None
@@ -105,7 +102,7 @@ def _limit(path: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-# Windows has no files that tell it.
+# The same on Windows, which has no such files.
 
 
 class _Status(ctypes.Structure):
@@ -139,9 +136,9 @@ class _Counters(ctypes.Structure):
 
 
 def _windows_available() -> int | None:
-    """Return the bytes that can be had without paging; None elsewhere, or if Windows refuses.
+    """Return the bytes that are available without paging; None elsewhere, or if Windows refuses.
 
-    A process may have fewer addresses than that, as one of 32 bits has.
+    The addresses of a process, such as one of 32 bits, may limit it further.
     """
     if (kernel := _kernel()) is None:
         return None
@@ -152,7 +149,7 @@ def _windows_available() -> int | None:
 
 
 def _counted(field: str) -> int | None:
-    """Return a field of what Windows counts of this process; None elsewhere, or if it refuses."""
+    """Return a memory counter of this process; None elsewhere, or if Windows refuses."""
     if (kernel := _kernel()) is None:
         return None
     counters = _Counters(length=ctypes.sizeof(_Counters))

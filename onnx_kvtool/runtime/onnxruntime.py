@@ -1,4 +1,4 @@
-"""Models run by onnxruntime, on the CPU unless another provider was chosen."""
+"""Models run by onnxruntime, on the CPU or on the chosen provider."""
 
 from __future__ import annotations
 
@@ -31,36 +31,35 @@ VERSION: str = ort.__version__
 """Version of the installed onnxruntime."""
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where a model given as bytes finds its external data; obeyed from 1.21 on, ignored before."""
+"""The directory of external data of a model given as bytes; ignored before 1.21."""
 
 _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
 """How a MatMul of a blocked DequantizeLinear is computed once they are fused: 4, the default,
 rounds the other operand to 8 bits; 1 is float32. MatMulNBits has an attribute for it."""
 
 _EXPERTS = ("ORT_QMOE_CPU_QNBIT_GEMM", "fp32")
-"""How QMoE is told the same, which has no other way to say it of codes of 8 bits: a variable of the
-environment that is read when the model is loaded."""
+"""The same for QMoE, which has no other setting for weights of 8 bits: an environment variable that
+onnxruntime reads when it loads the model."""
 
 _FLOAT32 = 1
 
 _INT8_STAYS = "session.qdqisint8allowed"
 """Whether int8 between QuantizeLinear and DequantizeLinear stays; else it becomes uint8 on x86-64.
-There 1.31.1 forgets `output_dtype`, and cannot load what it made of a Reshape behind a
+There 1.31.1 drops `output_dtype`, and cannot load its own result for a Reshape behind a
 DequantizeLinear of int8 at opset 21 or later."""
 
 _SPINNING = "session.intra_op.allow_spinning"
-"""Whether threads that wait for work keep their processor busy. Two models that are run in turns,
-a few times each, wait for each other: that cost as much time again, more on a busy machine."""
+"""Whether threads that wait for work keep their processor busy. Two models that run in turns wait
+for each other: spinning doubled the time, and more on a busy machine."""
 
 _NO_PREPACKING = "session.disable_prepacking"
-"""Whether kernels keep no rearranged copies of matrices, which take longer to make than a few runs
-gain by them."""
+"""Whether kernels do without rearranged copies of matrices, which do not pay within a few runs."""
 
 _FATAL = 4
-"""Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
+"""Log severity; lower ones log each run of TensorScatter, and errors that we raise anyway."""
 
 _INVALID = r"INVALID_GRAPH|[Ii]nvalid model|(?:Type|Shape)InferenceError\]|: Type Error: "
-"""How onnxruntime says that a model breaks the specification, under several codes."""
+"""Texts of errors of onnxruntime for a model that breaks the specification."""
 
 # The binding raises classes of its own, which have no common base but Exception, and plain
 # built-in ones for arrays it cannot convert.
@@ -73,12 +72,12 @@ _ERRORS: tuple[type[Exception], ...] = (
 
 
 def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
-    """Return a model that onnxruntime has loaded with its CPU provider, or the one chosen.
+    """Load a model into onnxruntime with its CPU provider, or the chosen one.
 
     Args:
         model: The serialised model.
-        directory: Where locations of external data start; "" when there is none.
-        options: How it is run; they are told to be quiet, and of the directory.
+        directory: The directory of external data; "" if there is none.
+        options: The options; this sets the log severity and the directory.
 
     Raises:
         ModelRejected: If the model breaks the specification.
@@ -112,20 +111,20 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
 
 
 def load_exactly(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
-    """Load a model as `load` does, whose products with weights of a few bits are of float32."""
+    """Load a model as `load` does, with float32 products for weights of a few bits."""
     options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
     with _exact_experts(model):
         return load(_accurate(model)[0], directory, options)
 
 
 def named() -> str:
-    """Return name and version, and the provider where one was chosen."""
+    """Return name and version, and the provider if one was chosen."""
     chosen = provider()
     return f"onnxruntime {VERSION}" + (f" ({chosen[0]})" if chosen is not None else "")
 
 
 _NO_MEMORY = r"bad[_ ]alloc|[Ff]ailed to allocate memory"
-"""How onnxruntime says that it got no memory."""
+"""Texts of errors of onnxruntime that got no memory."""
 
 
 def _check_memory(error: Exception) -> None:
@@ -154,17 +153,17 @@ def running() -> Iterator[ort.RunOptions]:
 
 
 def _accurate(model: bytes) -> tuple[bytes, list[int]]:
-    """Return a model whose products with weights of a few bits are computed in float32.
+    """Return a model that computes products with weights of a few bits in float32.
 
     Returns:
-        The model; and of each node that would round more, its `accuracy_level`.
+        The model, and the `accuracy_level` of each node that would round more.
     """
     if b"accuracy_level" not in model:
         return model, []
     try:
         message = onnx.ModelProto.FromString(model)
     except DecodeError:
-        return model, []  # for onnxruntime to complain about
+        return model, []  # onnxruntime reports it
     found = []
     for node in every_node(message):
         for attribute in node.attribute:
@@ -175,19 +174,19 @@ def _accurate(model: bytes) -> tuple[bytes, list[int]]:
 
 
 def lowered_accuracy(model: bytes) -> list[int]:
-    """Return the `accuracy_level` of each node where `Session` sets 1 instead."""
+    """Return the `accuracy_level` of each node for which `Session` sets 1 instead."""
     return _accurate(model)[1]
 
 
 def may_round(model: bytes) -> bool:
-    """Return whether onnxruntime may round more in a model than `Session` lets it."""
+    """Return whether onnxruntime may round more in a model than `Session` allows."""
     is_fused = b"block_size" in model and b"DequantizeLinear" in model
     return is_fused or b"QMoE" in model or bool(lowered_accuracy(model))
 
 
 @contextlib.contextmanager
 def _exact_experts(model: bytes) -> Iterator[None]:
-    """Have experts with weights of a few bits computed in float32, unless the user said how."""
+    """Compute experts with weights of a few bits in float32, unless the user set another way."""
     name, value = _EXPERTS
     if b"QMoE" not in model or name in os.environ:
         yield
@@ -202,14 +201,14 @@ def _exact_experts(model: bytes) -> Iterator[None]:
 class Session:
     """A model loaded by onnxruntime with its CPU provider; see `sessions.Session`.
 
-    Products with weights of a few bits are computed in float32, whatever lower accuracy the model
-    allows: rounding the other operand to 8 bits would hide in a hundredth of a result what two
-    models differ in.
+    Products with weights of a few bits are computed in float32, whatever accuracy the model allows:
+    rounding the other operand to 8 bits changes results by a hundredth, which would hide the
+    difference of two models.
 
     Args:
         model: The serialised model.
-        directory: Where locations of external data start; "" when there is none. Needs
-            onnxruntime 1.21; from 1.24 on it refuses locations that leave the directory.
+        directory: The directory of external data; "" if there is none. Needs onnxruntime 1.21;
+            from 1.24 on it refuses locations outside of the directory.
         optimize: Whether the graph may be optimised; results may then differ by rounding.
         exact: Whether products with weights of a few bits are computed in float32.
 
@@ -257,8 +256,8 @@ class Session:
     def _run_extended(
         self, names: list[str], inputs: Mapping[str, Array], options: ort.RunOptions
     ) -> Arrays:
-        """Run with values that numpy has no dtype for, which only `OrtValue` can carry."""
-        # The values point into these arrays, which therefore must outlive the run.
+        """Run with values of types that numpy lacks, as `OrtValue`."""
+        # The values point into these arrays, which must outlive the run.
         buffers = {name: self._buffer(name, array) for name, array in inputs.items()}
         values = self._session.run_with_ort_values(
             names, {name: value for name, (value, _) in buffers.items()}, options
@@ -287,7 +286,7 @@ def _array(value: object) -> Array:
 
 
 def array_of(value: Any) -> Array:
-    """Return a copy of a tensor of onnxruntime's, in a dtype of ml_dtypes where numpy has none."""
+    """Return a copy of a tensor of onnxruntime, with a dtype of ml_dtypes if numpy has none."""
     if not value.is_tensor():
         raise TypeError(f"an output is a {value.data_type()}, expected a tensor")
     type_ = EXTENDED.get(value.data_type())
@@ -300,10 +299,10 @@ def array_of(value: Any) -> Array:
 
 
 def _informative(error: Exception) -> str:
-    """Return the one line of an onnxruntime message that says what is wrong.
+    """Return the line of an onnxruntime message that says what is wrong.
 
     Such a message begins with a code, and may name a source file, a function signature and the
-    failed condition before the sentence that was written for people.
+    failed condition first.
     """
     text = str(error).strip()[:_MOST_CHARACTERS]
     for noise in _NOISE:
@@ -313,7 +312,7 @@ def _informative(error: Exception) -> str:
 
 
 _MOST_CHARACTERS = 10_000
-"""Of a message that are looked at: names in it are as long as the model has them."""
+"""Longest part of a message that is searched: names in it may be of any length."""
 
 _NOISE = (
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : ",
@@ -324,4 +323,4 @@ _NOISE = (
     r"^\w+\.(?:cc|h):\d+ \w+ ",
     r"^ONNX Runtime only \*guarantees\* .*(?=Current official support)",
 )
-"""What stands before the sentence that was written for people, in the order of removal."""
+"""Prefixes of a message before its sentence, in the order of removal."""

@@ -1,4 +1,4 @@
-"""The reference runtime behind the interface that both runtimes have."""
+"""The reference runtime behind the interface of both runtimes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VERSION: str = __version__
 class Session:
     """A model loaded by the reference runtime; see `sessions.Session`.
 
-    Slower than onnxruntime, but strict, and runs bfloat16, the types below 16 bits and strings, for
-    which onnxruntime lacks kernels.
+    Slower than onnxruntime, but strict. It also runs bfloat16, types below 16 bits and strings, for
+    which onnxruntime has no kernels.
 
     Args:
         model: The serialised model.
-        directory: Where locations of external data start; "" when there is none. Locations that
-            leave the directory are refused.
+        directory: The directory of external data; "" if there is none. Locations outside of it are
+            refused.
 
     Raises:
         RuntimeUnavailable: If the model is no ONNX model, has an operator without implementation

@@ -1,4 +1,4 @@
-"""The interface that both runtimes have, providers of one, and element types that numpy lacks."""
+"""The interface of both runtimes, execution providers, and element types that numpy lacks."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ __all__ = [
     "unpack",
 ]
 
-
-# The interface that both runtimes have.
+# The interface of both runtimes.
 
 
 Array = npt.NDArray[np.generic]
 Arrays = dict[str, Array]
 
 RUNTIMES: tuple[RuntimeName, ...] = ("onnxruntime", "reference")
-"""The runtimes, in the order of the attempts: the fast one first."""
+"""The runtimes, in the order in which they are tried: the fast one first."""
 
 
 class Session(Protocol):
@@ -51,7 +50,7 @@ class Session(Protocol):
 
     @property
     def runtime(self) -> str:
-        """Name and version of what runs the model, such as `reference 1.23.2`."""
+        """Name and version of the runtime, such as `reference 0.3.0`."""
         ...
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
@@ -95,23 +94,23 @@ def open_session(
     raise ValueError(f"unknown runtime {runtime!r}, expected one of {RUNTIMES}")
 
 
-# Which execution provider of onnxruntime runs models: the CPU's own, or another that it has.
+# The execution provider of onnxruntime that runs models: that of the CPU, or another one.
 
 
 CPU = "CPUExecutionProvider"
 
 _CHOSEN: ContextVar[str | None] = ContextVar("provider", default=None)
-"""As it was given; None where nobody chose one. A process that is forked has the same."""
+"""The caller's text; None for the default. A forked process inherits it."""
 
 
 def check_provider(text: str | None) -> None:
-    """Refuse a provider that the installed onnxruntime does not have, or options that are none.
+    """Refuse a provider that the installed onnxruntime does not have, or malformed options.
 
     Args:
         text: `NAME[,key=value...]`; `ExecutionProvider` at the end of the name may be left out.
 
     Raises:
-        UsageError: If it is no such text, or there is no such provider.
+        UsageError: If the text has another form, or there is no such provider.
     """
     if text is not None:
         _parsed(text)
@@ -119,7 +118,7 @@ def check_provider(text: str | None) -> None:
 
 @contextlib.contextmanager
 def running_on(text: str | None) -> Iterator[None]:
-    """Have onnxruntime run models on a provider in the block; None for the CPU."""
+    """Let onnxruntime run models on a provider within the block; None for the CPU."""
     token = _CHOSEN.set(text)
     try:
         yield
@@ -128,15 +127,15 @@ def running_on(text: str | None) -> Iterator[None]:
 
 
 def provider() -> tuple[str, dict[str, str]] | None:
-    """Return the provider that was chosen, with its options; None where nobody chose one."""
+    """Return the chosen provider and its options; None for the default."""
     text = _CHOSEN.get()
     return None if text is None else _parsed(text)
 
 
 def accelerator() -> str | None:
-    """Return the name of the provider that was chosen, if it is not the CPU's own.
+    """Return the name of the chosen provider; None for that of the CPU.
 
-    It may round float32 as float16 does, and may not write a cache where it is read.
+    It may round float32 to float16, and may not update a cache in place.
     """
     text = _CHOSEN.get()
     name = None if text is None else _parsed(text)[0]
@@ -171,7 +170,7 @@ def _runtime() -> Any:
     return onnxruntime
 
 
-# Element types that numpy lacks, as onnxruntime lays them out in memory.
+# Element types that numpy lacks, in the memory layout of onnxruntime.
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -184,8 +183,8 @@ class ExtendedType:
     Attributes:
         element_type: Its number in `onnx.TensorProto.DataType`.
         dtype: Its dtype in ml_dtypes, where each element takes a whole byte or more.
-        bits: Bits per element in onnxruntime's memory; 4-bit elements lie two to a byte, the
-            first in the low half.
+        bits: Bits per element in onnxruntime's memory; two 4-bit elements share a byte, the first
+            in the low half.
     """
 
     element_type: int
@@ -205,11 +204,11 @@ EXTENDED: dict[str, ExtendedType] = {
         ("int4", 22, ml_dtypes.int4, 4),
     )
 }
-"""Those that onnxruntime has, by its name for the type of a value."""
+"""The types that onnxruntime supports, by its name for the type of a value."""
 
 
 def pack(array: Array, type_: ExtendedType) -> Bytes:
-    """Return the bytes of `array` as onnxruntime lays them out, as a flat array."""
+    """Return the bytes of `array` in the layout of onnxruntime, as a flat array."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if type_.bits != 4:
         return flat

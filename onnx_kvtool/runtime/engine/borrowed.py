@@ -1,4 +1,4 @@
-"""Types held against schemas and declarations, and operators run by onnx.reference."""
+"""Checks of types against schemas and declarations, and operators run by onnx.reference."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-# Element types of a node's inputs held against its schema.
+# Element types of a node's inputs, checked against its schema.
 
 
 @functools.cache
 def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
-    """Return the element type of arrays of `dtype`; None when ONNX has none."""
+    """Return the element type of arrays of `dtype`; None if ONNX has none."""
     if dtype.kind in "OUS":
         return ir.DataType.STRING
     try:
@@ -53,7 +53,7 @@ class TypeCheck:
         self._passed: set[tuple[object, ...]] = set()
 
     def __call__(self, inputs: Sequence[Value]) -> None:
-        """Check the types of `inputs`; those of sequences are let pass.
+        """Check the types of `inputs`, except those of sequences.
 
         Raises:
             KernelError: If a required input or one of several is absent; if there are more inputs
@@ -76,7 +76,7 @@ class TypeCheck:
             name = str(value.dtype) if element is None else tensor_type(element)
             label = f"{formal.name}[{index}]" if formal.variadic else formal.name
             if name not in formal.types:
-                # An optional may be handed over as the value it holds.
+                # An optional may be passed as its value.
                 if f"optional({name})" in formal.types:
                     continue
                 raise KernelError(
@@ -93,7 +93,7 @@ class TypeCheck:
     def _check_presence(self, inputs: Sequence[Value]) -> None:
         facts = self._facts
         for index, formal in enumerate(facts.inputs):
-            # An optional that holds nothing looks like an input that is not there.
+            # An empty optional looks like an absent input.
             if formal.optional or formal.variadic or any(t.startswith("opt") for t in formal.types):
                 continue
             if index >= len(inputs) or inputs[index] is None:
@@ -115,14 +115,14 @@ _TYPE_CHECKS: dict[int, TypeCheck] = {}
 """By the identity of the facts, which each check keeps alive."""
 
 
-# Values held against what a graph declares of them.
+# Values, checked against their declarations.
 
 
 def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
     """Return how a value contradicts its declaration, got and expected; None if it does not.
 
-    Element type, rank and the sizes that are numbers are compared. What is not declared, what is
-    declared as no tensor, and an absent value contradict nothing.
+    Element type, rank and fixed sizes are compared. A value that is absent, not declared, or
+    declared as something else than a tensor never contradicts.
     """
     if not isinstance(declared.type, ir.TensorType) or value is None:
         return None
@@ -146,19 +146,19 @@ def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
     return f"`{declared.name}` has shape {value.shape}, expected ({shape})"
 
 
-# What onnx.reference takes although the text of an operator does not allow it.
+# Operands that onnx.reference accepts although the text of an operator does not allow them.
 
 
 _Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 
 
 def demand_legal(op: str, inputs: Sequence[Value], attributes: Mapping[str, Value]) -> None:
-    """Refuse what onnx.reference would compute something of.
+    """Refuse illegal operands that onnx.reference would accept.
 
     Args:
         op: An operator of the default domain.
         inputs: Its inputs, of types that its schema allows.
-        attributes: Its attributes, with the defaults of those that the node leaves out.
+        attributes: Its attributes, with defaults for the absent ones.
 
     Raises:
         KernelError: If the text of the operator does not allow them.
@@ -191,7 +191,7 @@ def _reverse_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> N
 
 
 def _split_to_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
-    """Sizes of 0 are legal in a list: the text asks for positive ones, and then for 0 or more."""
+    """Sizes of 0 are legal in a list: the text says both "positive" and ">= 0"."""
     data: Array = inputs[0]
     axis = count_axis(attributes["axis"], data.ndim, of="input")
     split: Array | None = inputs[1] if len(inputs) > 1 else None
@@ -225,11 +225,11 @@ _BORROWED_CHECKS: dict[str, _Check] = {
 }
 
 
-# Operators without a kernel of our own: one node, run by onnx.reference.
+# Operators without our own kernel: one node, run by onnx.reference.
 
 
 _WIDENED = {"GridSample": 1}
-"""The input that says where, and of 16 bits is not to be computed with in its own type."""
+"""The input with places, which is computed in float32 if it has 16 bits."""
 
 
 class BorrowedNode:
@@ -266,9 +266,9 @@ class BorrowedNode:
         try:
             self._evaluator((), None)
         except RuntimeContextError:
-            pass  # a function body that depends on the types of the inputs, which a run brings
-        # The evaluator is plain Python: it signals what it does not know by whatever its code
-        # runs into (NotImplementedError, KeyError, TypeError, ...).
+            pass  # a function body that depends on the types of the inputs, which a run has
+        # The evaluator is plain Python: for an unknown operator, it raises whatever its code runs
+        # into (NotImplementedError, KeyError, TypeError, ...).
         except Exception as error:
             raise RuntimeUnavailable(
                 "there is no kernel for the operator, and onnx.reference cannot load it: "
@@ -299,7 +299,7 @@ class BorrowedNode:
         return [_returned(found[name]) if name else None for name in self._node.output]
 
     def _evaluator(self, key: tuple[object, ...], feeds: dict[str, Any] | None) -> Any:
-        """Return an evaluator, with the types of the inputs when there are any."""
+        """Return an evaluator for the types of `feeds`, or for unknown types."""
         outputs = [onnx.ValueInfoProto(name=name) for name in self._node.output if name]
         graph = onnx.GraphProto(name="node", node=[self._node], output=outputs)
         for name in dict.fromkeys(self._node.input):
@@ -308,7 +308,7 @@ class BorrowedNode:
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
         for domain, version in self._opsets.items():
             model.opset_import.append(onnx.OperatorSetIdProto(domain=domain, version=version))
-        # From where it is made: `onnx.reference` may have been told to use ours in its place.
+        # Not from `onnx.reference`, where users may have replaced it by ours.
         from onnx.reference.reference_evaluator import ReferenceEvaluator
 
         evaluator: Any = ReferenceEvaluator(model, new_ops=self._new_ops)
@@ -329,7 +329,7 @@ def _typed(name: str, value: Any) -> onnx.ValueInfoProto:
 
 
 def _borrowed(value: Value) -> Any:
-    """Return a value as onnx.reference takes it: text in an array of text."""
+    """Return a value for onnx.reference: strings as an array of numpy's string type."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value.astype(np.str_)
     return value

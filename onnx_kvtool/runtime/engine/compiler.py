@@ -1,4 +1,4 @@
-"""Turning the graphs of a model into programs."""
+"""Compiling the graphs of a model to programs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Value
 from onnx_kvtool.runtime.kernels.table import find_kernel
 
-# The part of a graph that makes some of its values from others.
+# The part of a graph that computes some values from others.
 
 
 def needed_nodes(
     graph: ir.Graph, given: Collection[ir.Value], wanted: Iterable[ir.Value]
 ) -> list[tuple[int, ir.Node]]:
-    """Return the nodes, with their indices, that must run to make `wanted` from `given`."""
+    """Return the nodes, with their indices, that compute `wanted` from `given`."""
     made = {id(value) for value in given}
     needed = {id(value) for value in wanted} - made
     kept = []
@@ -56,9 +56,9 @@ def needed_nodes(
 def needed_inputs(
     graph: ir.Graph, given: Collection[ir.Value], wanted: Sequence[ir.Value]
 ) -> list[ir.Value]:
-    """Return the inputs of `graph` that must be there, beside `given`, to make `wanted`.
+    """Return the inputs of `graph` that are needed, beside `given`, to compute `wanted`.
 
-    Inputs that have an initializer need not be fed and are not among them.
+    Inputs with an initializer need not be fed and are not among them.
     """
     read = {id(value) for value in wanted}
     for _, node in needed_nodes(graph, given, wanted):
@@ -72,7 +72,7 @@ def needed_inputs(
 
 
 def read_by(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield every value that a node and its bodies read; those made inside are among them."""
+    """Yield every value that a node and its bodies read, including those computed inside."""
     yield from read_values(node)
     for _, body in subgraphs(node):
         yield from body.outputs
@@ -82,12 +82,12 @@ def read_by(node: ir.Node) -> Iterator[ir.Value]:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where a node stands: a graph, as one call of a function runs it.
+    """The place of a node: a graph, in one call of a function.
 
     Attributes:
         path: Path of the graph.
-        opsets: Opset imports that hold there.
-        parameters: What the function around it was called with, by name.
+        opsets: Opset imports of the graph.
+        parameters: Attributes of the call of the function, by name.
         calls: Functions that are being called, the outermost first.
     """
 
@@ -98,16 +98,17 @@ class _Frame:
 
 
 class Compiler:
-    """Makes programs of the graphs of one model.
+    """Compiles the graphs of one model.
 
     Args:
         model: The model; it must not change while its programs are used.
-        parameters: What attributes of the main graph refer to, if that is the body of a function.
+        parameters: Values for attributes of the main graph that are references, if that is the body
+            of a function.
         new_ops: Classes that compute operators in place of kernels and functions.
 
     Attributes:
-        borrowed: Nodes that onnx.reference runs, by their place in the model.
-        updates: Whether a node was prepared that may write into its first input.
+        borrowed: Nodes that onnx.reference runs, by location.
+        updates: Whether a compiled node may write into its first input.
     """
 
     def __init__(
@@ -125,17 +126,17 @@ class Compiler:
         self._constants: dict[int, tuple[ir.TensorProtocol, Value]] = {}
 
     def main(self, given: Sequence[ir.Value], wanted: Sequence[ir.Value]) -> Program:
-        """Return a program for as much of the main graph as `wanted` needs.
+        """Return a program for the part of the main graph that `wanted` needs.
 
         Args:
-            given: Values that are fed, in order; nodes that only serve to make these do not run.
+            given: Values that are fed, in order; nodes that only compute these do not run.
             wanted: Values that are returned, in order.
 
         Raises:
-            RuntimeUnavailable: If a node needs a value that nothing before it makes, or cannot be
-                prepared: an operator nobody knows, an attribute that its schema does not allow, a
-                function that calls itself or lies too deep, constants that cannot be read.
-            RunFailed: If a graph input that is needed is not among `given`.
+            RuntimeUnavailable: If a node reads a value that nothing before it computes, or cannot
+                be prepared: an unknown operator, an attribute that its schema does not allow, a
+                function that calls itself or is nested too deep, constants that cannot be read.
+            RunFailed: If a needed graph input is not among `given`.
         """
         graph = self._model.graph
         frame = _Frame(graph_path(graph.name), self._model.opset_imports, self._parameters)
@@ -164,7 +165,7 @@ class Compiler:
         return Program(slots.template, steps, fed, taken, tuple(results), tuple(left))
 
     def _constant(self, tensor: ir.TensorProtocol) -> Value:
-        # The tensor is kept, so that its identity is not given to another.
+        # The tensor is kept, so that no other one gets its identity.
         if id(tensor) not in self._constants:
             self._constants[id(tensor)] = (tensor, constant(tensor))
         return self._constants[id(tensor)][1]
@@ -190,9 +191,9 @@ class Compiler:
         return step
 
     def _constant_value(self, node: ir.Node, step: Step, template: Sequence[Value]) -> Value:
-        """Return what a Constant or a view of a constant holds; None for others, and if it fails.
+        """Return the value of a Constant or of a view of a constant; None for others, and errors.
 
-        What takes memory, as a copy in another order, is made in each run.
+        Values that need memory, such as a copy in another order, are computed in each run.
         """
         if step.runtime != "kvtool" or node.op_identifier() in self._model.functions:
             return None
@@ -209,7 +210,7 @@ class Compiler:
         return None if is_view and root(value) is not root(inputs[0]) else value
 
     def _prepare(self, step: Step, node: ir.Node, frame: _Frame, slots: Slots) -> None:
-        """Give a step its action."""
+        """Set the action of a step."""
         attributes = resolve(node.attributes, frame.parameters)
         function = self._model.functions.get(node.op_identifier())
         new_op = self._new_ops.get((node.domain, node.op_type))
@@ -346,18 +347,18 @@ class Compiler:
 
 
 _SMALL = 64
-"""Most elements of a constant that a standard form may depend on. Of larger ones, such as
-packed weights, the form would keep copies."""
+"""Most elements of a constant that a standard form may depend on. It would keep copies of larger
+ones, such as packed weights."""
 
 _DEEPEST = 128
-"""Functions that may call each other; each takes several levels of Python's stack of a thousand."""
+"""Deepest nesting of functions; each takes several of the thousand levels of Python's stack."""
 
 
 def _facts(node: ir.Node, opset: int) -> OpFacts | None:
-    """Return the schema of a node of the default domain; None for any other, and for no operator.
+    """Return the schema of a node of the default domain; None for another or an unknown operator.
 
     Raises:
-        RuntimeUnavailable: If the node lacks an input that the operator requires, or has too many.
+        RuntimeUnavailable: If a required input is absent, or there are too many.
     """
     if node.domain or op_facts(node.op_type, opset) is None:
         return None
@@ -370,7 +371,7 @@ def _facts(node: ir.Node, opset: int) -> OpFacts | None:
 def _borrowed(
     node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Mapping[str, Value]
 ) -> Action:
-    """Return an action that has onnx.reference compute a node."""
+    """Return an action that runs a node with onnx.reference."""
     check = None if facts is None else type_check(facts)
 
     def run(inputs: Sequence[Value], *_: object) -> Sequence[Value]:
@@ -387,14 +388,14 @@ def _refuse_body(name: str, graph: ir.Graph) -> Value:
 
 
 def _placed(message: str, help: str | None) -> RuntimeUnavailable:
-    """Return the error for a node that cannot be prepared; the message says which."""
+    """Return the error for a node that cannot be prepared; the message names the node."""
     error = RuntimeUnavailable(message, help=help)
     error.is_placed = True
     return error
 
 
 def _missing(where: str, value: ir.Value | None) -> KvtoolError:
-    """Return the error for a value that is read and not there."""
+    """Return the error for a missing value."""
     name = "" if value is None else value.name
     if value is not None and value.is_graph_input():
         return RunFailed(f"{where}the graph input `{name}` is missing")
@@ -408,7 +409,7 @@ def _names(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _content(attribute: ir.Attr) -> tuple[object, ...]:
-    """Return what tells apart two values of a parameter; tensors and graphs by identity."""
+    """Return a key for the value of a parameter; tensors and graphs are compared by identity."""
     value = attribute.value
     if isinstance(value, (list, tuple)):
         value = tuple(value)
@@ -420,12 +421,12 @@ def _content(attribute: ir.Attr) -> tuple[object, ...]:
 
 
 def _note_last_uses(steps: Sequence[Step], keep: set[int], filled: set[int]) -> None:
-    """Tell each step which slots nothing reads after it, and which outputs nothing ever reads.
+    """Note for each step the slots that no later step reads, and mark unread outputs as absent.
 
     Args:
         steps: The steps.
-        keep: Slots that stay as they are.
-        filled: Those filled before the first step; becomes those filled after the last one.
+        keep: Slots that are never dropped.
+        filled: Slots filled before the first step; changed to those filled after the last one.
     """
     later = set(keep)
     for step in reversed(steps):

@@ -23,12 +23,9 @@ def flag(name: str, value: Value) -> bool:
     Raises:
         KernelError: If it is no boolean array of one element.
     """
-    if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.size != 1:
-        got = (
-            f"{value.dtype} {value.shape}"
-            if isinstance(value, np.ndarray)
-            else type(value).__name__
-        )
+    is_array = isinstance(value, np.ndarray)
+    if not is_array or value.dtype != np.bool_ or value.size != 1:
+        got = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
         raise KernelError(f"`{name}` is {got}, expected one element of type bool")
     return bool(value.reshape(-1)[0])
 
@@ -91,7 +88,7 @@ class Stack:
     def result(self, axis: int = 0, *, backwards: bool = False) -> Array:
         """Return all elements along a new axis.
 
-        Without any, the shape is the one that the body declares, with 0 for what it leaves open.
+        Without any, the shape is the one that the body declares, with 0 for sizes that are open.
 
         Args:
             axis: Position of the new axis in the result; negative counts from the back.
@@ -101,22 +98,12 @@ class Stack:
             KernelError: If `axis` is out of range, or there is no element and the body declares no
                 type.
         """
-        if not self._elements:
-            empty = self._body.empty(self._position)
-            return np.zeros(_insert(empty.shape, axis), empty.dtype)
-        rank = self._elements[0].ndim + 1
+        elements = self._elements or [self._body.empty(self._position)]
+        rank = elements[0].ndim + 1
         if not -rank <= axis < rank:
             raise KernelError(f"a scan output axis is {axis}, expected {-rank} to {rank - 1}")
-        elements: Sequence[Array] = self._elements[::-1] if backwards else self._elements
-        return np.stack(elements, axis=axis)
-
-
-def _insert(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    rank = len(shape) + 1
-    if not -rank <= axis < rank:
-        raise KernelError(f"a scan output axis is {axis}, expected {-rank} to {rank - 1}")
-    position = axis % rank
-    return (*shape[:position], 0, *shape[position:])
+        stacked = np.stack(elements[::-1] if backwards else elements, axis=axis)
+        return stacked if self._elements else np.take(stacked, np.arange(0), axis)
 
 
 # Loop-1 to Loop-25.
@@ -188,11 +175,11 @@ def scan_9(
     """Run a body once per element along an axis of its inputs.
 
     Args:
-        initial_state_and_scan_inputs: N states, then M inputs that are gone through.
+        initial_state_and_scan_inputs: N states, then M inputs to scan.
         body: (states..., elements...) to (states..., scan outputs...).
         num_scan_inputs: M.
         scan_input_axes: Axis of each scan input; None for 0. Negative ones count from the back.
-        scan_input_directions: 1 goes through a scan input backwards; None for 0.
+        scan_input_directions: 1 scans an input backwards; None for 0.
         scan_output_axes: Axis along which each scan output is stacked; None for 0.
         scan_output_directions: 1 puts the last element first; None for 0.
 
@@ -204,11 +191,7 @@ def scan_9(
             are inputs or outputs, or the scan inputs have different sizes along their axes.
     """
     values = initial_state_and_scan_inputs
-    if not 1 <= num_scan_inputs <= len(values):
-        raise KernelError(
-            f"`num_scan_inputs` is {num_scan_inputs}, expected 1 to {len(values)}, the inputs"
-        )
-    count = len(values) - num_scan_inputs
+    count = _states(values, num_scan_inputs)
     outputs = len(body.outputs) - count
     if outputs < 0:
         raise KernelError(
@@ -240,20 +223,16 @@ def scan_8(
         initial_state_and_scan_inputs: N states (B, ...), then M inputs (B, S, ...).
         body: (states..., elements...) to (states..., scan outputs...), without the batch axis.
         num_scan_inputs: M.
-        directions: 1 goes through a scan input backwards; None for 0.
+        directions: 1 scans an input backwards; None for 0.
 
     Returns:
-        The states (B, ...), then the scan outputs (B, S, ...), zero behind the end of a row.
+        The states (B, ...), then the scan outputs (B, S, ...), zero after the end of a row.
 
     Raises:
         KernelError: As `scan_9`; also if batch sizes differ or a length is out of range.
     """
     values = initial_state_and_scan_inputs
-    if not 1 <= num_scan_inputs <= len(values):
-        raise KernelError(
-            f"`num_scan_inputs` is {num_scan_inputs}, expected 1 to {len(values)}, the inputs"
-        )
-    count = len(values) - num_scan_inputs
+    count = _states(values, num_scan_inputs)
     backwards = _directions("directions", directions, num_scan_inputs)
     batch, size = values[-1].shape[:2]
     if any(v.shape[:1] != (batch,) for v in values):
@@ -275,10 +254,19 @@ def scan_8(
     return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
 
+def _states(values: Sequence[Array], scanned: int) -> int:
+    """Return how many of the inputs are states."""
+    if not 1 <= scanned <= len(values):
+        raise KernelError(
+            f"`num_scan_inputs` is {scanned}, expected 1 to {len(values)}, the inputs"
+        )
+    return len(values) - scanned
+
+
 def _run(
     body: Body, states: Sequence[Value], scanned: Sequence[Array], outputs: int
 ) -> tuple[list[Value], list[Stack]]:
-    """Return the last states and the scan outputs; each scanned array has its axis in front."""
+    """Return the last states and the scan outputs; arrays are scanned along their first axis."""
     sizes = {array.shape[0] for array in scanned}
     if len(sizes) != 1:
         raise KernelError(f"the scan inputs have different sizes along their axes: {sorted(sizes)}")

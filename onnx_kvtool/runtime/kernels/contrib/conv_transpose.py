@@ -28,19 +28,19 @@ def conv_transpose_with_dynamic_pads(
     output_padding: _Ints,
     strides: _Ints,
 ) -> tuple[Array]:
-    """Add each element of (N, C, ...), times filters (C, M / group, ...), to what it touches.
+    """Add each element of the data, times the filters, to the places around it.
 
     Args:
-        X: The data.
-        W: The filters.
-        Pads: What is cut off in front of all axes, and behind: (2 k,), int64, not negative.
+        X: (N, C, ...).
+        W: The filters: (C, M / group, ...).
+        Pads: Elements that are cut off before all axes, and after: (2 k,), int64, not negative.
         B: (M,); None for zero.
         auto_pad: NOTSET.
         dilations: Gaps between elements of a filter; None for 1.
         group: Groups of channels.
         kernel_shape: That of the filters, or None.
-        output_padding: What is added behind; None for 0.
-        strides: How far apart the elements are put; None for 1.
+        output_padding: Elements added after each axis; None for 0.
+        strides: Distance of the places of two elements; None for 1.
 
     Raises:
         KernelError: If the shapes do not fit; without pads.

@@ -22,10 +22,8 @@ from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_val
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
-# The bias that every attention of `com.microsoft` takes.
 
-
-def check_attention_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
+def _check_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
     """Check the shape of a bias; only batch and heads are broadcast.
 
     Args:
@@ -43,9 +41,6 @@ def check_attention_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
             f"`attention_bias` has shape {bias.shape}, expected {shape}, the first two perhaps 1: "
             "(batch, heads, query rows, all key rows)"
         )
-
-
-# GroupQueryAttention of `com.microsoft`: attention over a cache that it updates.
 
 
 def group_query_attention(
@@ -93,13 +88,13 @@ def group_query_attention(
     size, P rows of the past buffers, T_b valid rows of batch row b after the update.
 
     A prompt, which is a call with L = total_sequence_length, starts at row 0 and reads no past;
-    batch rows may be shorter than L, whose keys from T_b on nobody sees though they are written.
-    Their queries from T_b on are computed as the others are; with a window, onnxruntime has two
-    opinions on them. Any other call writes its L rows behind the first T_b - L of the past.
+    batch rows may be shorter than L; then nobody sees their keys from T_b on, which are written.
+    Their queries from T_b on are computed as the others are; with a window, onnxruntime is not
+    consistent about them. Any other call writes its L rows behind the first T_b - L of the past.
 
-    What a query does not see it does not compute with: NaN in a hidden key stays there. A query
-    that sees no key has an output of 0. All T_b values are multiplied, so that NaN in one of them
-    reaches every query of the row.
+    Hidden keys do not enter the computation: NaN in a hidden key has no effect. A query that sees
+    no key has an output of 0. All T_b values are multiplied, so that NaN in one of them reaches
+    every query of the row.
 
     16-bit types are computed in float32; the rotated query and key are rounded, and the output.
 
@@ -137,7 +132,7 @@ def group_query_attention(
         rotary_interleaved: Whether neighbours are rotated, not halves; None for no.
         scale: Factor of the scores; None and 0 for 1 / sqrt(D).
         sliding_window_cache: 1 for past buffers that hold no more than the window and some slack,
-            of any P from the window on; see `grouped_window`. The present ones are as long, and
+            where P is at least the window; see `Window`. The present ones are as long, and
             total_sequence_length may be any; there is no `output_qk`.
         smooth_softmax: 1 for one more score of 0, unless there is `head_sink`.
         softcap: Scores become softcap * tanh(score / softcap); None, 0 and less for none.
@@ -153,10 +148,10 @@ def group_query_attention(
     Raises:
         KernelError: For shapes and lengths that contradict each other, and what is refused.
     """
-    for name, given in (("k_scale", k_scale), ("v_scale", v_scale)):
-        refuse_input(name, given)
-    for name, given in (("q_norm_weight", q_norm_weight), ("k_norm_weight", k_norm_weight)):
-        refuse_input(name, given)
+    refuse_input("k_scale", k_scale)
+    refuse_input("v_scale", v_scale)
+    refuse_input("q_norm_weight", q_norm_weight)
+    refuse_input("k_norm_weight", k_norm_weight)
     refuse_input("query_seqlens", query_seqlens)
     refuse_value("k_quant_type", k_quant_type, "NONE")
     refuse_value("v_quant_type", v_quant_type, "NONE")
@@ -185,7 +180,7 @@ def group_query_attention(
     values = updated(past_value, heads.value, rows)
     batch, _, length, size = heads.query.shape
     if attention_bias is not None:
-        check_attention_bias(attention_bias, (batch, num_heads, length, lengths.total))
+        _check_bias(attention_bias, (batch, num_heads, length, lengths.total))
     if head_sink is not None:
         check_shape("head_sink", head_sink.shape, (num_heads,), "one for each head of `query`")
     softmax = Softmax(

@@ -1,4 +1,4 @@
-"""What GroupQueryAttention is made of: heads, cache, windows, softmax."""
+"""The parts of GroupQueryAttention: heads, cache, windows, softmax."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
-# The heads of GroupQueryAttention and SparseAttention.
+# The heads of GroupQueryAttention.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def rotated(
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How many rows there are.
+    """The numbers of rows of a call.
 
     Attributes:
         length: New rows.
@@ -143,7 +143,7 @@ class Lengths:
         past: (B,), first of the new rows, in each row of the batch.
         valid: (B,), rows that may be seen after the update.
         first: (B,), position of row 0 of the buffers.
-        is_prompt: Whether the new rows are all that there is.
+        is_prompt: Whether there is no past.
     """
 
     length: int
@@ -252,7 +252,7 @@ def updated(past: Array | None, new: Array, lengths: Lengths) -> Array:
     return present
 
 
-# The cache of GroupQueryAttention that holds no more than a window of the past.
+# The cache of GroupQueryAttention with a window, which drops older rows.
 #
 # docs/ContribOperators.md gives the layout: rows 0 to L - 1 of a buffer hold the last L positions
 # in order, of T so far. L is T as long as that is within the capacity C of the buffer; beyond it,
@@ -261,7 +261,7 @@ def updated(past: Array | None, new: Array, lengths: Lengths) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """A cache that drops what has left the window.
+    """A cache that drops the rows before its window.
 
     Attributes:
         capacity: Rows of the past and the present buffers.
@@ -272,13 +272,13 @@ class Window:
     size: int
 
     def resident(self, positions: int) -> int:
-        """Return how many rows are kept after so many positions."""
+        """Return the number of rows that are kept after so many positions."""
         beyond = positions - self.capacity
         leaving = self.capacity - self.size + 1
         return positions - leaving * max(0, -(-beyond // leaving))
 
     def located(self, lengths: Lengths) -> Lengths:
-        """Return lengths among the rows that are kept and the new ones, instead of all."""
+        """Return the lengths with rows counted among the kept and the new ones."""
         kept = np.array([self.resident(past) for past in lengths.past.tolist()], np.int64)
         new = lengths.valid - lengths.past
         return dataclasses.replace(
@@ -290,10 +290,10 @@ class Window:
         )
 
     def evicted(self, rows: Array, located: Lengths) -> Array:
-        """Return buffers of the capacity with what is kept of rows, and zeros behind that.
+        """Return a buffer of the capacity with the kept rows, and zeros behind them.
 
         Args:
-            rows: (B, KV, buffer, D), rows that were kept before and the new ones behind them.
+            rows: (B, KV, buffer, D), the rows kept before the call, then the new ones.
             located: Their lengths.
         """
         batch, heads, _, size = rows.shape
@@ -335,14 +335,14 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """How scores become weights.
+    """The parameters of the softmax.
 
     Attributes:
         scale: Factor of the scores.
         softcap: Limit of the scores; None for none.
         is_causal: Whether a query sees no later key.
-        window: Keys that a query sees up to its own; None for all.
-        sink: (H,), a score that takes weight and has no value; None for none.
+        window: Number of keys that a query sees, up to its own; None for all.
+        sink: (H,), a further score without a value; None for none.
     """
 
     scale: float
@@ -361,7 +361,7 @@ def attended(
     softmax: Softmax,
     qk_output: int,
 ) -> tuple[Array, Array | None]:
-    """Return the weighted values and the scores that are asked for.
+    """Return the weighted values, and the scores that `qk_output` asks for.
 
     Args:
         query: (B, H, L, D).
@@ -395,7 +395,7 @@ def attended(
             column = softmax.sink.astype(kind)[:, None, None]
             sinks = np.broadcast_to(column, (1, heads, length, 1))
             hidden = np.concatenate([hidden, sinks], axis=-1)
-        # A row that sees no key shares nothing out.
+        # The weights of a row that sees no key are 0.
         empty = np.asarray(np.equal(hidden, -np.inf).all(axis=-1, keepdims=True))
         weights = attention_weights(hidden, empty, kind, kind)[..., :valid]
         if shown is not None:
@@ -406,7 +406,7 @@ def attended(
 
 
 def _seen(length: int, past: int, valid: int, softmax: Softmax) -> _Bools:
-    """Return where a query sees a key: (L, valid)."""
+    """Return whether a query sees a key: (L, valid)."""
     keys, rows = np.arange(valid), past + np.arange(length)[:, None]
     seen = np.ones((length, valid), np.bool_)
     if softmax.is_causal:

@@ -1,11 +1,11 @@
-"""Refusing what an operator of onnxruntime may have and its kernel here does not compute."""
+"""Refusals of inputs and attributes of onnxruntime's operators that our kernels do not support."""
 
 from __future__ import annotations
 
 from onnx_kvtool.runtime.errors import KernelError
 
 ELSEWHERE = "run the model with `--runtime onnxruntime`"
-"""What a refusal advises."""
+"""The help of a refusal."""
 
 
 def refuse_input(name: str, value: object) -> None:

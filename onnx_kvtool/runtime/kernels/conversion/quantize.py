@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 
@@ -18,35 +20,13 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 
-# The scales and zero points of QuantizeLinear and DequantizeLinear, spread over the input.
+# The scales and zero points of QuantizeLinear and DequantizeLinear, broadcast to the input.
 
 
-class Spread:
-    """How one value per tensor, per index of an axis or per block is laid over the input.
-
-    Args:
-        axis: The axis of per-axis and blocked quantization, from the front; None per tensor.
-        block: Elements per block along it; None where there are no blocks.
-        shape: The shape of the input.
-    """
-
-    def __init__(self, axis: int | None, block: int | None, shape: tuple[int, ...]) -> None:
-        self.axis, self.block, self.shape = axis, block, shape
-
-    def __call__(self, values: Array) -> Array:
-        """Return the values in a shape that broadcasts to that of the input."""
-        if self.axis is None:
-            return values.reshape(())
-        if self.block is None:
-            return values.reshape([-1 if i == self.axis else 1 for i in range(len(self.shape))])
-        block_of = np.arange(self.shape[self.axis]) // self.block
-        return np.take(values, block_of, axis=self.axis)
-
-
-def plan_spread(
+def _broadcast(
     x: Array, scale: Array, zero_point: Array | None, axis: int, block_size: int, prefix: str
-) -> Spread:
-    """Return how the scale lies over `x`, by the shapes that the text allows.
+) -> Callable[[Array], Array]:
+    """Return what brings scales or zero points into a shape that broadcasts to that of `x`.
 
     Args:
         x: The input.
@@ -54,10 +34,10 @@ def plan_spread(
         zero_point: None, or of the shape of `scale`.
         axis: Counted from the back if negative; not read per tensor.
         block_size: 0 unless blocked.
-        prefix: `x` or `y`: how the inputs are called.
+        prefix: The prefix of the names of the inputs, `x` or `y`.
 
     Raises:
-        KernelError: If a shape is none of these, or if `axis` is outside the rank.
+        KernelError: If the text does not allow a shape, or if `axis` is outside the rank.
     """
     names = (f"{prefix}_scale", f"{prefix}_zero_point")
     zero_dims = None if zero_point is None else zero_point.shape
@@ -65,8 +45,12 @@ def plan_spread(
     if problem is not None:
         raise KernelError(problem.text, help=problem.help)
     if not block_size and scale.size == 1:
-        return Spread(None, None, x.shape)
-    return Spread(count_axis(axis, x.ndim, of="x"), block_size or None, x.shape)
+        return lambda values: values.reshape(())
+    along = count_axis(axis, x.ndim, of="x")
+    if not block_size:
+        return lambda values: values.reshape([-1 if i == along else 1 for i in range(x.ndim)])
+    block_of = np.arange(x.shape[along]) // block_size
+    return lambda values: np.take(values, block_of, axis=along)
 
 
 # QuantizeLinear and DynamicQuantizeLinear.
@@ -87,13 +71,13 @@ def quantize_linear_10(
     """Compute QuantizeLinear from version 10 on: saturate(round(x / y_scale) + y_zero_point).
 
     The division rounds once, in the type of `precision`, else in that of `y_scale`; in float32 if
-    that is float8e8m0, and in float64 if it is int32, types in which no quotient can be held.
-    Integers are rounded to even before the zero point is added; float 8 and narrower types after,
-    by the tables of Cast. NaN has no place among integers: it becomes the least one.
+    that is float8e8m0, and in float64 if it is int32, since these types have no quotients. Integers
+    are rounded to even before the zero point is added; float 8 and narrower types after, by the
+    tables of Cast. NaN becomes the least integer.
 
     Args:
         x: Any shape; float32, float16, bfloat16 or int32.
-        y_scale: Per tensor, per axis or blocked; see `plan_spread`.
+        y_scale: Per tensor, per axis or blocked; see `_broadcast`.
         y_zero_point: Of the shape of `y_scale`, of the type of the result; None is 0.
         axis: The axis of per-axis and blocked quantization, from the back if negative.
         saturate: As in Cast; concerns float 8 only.
@@ -109,7 +93,7 @@ def quantize_linear_10(
         KernelError: If the shapes do not fit; if `axis` is out of range; if `output_dtype` is not
             the type of the zero point, or no type to quantize to.
     """
-    spread = plan_spread(x, y_scale, y_zero_point, axis, block_size or 0, "y")
+    spread = _broadcast(x, y_scale, y_zero_point, axis, block_size or 0, "y")
     dtype = _output_dtype(y_zero_point, output_dtype or 0)
     division = _division_dtype(y_scale.dtype, precision or 0)
     numerator = round_to(x, division)
@@ -129,10 +113,10 @@ def quantize_linear_10(
 def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Array, Array]:
     """Compute DynamicQuantizeLinear-11: `y`, `y_scale` and `y_zero_point` for uint8.
 
-    All steps are in float32, as the body of the operator's function has them. If `x` is empty or
-    all zero, its scale of 0 leaves the result undefined; the scale is then 1 and the zero point
-    0, as in onnxruntime 1.31. NaN and infinities in `x` make the scale so, and the quantized values
-    meaningless.
+    All steps are in float32, as in the function body of the schema. If `x` is empty or all zero,
+    its scale of 0 leaves the result undefined; the scale is then 1 and the zero point 0, as in
+    onnxruntime 1.31. NaN or infinity in `x` makes the scale NaN or infinite, and the quantized
+    values meaningless.
 
     Args:
         x: float32, any shape.
@@ -189,26 +173,26 @@ def dequantize_linear_10(
 ) -> tuple[Array]:
     """Compute DequantizeLinear from version 10 on: (x - x_zero_point) * x_scale.
 
-    The difference is exact; it and the scale are rounded to the type of the result, in which the
-    product rounds once, as "the output type also determines the precision of the multiplication"
-    has it. onnx.reference 1.23.2 multiplies in float32 whatever the type.
+    The difference is exact. It and the scale are rounded to the type of the result, and so is the
+    product: "the output type also determines the precision of the multiplication". onnx.reference
+    1.23.2 multiplies in float32 for every type.
 
     Args:
         x: Quantized values, any shape.
-        x_scale: Per tensor, per axis or blocked; see `plan_spread`.
+        x_scale: Per tensor, per axis or blocked; see `_broadcast`.
         x_zero_point: Of the shape of `x_scale` and the dtype of `x`; None is 0.
         axis: The axis of per-axis and blocked quantization, from the back if negative.
         block_size: Elements per scale along `axis`; 0 for none.
         output_dtype: Type of the result by its number; 0 is that of `x_scale`.
 
     Returns:
-        Numbers of the shape of `x`.
+        Dequantized values of the shape of `x`.
 
     Raises:
         KernelError: If the shapes or dtypes do not fit; if `axis` is out of range; if `x` is int32
             and a zero point is not 0; if the result would be float8e8m0.
     """
-    spread = plan_spread(x, x_scale, x_zero_point, axis, block_size or 0, "x")
+    spread = _broadcast(x, x_scale, x_zero_point, axis, block_size or 0, "x")
     dtype = element_dtype(output_dtype, "output_dtype") if output_dtype else x_scale.dtype
     if dtype == ml_dtypes.float8_e8m0fnu:
         raise KernelError(
