@@ -27,7 +27,7 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 if TYPE_CHECKING:
     from onnx_kvtool.verification.inputs.plan import InputPlan
 
-# Nodes that write into a value, and that value before and after.
+# Nodes that write into a value, and the value before and after.
 
 
 def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
@@ -56,7 +56,7 @@ def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
 
 
 def updated_input(model: ir.Model, name: str) -> list[str]:
-    """Return the name of the value that a node writes into; none if it is no such node."""
+    """Return the name of the value that a node writes into; an empty list for other nodes."""
     _, node = find_node(model, name)
     if Trait.UPDATES not in traits(node) or not node.inputs or not node.outputs:
         return []
@@ -77,7 +77,7 @@ def updates_of(model: ir.Model, name: str, outcome: Outcome) -> Iterator[Update]
             yield Update.of(past, present or "", old, new)
 
 
-# The values that an evaluation is given and asked for, by their names in the model.
+# The values that an evaluation is given, and those that it fetches, by name.
 
 
 def value_named(known: Mapping[str, ir.Value], name: str) -> ir.Value:
@@ -92,12 +92,12 @@ def value_named(known: Mapping[str, ir.Value], name: str) -> ir.Value:
 
 
 def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value]:
-    """Return what is given for values of the main graph as arrays of their element types.
+    """Return the given values of the main graph as arrays of their element types.
 
-    `null` becomes None, an input that is not there.
+    `null` becomes None, an absent input.
 
     Raises:
-        UsageError: If the main graph has no such value, or what is given is none for its type.
+        UsageError: If the main graph has no such value, or a value does not fit its type.
     """
     known = main_values(model.graph)
     values: dict[str, Value] = {}
@@ -112,13 +112,13 @@ def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value
 
 
 def feed_of(name: str, value: Any, declared: ir.Value | None) -> Value:
-    """Return a value given from Python as the runtimes take it.
+    """Return a Python value as the runtimes take it.
 
     Args:
         name: Its name, for messages.
-        value: An array or a scalar of numpy as it is; nested lists and Python numbers become an
-            array of the declared type; for what is declared as no tensor, anything as it is.
-        declared: What it is given for; None when there is no such value.
+        value: An array or a scalar of numpy; or nested lists and Python numbers, which become an
+            array of the declared type. If the declared type is no tensor, it is returned unchanged.
+        declared: The value of the graph that it is for; None if there is none.
     """
     if isinstance(value, np.generic):
         value = np.asarray(value)
@@ -140,7 +140,7 @@ def feed_of(name: str, value: Any, declared: ir.Value | None) -> Value:
 
 
 def declared_dtype(value: ir.Value) -> ir.DataType | None:
-    """Return the element type of a value, of its data where none is declared; None if unknown."""
+    """Return the declared element type of a value, else that of its data; None if unknown."""
     if not isinstance(value.type, ir.TensorType) or value.dtype == ir.DataType.UNDEFINED:
         return None if value.const_value is None else value.const_value.dtype
     return value.dtype
@@ -176,16 +176,16 @@ _MOST = 6  # inputs that a message names
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How a model is run.
+    """How to run a model.
 
     Attributes:
-        random: Whether inputs that are not given are drawn.
-        seed: Seed of what is drawn.
-        dims: Values of symbolic dimensions.
-        trace: Whether every node that runs is reported.
+        random: Whether to draw inputs that are not given.
+        seed: Seed of the drawn inputs.
+        dims: Sizes of symbolic dimensions.
+        trace: Whether to report every node that runs.
         steps: Decode steps after the first run.
-        runtime: What runs it.
-        compare: What runs it as well, for comparison; None for nothing.
+        runtime: The runtime.
+        compare: The runtime to compare with; None for none.
     """
 
     random: bool = False
@@ -211,9 +211,9 @@ def run_model(
         model: The model.
         given: Values that are fed.
         wanted: Values to return.
-        nodes: Nodes that were asked for by name: what they write into is shown before and after.
+        nodes: Nodes whose updated input is reported before and after.
         settings: How to run it.
-        progress: Told of each run.
+        progress: Called with each run.
     """
     known = _step_plan(model, given) if settings.steps else None
     before = [past for name in nodes for past in updated_input(model, name)] if nodes else []
@@ -241,22 +241,29 @@ def run_model(
         if settings.dims:  # which what is given must not contradict
             bound_sizes(plan_with(model, given), given, settings.dims)
         outcome = loop.run([given])
-    report = _report(outcome, wanted, given, settings, runner.runtime)
-    report.seed = settings.seed if missing or settings.steps else None
-    report.borrowed = runner.borrowed
-    report.comparison = None if versus is None else versus.report()
-    if settings.steps == 0:
-        report.updates = tuple(
-            update for name in nodes for update in updates_of(model, name, outcome)
-        )
-    return report
+    shown = () if settings.steps else nodes
+    return EvalReport(
+        runtime=runner.runtime,
+        seed=settings.seed if missing or settings.steps else None,
+        steps=settings.steps,
+        inputs=tuple(
+            Fed(facts.name, facts.dtype, facts.shape, facts.length, facts.name in given)
+            for facts in (type_facts(name, value) for name, value in outcome.inputs.items())
+        ),
+        trace=tuple(outcome.trace),
+        comparison=None if versus is None else versus.report(),
+        updates=tuple(update for name in shown for update in updates_of(model, name, outcome)),
+        warnings=outcome.warnings,
+        borrowed=runner.borrowed,
+        values={name: outcome.values[name] for name in wanted},
+    )
 
 
 def _step_plan(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
-    """Return what the inputs mean to a decode step.
+    """Return the plan of the inputs for decode steps.
 
     Raises:
-        UsageError: If no cache goes round, or a value is given that a step would compute anew.
+        UsageError: If no cache is fed back, or a value is given that a step would compute anew.
     """
     known = plan_with(model, given)
     if not known.pairs:
@@ -317,28 +324,3 @@ def _versus(
         subject.arithmetic.moved, (subject.arithmetic,), drawn=(subject.random, subject.random)
     )
     return Versus(open_runner(settings.compare, part, given), wanted, measure)
-
-
-def _report(
-    outcome: Outcome,
-    wanted: Sequence[str],
-    given: Mapping[str, Value],
-    settings: RunSettings,
-    runtime: str,
-) -> EvalReport:
-    values = {name: outcome.values[name] for name in wanted}
-    return EvalReport(
-        model=None,
-        operator=None,
-        opset=None,
-        runtime=runtime,
-        seed=None,
-        steps=settings.steps,
-        inputs=tuple(
-            Fed(facts.name, facts.dtype, facts.shape, facts.length, facts.name in given)
-            for facts in (type_facts(name, value) for name, value in outcome.inputs.items())
-        ),
-        trace=tuple(outcome.trace),
-        warnings=outcome.warnings,
-        values=values,
-    )

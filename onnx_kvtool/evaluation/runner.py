@@ -1,4 +1,4 @@
-"""One part of a model, ready to run in one of the runtimes."""
+"""A part of a model, loaded by one of the runtimes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.model_io.model import clone
-from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
@@ -19,11 +18,11 @@ from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 
-# The part of a model that makes some of its values from others, as a model of its own.
+# The part of a model that computes some of its values from others, as a model of its own.
 
 
 def main_values(graph: ir.Graph) -> dict[str, ir.Value]:
-    """Return the named values of a graph itself, bodies left out, by name."""
+    """Return the named values of a graph by name, without those of bodies."""
     found = {value.name: value for value in graph.inputs if value.name}
     found.update((name, value) for name, value in graph.initializers.items() if name)
     for node in graph:
@@ -32,16 +31,16 @@ def main_values(graph: ir.Graph) -> dict[str, ir.Value]:
 
 
 def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) -> ir.Model:
-    """Return a model whose inputs are given and whose outputs are wanted; nodes keep their indices.
+    """Return a model with the inputs `given` and the outputs `wanted`; nodes keep their indices.
 
     Args:
-        model: The model, which is not changed.
-        given: Values of the main graph that are fed, with what they are fed. One that a node makes
-            or that is an initializer becomes an input, and what made it is not used any more.
+        model: The model; not changed.
+        given: Values of the main graph that are fed, by name. The result of a node, or an
+            initializer, becomes an input that replaces it.
         wanted: Values of the main graph that become the outputs, in order.
 
     Returns:
-        `model` itself if its inputs and outputs are these already, else a copy.
+        `model` itself if it already has these inputs and outputs, else a copy.
 
     Raises:
         KvtoolError: If the model cannot be copied.
@@ -61,10 +60,10 @@ def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) 
 
 
 def without_rest(part: ir.Model, given: Mapping[str, Value]) -> ir.Model:
-    """Return a copy of a part that has only the nodes and inputs that its outputs need.
+    """Return a copy of a part with only the nodes and inputs that its outputs need.
 
     Args:
-        part: What `part_of` returned, or a whole model; not changed.
+        part: A result of `part_of`, or a whole model; not changed.
         given: The values that are fed.
     """
     copy = clone(part)
@@ -80,9 +79,9 @@ def without_rest(part: ir.Model, given: Mapping[str, Value]) -> ir.Model:
 
 
 def leave_out(part: ir.Model, names: Sequence[str]) -> None:
-    """Take inputs that are tensors off a part, so that what reads them has an absent input there.
+    """Remove tensor inputs from a part; their readers get an absent input.
 
-    What an optional input of another type holds or not, a runtime can be told.
+    Inputs of optional type stay: a runtime accepts an empty value for them.
     """
     for value in list(part.graph.inputs):
         is_tensor = value.type is None or isinstance(value.type, ir.TensorType)
@@ -147,58 +146,41 @@ def open_runner(runtime: RuntimeName, part: ir.Model, given: Mapping[str, Value]
 
     Args:
         runtime: `reference` or `onnxruntime`.
-        part: As `part_of` returned it; not changed, and must not change while the runner is used.
-        given: Values that are fed, those that are drawn left out.
+        part: A result of `part_of`; not changed, and must not change while the runner is used.
+        given: Values that are fed, without those that are drawn.
 
     Raises:
         RuntimeUnavailable: If the runtime cannot load it, or computes it wrongly.
         KvtoolError: If the part has no written form, which onnxruntime needs.
     """
-    return _Reference(part) if runtime == "reference" else _Onnxruntime(part, given)
+    return _evaluator(part) if runtime == "reference" else _Onnxruntime(part, given)
 
 
 _KEPT = "onnx_kvtool.evaluators"
 
 
 def keep_runner(model: ir.Model) -> None:
-    """Have a model that does not change any more compiled for the reference runtime only once."""
+    """Compile a model for the reference runtime only once; it must not change any more."""
     model.meta[_KEPT] = _Kept(model)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What a model is compiled to; its copies refer to it as well."""
+    """A model and its evaluator; copies of the model refer to the same object."""
 
     model: ir.Model
     evaluator: Evaluator | None = None
 
 
-class _Reference:
-    def __init__(self, part: ir.Model) -> None:
-        kept: _Kept | None = part.meta.get(_KEPT)
-        kept = kept if kept is not None and kept.model is part else _Kept(part)
-        self._evaluator = kept.evaluator = kept.evaluator or Evaluator(part)
-
-    @property
-    def runtime(self) -> str:
-        return f"reference {reference.VERSION}"
-
-    @property
-    def borrowed(self) -> tuple[Location, ...]:
-        return self._evaluator.borrowed
-
-    def run(
-        self,
-        inputs: Mapping[str, Value],
-        *,
-        give_up: Collection[str] = (),
-        observe: Callable[[Trace], None] | None = None,
-    ) -> Run:
-        return self._evaluator.run(inputs, give_up=give_up, observe=observe)
+def _evaluator(part: ir.Model) -> Evaluator:
+    kept: _Kept | None = part.meta.get(_KEPT)
+    kept = kept if kept is not None and kept.model is part else _Kept(part)
+    kept.evaluator = kept.evaluator or Evaluator(part)
+    return kept.evaluator
 
 
 class _Onnxruntime:
-    """Runs the nodes that are needed and no others; it never writes into its inputs."""
+    """Runs only the nodes that are needed, and never writes into its inputs."""
 
     borrowed: tuple[Location, ...] = ()
 

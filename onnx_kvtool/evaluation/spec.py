@@ -1,4 +1,4 @@
-"""Where the value of an input or an attribute comes from: `NAME=SPEC`."""
+"""The sources of the values of inputs and attributes: `NAME=SPEC`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from onnx_kvtool.model_io.source import read_bytes
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.traits import DTYPE_NAMES, ELEMENT_TYPE_ATTRIBUTES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.borrowed import element_type
+from onnx_kvtool.runtime.engine.weights import text_objects
 from onnx_kvtool.runtime.sessions import Array
 
-# Where the value of an input comes from: `NAME=SPEC`.
+# The source of the value of an input: `NAME=SPEC`.
 
 
 _PREFIX = re.compile(r"([A-Za-z]\w*):(.*)", re.DOTALL | re.ASCII)
@@ -41,11 +42,11 @@ _JSON_START = (*'[{"-0123456789', "true", "false", "null", "NaN", "Infinity")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was given, whose element type may depend on where it goes.
+    """A value from the command line; its element type may depend on the input that it is for.
 
     Attributes:
-        text: What the user wrote, for messages.
-        dtype: The element type that was asked for; None when none was.
+        text: The user's text, for messages.
+        dtype: The element type that the user named; None if none.
         array: The content of a file; None for a literal.
         literal: Nested lists; None for a file.
     """
@@ -57,15 +58,15 @@ class Given:
 
     @property
     def is_absent(self) -> bool:
-        """Whether it is JSON's `null`, which leaves an optional input out."""
+        """Whether it is JSON's `null`, for an absent optional input."""
         return self.array is None and self.literal is None
 
     def natural(self) -> ir.DataType:
-        """Return the element type it has by itself.
+        """Return the element type of the value itself.
 
         Raises:
-            UsageError: If a literal mixes kinds, or a file holds raw bytes or what ONNX has no
-                type for.
+            UsageError: If a literal mixes kinds, or a file contains raw bytes or a type that ONNX
+                does not have.
         """
         if self.dtype is not None:
             return self.dtype
@@ -79,17 +80,16 @@ class Given:
     def value(self, declared: ir.DataType | None) -> Array:
         """Return the value as an array.
 
-        Numbers of a file are never converted. Its raw bytes (numpy's `V2`, as which numpy saves
-        bfloat16) take the element type that was asked for or else is declared, and unsigned
-        integers are taken for the bits of a floating-point type that numpy lacks if that was asked
-        for.
+        The values of a file are never converted. Raw bytes (numpy saves bfloat16 as `V2`) get the
+        element type that the user named, else the declared one. Unsigned integers are the bits of a
+        floating-point type that numpy lacks, if the user named one.
 
         Args:
-            declared: The element type of the place where it goes; None when that is unknown.
+            declared: The element type of the input; None if unknown.
 
         Raises:
-            UsageError: If a literal does not fit the type, or a file holds another one than asked
-                for.
+            UsageError: If a literal does not fit the type, or a file has another type than the
+                user named.
         """
         target = self.dtype if self.dtype is not None else declared
         if self.array is None:
@@ -120,10 +120,10 @@ _HELP_RAW = "put an element type that ONNX has in front, as in `bfloat16:cache.n
 
 
 def read_spec(text: str) -> Given:
-    """Read what `SPEC` names: a file, or a literal.
+    """Read the value of a `SPEC`: a file, or a literal.
 
-    `x.npy`, `x.npz:key` and `x.pb` (a TensorProto) are files, everything else is JSON; in front of
-    each an element type may stand, as in `float16:[1, 2]`.
+    `x.npy`, `x.npz:key` and `x.pb` (a TensorProto) are files, everything else is JSON. An element
+    type may stand in front of each, as in `float16:[1, 2]`.
 
     Raises:
         UsageError: If it is neither a file nor JSON, or a `.npz` has no such key.
@@ -249,22 +249,18 @@ def _unreadable(path: str, error: Exception) -> UnreadableModel:
 
 
 def _checked_array(array: Any, where: str) -> Array:
-    """Return an array as kernels take it: native byte order, text as objects."""
+    """Return an array as kernels take it: native byte order, strings as objects."""
     checked: np.ndarray[Any, Any] = np.asarray(array)
     if checked.dtype.kind in "US" or checked.dtype == object:
-        flat = np.empty(checked.size, object)
         try:
-            flat[:] = [
-                v.decode() if isinstance(v, bytes) else str(v) for v in checked.ravel().tolist()
-            ]
+            return text_objects(checked)
         except UnicodeDecodeError as error:
-            raise UnreadableModel(f"`{where}`contains text that is not UTF-8") from error
-        return flat.reshape(checked.shape)
+            raise UnreadableModel(f"`{where}` contains text that is not UTF-8") from error
     return checked if checked.dtype.isnative else checked.astype(checked.dtype.newbyteorder("="))
 
 
 def _stores_bits(stored: np.dtype[Any], wanted: ir.DataType) -> bool:
-    """Return whether unsigned integers may be the bits of a type that numpy has no name for."""
+    """Return whether unsigned integers may be the bits of a type that numpy lacks."""
     return (
         stored.kind == "u"
         and wanted.is_floating_point()

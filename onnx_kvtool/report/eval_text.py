@@ -115,27 +115,17 @@ def _rows(
 
 def _row(array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None], width: int) -> Piece:
     text, spans = "[", list[tuple[int, int]]()
-    for cell, is_marked in _cells(array, marks, shown):
+    for index in shown:
         text += "" if text == "[" else " "
-        if cell is None:
+        if index is None:
             text += "..."
             continue
-        padded = cell.rjust(width)
+        is_marked = marks is not None and bool(marks[index])
+        cell = (_MARK if is_marked else "") + _text(array[index])
         if is_marked:
             spans.append((len(text) + width - len(cell), len(text) + width))
-        text += padded
+        text += cell.rjust(width)
     return f"{text}]", tuple(spans)
-
-
-def _cells(
-    array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None]
-) -> Iterator[tuple[str | None, bool]]:
-    for index in shown:
-        if index is None:
-            yield None, False
-        else:
-            is_marked = marks is not None and bool(marks[index])
-            yield (_MARK if is_marked else "") + _text(array[index]), is_marked
 
 
 def _text(element: Any) -> str:

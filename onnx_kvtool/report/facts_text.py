@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.report.blocks import Block, Grid, Line, named
+from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, named
 from onnx_kvtool.targets.releases import releases
 
 if TYPE_CHECKING:
@@ -66,16 +66,13 @@ def _conflict(conflict: Conflict) -> Iterator[Block]:
 
 def _unknown(unknown: Sequence[UnknownValue]) -> Grid:
     """Return a row for each first cause, with the values that were lost by it."""
-    groups: dict[tuple[str, str], list[UnknownValue]] = {}
-    for value in unknown:
-        lost = value.lost
-        groups.setdefault((str(lost.location), lost.why), []).append(value)
     rows = []
-    for (place, why), values in groups.items():
+    for values in groups_alike(unknown, lambda value: (str(value.lost.location), value.lost.why)):
         names = [value.location.value or "" for value in values]
         shown = ", ".join(names[:_MOST_FOLLOWERS])
         rest = len(names) - _MOST_FOLLOWERS
-        rows.append((place, why, f"{shown} and {rest} more" if rest > 0 else shown))
+        shown = f"{shown} and {rest} more" if rest > 0 else shown
+        rows.append((str(values[0].lost.location), values[0].lost.why, shown))
     return Grid(("lost first at", "why", "unknown values"), tuple(rows))
 
 
@@ -201,13 +198,16 @@ def _kernels(operator: Operator) -> str:
 
 
 def _ops_span(limit: LimitEntry) -> str:
-    """Return the releases as a range, or one by one if a known one between them is free of it."""
-    known = [one.version for one in releases() if one.runtime == limit.runtime]
-    first, last = limit.versions[0], limit.versions[-1]
-    between = known[known.index(first) : known.index(last) + 1]
-    if len(between) == 1 or tuple(between) != limit.versions:
-        return ", ".join(limit.versions)
-    return f"{first} to {last}"
+    return _span(limit.versions, [one for one in releases() if one.runtime == limit.runtime])
+
+
+def _span(versions: Sequence[str], known: Iterable[Release]) -> str:
+    """Return versions as a range, or one by one if a known release between them has no limit."""
+    shown = [release.version for release in known]
+    first, last = versions[0], versions[-1]
+    between = shown[shown.index(first) : shown.index(last) + 1]
+    is_range = len(versions) > 1 and len(between) == len(versions)
+    return f"{first} to {last}" if is_range else ", ".join(versions)
 
 
 # What `targets` knows of releases, in lines and tables for people.
@@ -236,7 +236,7 @@ def targets_blocks(report: TargetsReport, *, in_full: bool) -> Iterator[Block]:
     if told:
         yield Line("limits", str(len(told)))
         rows = (
-            (limit.name, limit.operator, _targets_span(versions, releases), _meaning(limit))
+            (limit.name, limit.operator, _span(versions, releases), _meaning(limit))
             for limit, versions in sorted(told, key=lambda one: one[0].operator)
         )
         yield Grid(_LIMITS, tuple(rows))
@@ -257,15 +257,6 @@ def _targets_row(release: Release) -> tuple[str, ...]:
 
 def _known(version: int | None) -> str:
     return "-" if version is None else str(version)
-
-
-def _targets_span(versions: list[str], releases: Sequence[Release]) -> str:
-    """Return versions as a range, or one by one if one between them is free of the limit."""
-    shown = [release.version for release in releases]
-    first, last = shown.index(versions[0]), shown.index(versions[-1])
-    if len(versions) > 1 and last - first + 1 == len(versions):
-        return f"{versions[0]} to {versions[-1]}"
-    return ", ".join(versions)
 
 
 def _meaning(limit: Limit) -> str:

@@ -115,10 +115,14 @@ def _growing_text(report: InspectReport) -> str | None:
     caches = growing(report.caches)
     if not caches:
         return None
+    command = f"kvtool raise {_argument(report)} --capacity N"
+    return f"{growth_in_words(caches)}; `{command}` gives them N rows, written in place"
+
+
+def _argument(report: InspectReport) -> str:
+    """Return the model as an argument of a command."""
     path = report.model.path
-    model = "MODEL" if path in ("", "-") else shlex.quote(path)
-    text = growth_in_words(caches)
-    return f"{text}; `kvtool raise {model} --capacity N` gives them N rows, written in place"
+    return "MODEL" if path in ("", "-") else shlex.quote(path)
 
 
 def _windows_text(report: InspectReport) -> str | None:
@@ -126,8 +130,7 @@ def _windows_text(report: InspectReport) -> str | None:
     caches = rolling(report.caches)
     if not caches:
         return None
-    path = report.model.path
-    command = rolling_command(caches, "MODEL" if path in ("", "-") else shlex.quote(path))
+    command = rolling_command(caches, _argument(report))
     return f"{rolling_in_words(caches)}; `{command}` makes circular caches of them"
 
 

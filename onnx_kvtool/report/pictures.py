@@ -243,15 +243,13 @@ def memory_svg(cost: CostModel) -> str:
     A cache that grows allocates what it fills, so that its two lines are one. The script of the
     page draws the same plot anew, as wide as it is shown and for what its reader chooses.
     """
+    x = _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity)
+    y = _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes)
     parts = [
         f'<svg class="plot" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" xmlns="{_SVG}">',
         "<title>Memory of the caches against the length of a sequence</title>",
-        *_grid(cost),
+        *_grid(x, y),
     ]
-    x, y = (
-        _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity),
-        _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes),
-    )
     for order, batch in enumerate(cost.batches):
         parts.append(f'<g class="batch{order}">')
         if cost.has_allocation:
@@ -283,15 +281,13 @@ def _points(places: Sequence[tuple[float, float]], x: _Scale, y: _Scale) -> str:
     return " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in places)
 
 
-def _grid(cost: CostModel) -> Iterator[str]:
-    x = _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity)
-    y = _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes)
+def _grid(x: _Scale, y: _Scale) -> Iterator[str]:
     left, right = x.first, x.last
-    for number in _ticks(cost.most_bytes, 1024):
+    for number in _ticks(y.most, 1024):
         row = y(number)
         yield f'<line class="grid" x1="{left:.1f}" x2="{right:.1f}" y1="{row:.1f}" y2="{row:.1f}"/>'
         yield _tick(left - 8, row + 4, "end", binary_bytes(number))
-    for tokens in _ticks(cost.capacity, 1):
+    for tokens in _ticks(x.most, 1):
         yield _tick(x(tokens), _HEIGHT - _BOTTOM + 18, "middle", f"{int(tokens):,}")
     yield _tick((left + right) / 2, _HEIGHT - 4, "middle", "tokens of a sequence")
 

@@ -21,7 +21,7 @@ from onnx_kvtool.report.blocks import (
     named,
     without_numbers,
 )
-from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport
+from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport, Unraised
 from onnx_kvtool.rewrite.report import LowerReport, Verification
 
 if TYPE_CHECKING:
@@ -228,13 +228,17 @@ def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:
 def _refusals(refusals: Iterable[Diagnostic]) -> Iterator[Line]:
     """Yield each remedy once, below its refusals; those that differ in names only share a line."""
     for group in groups_alike(refusals, lambda r: (r.code, r.help, r.lowest_opset)):
-        for first, *others in groups_alike(group, lambda r: (r.location.op, form([r.message]))):
-            place = and_others(str(first.location), len(others))
-            yield Line(first.code, f"{place}: {first.message}", "red")
+        yield from _one_by_one(group, "red")
         if group[0].lowest_opset is not None:
             yield Line("  lowest opset", str(group[0].lowest_opset))
         if group[0].help is not None:
             yield Line("  help", group[0].help)
+
+
+def _one_by_one(refusals: Iterable[Diagnostic | Unraised], style: str) -> Iterator[Line]:
+    for first, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
+        place = and_others(str(first.location), len(others))
+        yield Line(first.code, f"{place}: {first.message}", style)
 
 
 def _verdict(verification: Verification) -> str:
@@ -290,9 +294,7 @@ def raise_blocks(
         rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
         yield Grid(("operator", "nodes", "rule"), rows)
     for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
-        for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
-            place = and_others(str(one.location), len(others))
-            yield Line(one.code, f"{place}: {one.message}", "yellow")
+        yield from _one_by_one(refusals, "yellow")
         assumption = refusals[0].assumption
         if assumption is not None:
             yield Line("  help", f"if it holds, grant it with `--assume {assumption}`")

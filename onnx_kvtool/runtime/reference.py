@@ -39,13 +39,13 @@ class Session:
             self._evaluator = Evaluator(deserialize(model, directory))
         except (UnreadableModel, RuntimeUnavailable) as error:
             raise RuntimeUnavailable(
-                f"{self.runtime} cannot load the model: {error.message}", help=error.help
+                f"reference {VERSION} cannot load the model: {error.message}", help=error.help
             ) from error
 
     @property
     def runtime(self) -> str:
         """Name and version."""
-        return f"reference {VERSION}"
+        return self._evaluator.runtime
 
     def run(self, inputs: Mapping[str, object]) -> Arrays:
         """Run the model; see `sessions.Session.run`."""

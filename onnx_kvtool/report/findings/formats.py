@@ -16,14 +16,21 @@ from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Tally
 from onnx_kvtool.lint.rule import RULES, Rule, markdown
-from onnx_kvtool.report.findings.writer import Spool, Writer, qualified_name, shown_path, uri
+from onnx_kvtool.report.findings.writer import (
+    Spool,
+    Writer,
+    placed_message,
+    qualified_name,
+    shown_path,
+    uri,
+)
 from onnx_kvtool.report.json import headed
 
 # One line for each finding: `path:graph:node: CODE message`.
 
 
 class ConciseWriter(Writer):
-    """Parts of the place that a finding does not have are left out, and names are escaped."""
+    """Writes one line for each finding; parts of the place that are unknown are left out."""
 
     in_lines = True
 
@@ -55,7 +62,7 @@ class ListInParts:
         self._is_empty = True
 
     def items(self, items: Sequence[Any]) -> str:
-        """Return some more items, with what stands in front of each."""
+        """Return the text of some more items."""
         text = ""
         for item in items:
             text += "[\n" if self._is_empty else ",\n"
@@ -64,12 +71,12 @@ class ListInParts:
         return text
 
     def end(self) -> str:
-        """Return what ends the list, which may be empty."""
+        """Return the end of the list, which may be empty."""
         return "[]" if self._is_empty else f"\n{_INDENT * self._depth}]"
 
 
 class JsonWriter(Writer):
-    """The report as the command-line contract fixes it; with `statistics`, with counts."""
+    """The JSON report of the command-line contract, with counts if `statistics` is set."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -132,16 +139,14 @@ class GitlabWriter(Writer):
         return self._findings.items([_gitlab_line(finding, path) for finding in file.findings])
 
     def end(self) -> Iterator[str]:
-        """Yield what ends the list."""
+        """Yield the end of the list."""
         yield self._findings.end() + "\n"
 
 
 def _gitlab_line(finding: Finding, path: str) -> dict[str, Any]:
-    place = qualified_name(finding.location)
-    what = f"{place}: {finding.message}" if place else finding.message
     text = f"{path}\0{finding.fingerprint}"
     return {
-        "description": f"{finding.code} {finding.name}: {what}",
+        "description": f"{finding.code} {finding.name}: {placed_message(finding)}",
         "check_name": finding.code,
         "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         "severity": _SEVERITIES[finding.severity],
@@ -169,13 +174,12 @@ class RdjsonWriter(Writer):
         return self._diagnostics.items([_diagnostic(one, path) for one in file.findings])
 
     def end(self) -> Iterator[str]:
-        """Yield what ends the object."""
+        """Yield the end of the object."""
         yield self._diagnostics.end() + "\n}\n"
 
 
 def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
-    place = qualified_name(finding.location)
-    text = f"{place}: {finding.message}" if place else finding.message
+    text = placed_message(finding)
     return {
         "message": f"{text}\nhelp: {finding.help}" if finding.help else text,
         "location": {"path": path, "range": {"start": {"line": 1}}},
@@ -190,8 +194,8 @@ def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
 class JunitWriter(Writer):
     """A document where a rule fails if it found something at or above `fail_on`.
 
-    Findings below stand in the output of a case that passes. A model without any has one case,
-    which passes; a file that was not checked to the end has an error.
+    Findings below that are in the output of a case that passes. A model without findings has one
+    case, which passes; a file that was not checked to the end has an error.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -253,9 +257,7 @@ def _case(case: Element, found: list[Finding], tally: Tally) -> None:
 
 
 def _junit_line(finding: Finding) -> str:
-    place = qualified_name(finding.location)
-    text = f"{finding.severity}: {place}: " if place else f"{finding.severity}: "
-    text += finding.message
+    text = f"{finding.severity}: {placed_message(finding)}"
     if finding.help:
         text += f" (help: {finding.help})"
     return escape(text)
@@ -270,15 +272,15 @@ LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "
 
 _FINGERPRINT = "kvtool/v1"
 _ALERT = "primaryLocationLineHash"
-"""The only one that GitHub reads. Unless it is there, GitHub hashes the first bytes of the file."""
+"""The only fingerprint that GitHub reads. Without it, GitHub hashes the start of the file."""
 
 
 class SarifWriter(Writer):
     """A SARIF log with one run.
 
-    A model has no lines, so that each result points at line 1 of the file, as code scanning asks
-    for a region, and names its place as a logical location. Files are relative to the current
-    directory, which is taken for the root of the repository.
+    A model has no lines, and code scanning wants a region: each result points at line 1 of the
+    file, and names its place as a logical location. Files are relative to the current directory,
+    which is taken for the root of the repository.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -310,7 +312,7 @@ class SarifWriter(Writer):
         )
 
     def end(self) -> Iterator[str]:
-        """Yield how the run went."""
+        """Yield the end of the run: whether all files were checked."""
         yield self.results.end()
         notifications = [
             {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
@@ -377,5 +379,5 @@ def _location(place: Location, path: str) -> dict[str, Any]:
 
 def _kind(place: Location) -> str:
     if place.node_label is not None:
-        return "element"  # of the kinds that SARIF knows, the one for parts of a document
+        return "element"  # SARIF's kind for parts of a document
     return "object" if place.value is None else "value"

@@ -13,7 +13,9 @@ from onnx_kvtool.report.findings.writer import (
     Spool,
     Writer,
     folded,
+    found_in_words,
     others_in_words,
+    placed_message,
     qualified_name,
     shown_path,
 )
@@ -23,7 +25,7 @@ _LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
 
 
 _Row = tuple[str, Finding, list[Finding]]
-"""Path, finding, and those that are alike."""
+"""Path, first finding of a group, and the others."""
 
 
 class GithubWriter(Writer):
@@ -51,8 +53,7 @@ def _rows(file: FileReport) -> Iterator[_Row]:
 
 def _command(path: str, finding: Finding, others: Sequence[Finding]) -> str:
     title = f"{finding.code} {finding.name}"
-    place = qualified_name(finding.location)
-    text = f"{place}: {finding.message}" if place else finding.message
+    text = placed_message(finding)
     if finding.help:
         text += f"\nhelp: {finding.help}"
     if others:
@@ -62,7 +63,7 @@ def _command(path: str, finding: Finding, others: Sequence[Finding]) -> str:
 
 
 def _data(text: str) -> str:
-    """Escape a message: only what would end the command, or be taken for an escape, is written."""
+    """Escape the characters of a message that would end the command or begin an escape."""
     return escape_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -78,7 +79,7 @@ class StepSummary:
         self._count = 0
 
     def add(self, file: FileReport) -> None:
-        """Take in one file; no more rows are kept than are shown."""
+        """Add one file; no more rows are kept than are shown."""
         for row in _rows(file):
             self._count += 1
             rows = self._rows[row[1].severity]
@@ -86,16 +87,10 @@ class StepSummary:
                 rows.append(row)
 
     def text(self, tally: Tally) -> str:
-        """Return the summary, of all that was added."""
+        """Return the summary of all added files."""
         summary = tally.summary
-        counts = ", ".join(
-            (
-                counted(summary.error, "error"),
-                counted(summary.warning, "warning"),
-                counted(summary.info, "remark"),
-            )
-        )
-        lines = ["## kvtool check", "", f"{counts} in {counted(summary.files, 'file')}.", ""]
+        counts = f"{found_in_words(summary)} in {counted(summary.files, 'file')}."
+        lines = ["## kvtool check", "", counts, ""]
         if self._count:
             lines += ["| | rule | model | place | message |", "| --- | --- | --- | --- | --- |"]
         rows = [row for rows in self._rows.values() for row in rows][:_LONGEST_SUMMARY]

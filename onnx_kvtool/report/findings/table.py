@@ -25,7 +25,7 @@ from onnx_kvtool.report.findings.formats import (
 from onnx_kvtool.report.findings.github import GithubWriter
 from onnx_kvtool.report.findings.writer import Writer
 
-# The formats of findings that are data; text for people is printed by `report.text`.
+# The formats of findings as data; `report.text` prints text for people.
 
 
 WRITERS: Table[str, type[Writer]] = Table(
@@ -41,21 +41,21 @@ WRITERS: Table[str, type[Writer]] = Table(
         ("rdjson", RdjsonWriter),
     ],
 )
-"""What makes the text of a report, by format."""
+"""The writer of each format."""
 
 
-# Reports that hold less than a check knows, put together as they are.
+# Merging reports in formats that contain less than JSON.
 #
-# JSON holds all, so that parts in JSON go through the writers of any format. What is read back
-# from SARIF, JUnit or JSON lines goes into the same format alone.
+# JSON contains everything, so that parts in JSON go through the writers of any format. Reports read
+# from SARIF, JUnit or JSON lines are merged into the same format only.
 
 
 _NO = 1
-"""Exit code for a file that was not checked to the end: these formats do not hold its own."""
+"""Exit code for a file that was not checked to the end: these formats do not contain it."""
 
 
 class Merger(Writer):
-    """A writer that takes the data of whole reports, too, and counts what they hold."""
+    """A writer that also accepts whole reports, and counts their findings."""
 
     def report(self, data: Any) -> str:
         """Return the text of one more report."""
@@ -133,4 +133,4 @@ MERGERS: Table[MergedFormat, type[Merger]] = Table(
     "format of a report that is merged as it is",
     [("jsonl", _LinesMerger), ("sarif", _SarifMerger), ("junit", _JunitMerger)],
 )
-"""What puts reports together that are not JSON."""
+"""The merger of each format other than JSON."""

@@ -13,18 +13,24 @@ from urllib.parse import quote
 from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
+from onnx_kvtool.lint.report import CheckReport, FileReport, Summary, Tally
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.report.blocks import Block, Grid, Line, joined
 from onnx_kvtool.report.text import text_of_blocks
 
-# Places in a model in one word, for formats that know lines of text alone.
+# Places in a model in one word, for formats of text lines.
 
 
 def qualified_name(place: Location) -> str:
-    """Return `graph:node` or `graph:value`, as far as the place goes; "" for the whole model."""
+    """Return `graph:node`, `graph:value` or `graph`; "" for the whole model."""
     parts = (place.graph, place.node_label or place.value)
     return ":".join(part for part in parts if part)
+
+
+def placed_message(finding: Finding) -> str:
+    """Return the message of a finding, with its place in front."""
+    place = qualified_name(finding.location)
+    return f"{place}: {finding.message}" if place else finding.message
 
 
 # Paths of models as other tools want them.
@@ -36,8 +42,8 @@ _STANDARD_INPUT = "stdin"
 def shown_path(path: str) -> str:
     """Return a path relative to the current directory, with `/` between its parts.
 
-    A path outside of the current directory is absolute. Standard input is `stdin`, and so is a
-    model in memory, which has no path.
+    A path outside of the current directory is absolute. Standard input and a model in memory are
+    `stdin`.
     """
     if path in ("", "-"):
         return _STANDARD_INPUT
@@ -62,7 +68,7 @@ def uri(path: str) -> tuple[str, bool]:
     return quote(shown.encode("utf-8", "surrogateescape")), True
 
 
-# Findings that differ by the numbers in names alone, told once.
+# Groups of findings that differ only in the numbers of names.
 
 
 _RANGES = 30  # characters that numbers may take: `{1..29}`, `{1,3,5,7,9..29}`
@@ -78,7 +84,7 @@ def folded(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Finding]
 
 
 def others_in_words(others: Sequence[Finding]) -> str:
-    """Return what to say of findings that are like the one before: `29 more, layer.{1..29}`."""
+    """Return the number and places of the other findings of a group: `29 more, layer.{1..29}`."""
     names = list(dict.fromkeys(qualified_name(finding.location) for finding in others))
     if not names[-1]:
         return f"{len(others)} more"
@@ -88,7 +94,13 @@ def others_in_words(others: Sequence[Finding]) -> str:
     return f"{len(others)} more, {name}"
 
 
-# Writing findings file by file, so that no report is ever held as a whole.
+def found_in_words(summary: Summary) -> str:
+    """Return the numbers of findings: `1 error, 2 warnings, 0 remarks`."""
+    pairs = (summary.error, "error"), (summary.warning, "warning"), (summary.info, "remark")
+    return ", ".join(counted(number, noun) for number, noun in pairs)
+
+
+# Writing findings file by file, so that no report is in memory as a whole.
 
 
 _IN_MEMORY = 1 << 20  # bytes
@@ -96,39 +108,39 @@ _PIECE = 1 << 16  # characters
 
 
 class Writer:
-    """What makes the text of a report in one format, from one file after the other.
+    """Makes the text of a report in one format, file by file.
 
-    A writer is used once: `begin`, `file` for each file in order, `end`. All that they return, one
-    behind the other, is the text, with a line end after its last line; a text without lines is "".
+    A writer is used once: `begin`, `file` for each file in order, `end`. The text is what they
+    return, joined. It ends with a line end; a text without lines is "".
 
     Args:
-        tally: What all files come to, which grows as files are added; the lowest severity that
-            makes the answer no is known at once.
-        statistics: Whether to count what each rule finds, where the format has a place for it.
+        tally: The counts of all files, which grow as files are added; the severity that fails a
+            check is known from the start.
+        statistics: Whether to count the findings of each rule, if the format has a place for it.
     """
 
     in_lines: ClassVar[bool] = False
-    """Whether the text of each file is of use without what follows."""
+    """Whether the text of each file is useful without the rest."""
 
     def __init__(self, tally: Tally, *, statistics: bool = False) -> None:
         self.tally = tally
         self.statistics = statistics
 
     def begin(self) -> str:
-        """Return what stands in front of the first file."""
+        """Return the text before the first file."""
         return ""
 
     def file(self, file: FileReport) -> str:
-        """Return the text of one file; "" where there is none, or where it comes at the end."""
+        """Return the text of one file; "" if there is none, or if it comes at the end."""
         raise NotImplementedError
 
     def end(self) -> Iterator[str]:
-        """Yield what stands behind the last file, when the tally is complete."""
+        """Yield the text after the last file, when the tally is complete."""
         yield from ()
 
 
 def rendered(kind: type[Writer], report: CheckReport, *, statistics: bool = False) -> str:
-    """Return the whole text of a report that is at hand."""
+    """Return the whole text of a report."""
     writer = kind(report.tally, statistics=statistics)
     files = (writer.file(file) for file in report.files)
     return "".join((writer.begin(), *files, *writer.end()))
@@ -159,7 +171,7 @@ _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 
 def counts(report: CheckReport | Tally) -> Iterator[Block]:
-    """Yield what each rule found, in numbers."""
+    """Yield the number of findings of each rule."""
     header = ("code", "name", "severity", "findings", "with a fix")
     rows = [
         (rule.code, rule.name, rule.severity, str(rule.count), str(rule.fixable))
@@ -172,8 +184,8 @@ def counts(report: CheckReport | Tally) -> Iterator[Block]:
 def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
     """Yield the findings file by file.
 
-    Those of one file that differ by the numbers in names alone, as the layers of a decoder do, are
-    told once, with the places of the others; all are told if `verbose`.
+    Findings of a file that differ only in the numbers of names, as in the layers of a decoder, are
+    shown once, with the places of the others; with `verbose`, all are shown.
     """
     for file in report.files:
         yield from blocks_of(file, verbose=verbose)
@@ -187,7 +199,7 @@ class TextWriter(Writer):
         statistics: As for every writer.
         diff: Whether to show diffs in place of findings.
         color: Whether to use colour; None does so if the process has a terminal.
-        verbose: Whether findings that are alike are told one by one.
+        verbose: Whether to show every finding of a group.
     """
 
     in_lines = True
@@ -242,13 +254,13 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
 
 
 def remarks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield what there is to say of files beside their findings; of all of them if `verbose`."""
+    """Yield the remarks on files beside their findings; with `verbose`, on every file."""
     for file in report.files:
         yield from remarks_of(file, verbose=verbose)
 
 
 def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield what there is to say of one file; see `remarks`."""
+    """Yield the remarks on one file; see `remarks`."""
     label = "fixed" if file.written else "would fix"
     for text, count in Counter(f"{fix.code} {fix.title}" for fix in file.fixed).items():
         more = f" ({count:,} findings)" if count > 1 else ""
@@ -273,12 +285,12 @@ def _counts(file: FileReport) -> str:
 def closing(
     report: CheckReport | Tally, *, fails: bool | None = None, offers_fixes: bool = True
 ) -> Iterator[Block]:
-    """Yield the last lines: notes on the run, and what was found in all.
+    """Yield the last lines: notes on the run, and the total of findings.
 
     Args:
-        report: What was found.
-        fails: Whether the exit code says no; None where that of the report does.
-        offers_fixes: Whether to say which flag would fix something.
+        report: The findings.
+        fails: Whether the check failed; None for the answer of the report.
+        offers_fixes: Whether to name the flags that fix findings.
     """
     tally = _tally(report)
     for note in tally.notes:
@@ -292,14 +304,9 @@ def closing(
     if not total:
         yield Line("checked", f"no findings {in_files}{hidden}", "green")
     else:
-        parts = [
-            counted(summary.error, "error"),
-            counted(summary.warning, "warning"),
-            counted(summary.info, "remark"),
-        ]
         fails = tally.exit_code > 0 if fails is None else fails
         style = "bold red" if fails else "bold"
-        yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
+        yield Line("found", f"{found_in_words(summary)} {in_files}{hidden}", style)
     if summary.fixable and offers_fixes:
         yield Line("fixable", f"{summary.fixable} with {_SAFE}")
     if summary.unsafe_fixable and offers_fixes:

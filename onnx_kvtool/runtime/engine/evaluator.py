@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool import __version__
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.ops.traits import contradiction
@@ -20,12 +21,12 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run gave.
+    """The results of one run.
 
     Attributes:
-        values: What was fetched, by name, in the order of the request. Arrays for tensors (strings
-            as objects, types that numpy lacks as those of ml_dtypes), lists for sequences, None for
-            an optional that holds nothing. They may share memory with the inputs and each other.
+        values: The fetched values, by name, in the order of the request. Arrays for tensors
+            (strings as objects, types that numpy lacks as those of ml_dtypes), lists for sequences,
+            None for an empty optional. They may share memory with the inputs and each other.
         warnings: Results that the specification leaves undefined, with the node.
     """
 
@@ -34,16 +35,15 @@ class Run:
 
 
 class Evaluator:
-    """A model that is run by kernels of our own.
+    """A model that runs on our own kernels.
 
     Every operator is computed as the ONNX text of its version defines it. What the text calls an
-    error or leaves undefined fails (indices out of range, shapes that do not fit each other) or, as
-    with duplicate indices of a scatter, gives a warning. Operators of onnxruntime run as their
-    standard form says (`derived`), or by a kernel that computes what its documentation defines. Any
-    other operator without a kernel is run by onnx.reference.
+    error, or leaves undefined, fails (indices out of range, shapes that do not fit) or gives a
+    warning (duplicate indices of a scatter). Operators of onnxruntime run as their standard form
+    (`derived`), or on a kernel that follows their documentation. onnx.reference runs the others.
 
-    Weights are read when a node that needs them is prepared; external ones stay mapped from their
-    files.
+    Weights are read when a node that needs them is prepared; external weights stay mapped from
+    their files.
 
     Args:
         model: The model. It is not changed, and must not change while the evaluator is used.
@@ -51,9 +51,9 @@ class Evaluator:
         new_ops: As for `Compiler`.
 
     Raises:
-        RuntimeUnavailable: If a node reads a value that nothing before it produces, its operator is
-            unknown to onnx.reference too, its attributes break its schema, functions call each
-            other in a circle, or constants cannot be read.
+        RuntimeUnavailable: If a node reads a value that nothing before it computes, onnx.reference
+            does not support its operator either, its attributes break its schema, functions call
+            each other in a circle, or constants cannot be read.
         ModelRejected: If an input has an initializer of another type or shape.
     """
 
@@ -85,6 +85,11 @@ class Evaluator:
         """The nodes prepared so far that onnx.reference runs."""
         return tuple(self._compiler.borrowed)
 
+    @property
+    def runtime(self) -> str:
+        """Name and version."""
+        return f"reference {__version__}"
+
     def run(
         self,
         inputs: Mapping[str, Value],
@@ -93,15 +98,15 @@ class Evaluator:
         give_up: Collection[str] = (),
         observe: Callable[[Trace], None] | None = None,
     ) -> Run:
-        """Run the model, or the part of it that makes what is fetched.
+        """Run the model, or the part of it that computes the fetched values.
 
         Args:
             inputs: Values by name: of graph inputs, and of any other value of the main graph, which
-                then is not computed.
+                is not computed then.
             fetch: Names of values of the main graph; None for the graph outputs.
             give_up: Inputs that the caller will not read again: an operator that updates a cache
-                may write into their arrays, which saves copying the cache. Results are the same.
-            observe: Called after each node that ran, those of bodies and functions included.
+                may write into their arrays, which saves a copy. Results are the same.
+            observe: Called after each node that ran, including those of bodies and functions.
 
         Raises:
             RuntimeUnavailable: As for the class, for nodes that the graph outputs do not need.
@@ -127,7 +132,7 @@ class Evaluator:
         return Run(values, tuple(dict.fromkeys(state.warnings)))
 
     def _check(self, name: str, value: Value) -> None:
-        """Hold a fed value against its declaration, once for the same type and shape in a row."""
+        """Check a fed value against its declaration, unless the last one had its type and shape."""
         kind = (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
         if kind is not None and self._fitting.get(name) == kind:
             return

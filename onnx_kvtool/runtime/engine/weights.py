@@ -22,7 +22,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
 
 def constant(tensor: ir.TensorProtocol) -> Array:
-    """Return the values of a tensor as kernels take them: strings as objects, nothing writable.
+    """Return the values of a tensor as kernels take them: read-only, strings as objects.
 
     An external tensor stays mapped from its file. A sparse initializer becomes dense.
 
@@ -37,13 +37,13 @@ def constant(tensor: ir.TensorProtocol) -> Array:
         raise RuntimeUnavailable(error.message, help=error.help) from error
     if tensor.dtype == ir.DataType.STRING:
         return _text(values)
-    held: Array = np.asarray(values).view()
-    held.flags.writeable = False
-    return held
+    constants: Array = np.asarray(values).view()
+    constants.flags.writeable = False
+    return constants
 
 
 def dense(sparse: onnx.SparseTensorProto) -> Array:
-    """Return a sparse tensor as an array, zero (or the empty string) where it holds nothing.
+    """Return a sparse tensor as an array, with zeros (or empty strings) for absent elements.
 
     Args:
         sparse: NNZ values with indices of shape (NNZ,) into the flat tensor, or (NNZ, rank).
@@ -106,14 +106,21 @@ def _part(sparse: onnx.SparseTensorProto, part: onnx.TensorProto) -> np.ndarray[
 
 
 def _text(values: Array) -> Array:
-    """Return an array of bytes or text as objects of type str."""
-    flat = values.reshape(-1).tolist()
     try:
-        flat = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
+        return text_objects(values)
     except UnicodeDecodeError as error:
         raise RuntimeUnavailable("a constant has text that is not UTF-8") from error
-    text = np.empty(len(flat), object)
-    text[:] = flat
+
+
+def text_objects(values: Array) -> Array:
+    """Return an array of bytes or strings as objects of type str.
+
+    Raises:
+        UnicodeDecodeError: If bytes are not UTF-8.
+    """
+    text = np.empty(values.size, object)
+    flat = values.reshape(-1).tolist()
+    text[:] = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
     return text.reshape(values.shape)
 
 
@@ -127,8 +134,8 @@ def resolve(
 
     Args:
         attributes: Those of a node.
-        parameters: What the function around the node was called with; one that is not there was
-            left out by the caller, and so is the attribute that refers to it.
+        parameters: The attributes of the call of the function. If the caller omitted one, the
+            attribute that refers to it is omitted as well.
     """
     resolved = {}
     for name, attribute in attributes.items():
@@ -149,8 +156,8 @@ def bound_attributes(
     Args:
         facts: The operator.
         attributes: What the node carries, without references.
-        body: Called with the name and the graph of each attribute that is a graph; what it returns
-            is the value.
+        body: Called with the name and the graph of each attribute that is a graph; returns its
+            value.
 
     Returns:
         Integers, floats, strings and tuples of them; arrays for tensors; None for an attribute
