@@ -58,15 +58,15 @@ FLOATS = frozenset({_T.FLOAT, _T.DOUBLE})
 Test = Callable[[NDArray[np.float64]], bool]
 
 Sizing = tuple[tuple[int, ...], tuple[str, ...]]
-"""Where a node is told sizes: the positions of inputs, and the names of attributes."""
+"""What gives a node its sizes: positions of inputs, and names of attributes."""
 
 Sizes = Mapping[str, Sizing]
-"""The same by operator of the default domain."""
+"""Sizing of operators of the default domain."""
 
 
 @functools.cache
 def sizing(op_type: str) -> Sizing:
-    """Return where an operator of the default domain is told sizes, in any of its versions."""
+    """Return what gives an operator of the default domain its sizes, in any of its versions."""
     names = traits_of(op_type).sizes
     places = {
         place
@@ -78,13 +78,13 @@ def sizing(op_type: str) -> Sizing:
 
 
 class Contents:
-    """A model message, gone through once for all who look at its nodes.
+    """The nodes of a model message, collected once for all guards.
 
-    Names and domains may change meanwhile; nodes may not come or go.
+    Names and domains may change afterwards; nodes must not be added or removed.
 
     Args:
         message: The model.
-        within: The operators whose bodies are looked into; None for all.
+        within: The operators whose bodies belong to it; None for all.
     """
 
     def __init__(self, message: onnx.ModelProto, within: Set[str] | None = HOLDERS) -> None:
@@ -114,7 +114,7 @@ class Contents:
         return [node for node in self.of(*op_types) if node.domain in DEFAULT_DOMAINS]
 
     def constants(self, test: Test, types: Set[int] = INTEGERS | FLOATS) -> set[str]:
-        """Return the names of constants up to 1 KiB, of any graph, whose numbers pass a test."""
+        """Return the names of constants up to 1 KiB, of any graph, whose elements pass a test."""
         found = set()
         for node in self.of("Constant"):
             if any(_attribute_has(attribute, test, types) for attribute in node.attribute):
@@ -138,13 +138,13 @@ INFERENCE_ERRORS = (
 
 
 def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) -> bool:
-    """Return whether a size that a node is told passes a test.
+    """Return whether a constant that gives a node a size passes a test.
 
     Args:
         node: The node.
-        sizes: Where it is told sizes.
-        names: What `Contents.constants` returned for the test.
-        test: The test, for its attributes.
+        sizes: What gives the node its sizes.
+        names: The result of `Contents.constants` for the test.
+        test: The test, for the attributes of the node.
     """
     places, attributes = sizes
     inputs = node.input
@@ -167,7 +167,7 @@ def _attribute_has(
 
 
 def _tensor_has(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
-    """Return whether a tensor may pass a test; a large one holds no sizes, nor does a text."""
+    """Return whether a tensor may pass a test; large tensors and strings contain no sizes."""
     if tensor.ByteSize() > SMALL_BYTES or tensor.data_type not in types:
         return False
     if tensor.data_location == onnx.TensorProto.EXTERNAL:

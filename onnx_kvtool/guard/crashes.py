@@ -51,10 +51,10 @@ _ROUNDS = 4
 def infer_past_negative_sizes(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of a Slice whose input may have a negative size.
 
-    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
-    (onnx/onnx#8481). It computes such a size itself from what some nodes are told: a pad of -5, a
-    window that is larger than its input. A Slice behind such a node is looked at only when all
-    sizes before it are known to be none of these; in a body or a function it is not looked at.
+    Inference of onnx 1.23.2 ends the process when it slices an axis of negative size
+    (onnx/onnx#8481). It computes such a size itself: from a pad of -5, or a window that is larger
+    than its input. A Slice behind such a node stays hidden until inference shows that no size
+    before it is negative; in a body or a function it stays hidden for good.
     """
     slices = contents.standard("Slice")
     told, windows = _suspects(contents) if slices else ([], [])
@@ -74,11 +74,11 @@ def infer_past_negative_sizes(contents: Contents, infer: Infer) -> onnx.ModelPro
 
 
 def slices_negative_size(message: onnx.ModelProto) -> str | None:
-    """Return an operator whose result of negative size a Slice may read; None without one.
+    """Return an operator whose result a Slice may read with a negative size; None without one.
 
-    Sessions of onnxruntime 1.31.1 end the process like onnx's inference, also by what a body of
-    BeamSearch or GreedySearch holds. Windows that are larger than their input are found where onnx
-    infers the sizes.
+    Sessions of onnxruntime 1.31.1 end the process like onnx's inference does, also for a Slice in a
+    body of BeamSearch or GreedySearch. A window that is larger than its input is found if onnx
+    infers its size.
     """
     contents = Contents(message, within=None)
     slices = contents.standard("Slice")
@@ -101,7 +101,7 @@ def _infer(contents: Contents) -> onnx.ModelProto:
 
 
 def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Return the nodes that are told a negative number, and those with a window besides."""
+    """Return the nodes with a negative constant as a size, and the other nodes with a window."""
     told, windows = [], []
     negative: set[str] | None = None
     for node in contents.standard(*_BY_NUMBER, *_BY_WINDOW):
@@ -122,12 +122,12 @@ def _below_zero(numbers: NDArray[np.float64]) -> bool:
 def _behind(
     message: onnx.ModelProto, slices: list[onnx.NodeProto], sources: list[onnx.NodeProto]
 ) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Return which of some Slice nodes may read what comes from these nodes.
+    """Return the Slice nodes that may read a result of the sources.
 
     Returns:
         Those of the main graph, and those of bodies and functions, which count as behind anything.
     """
-    # Held on to, as protobuf makes other objects when it is asked again.
+    # One list, as protobuf makes new objects each time.
     main = list(message.graph.node)
     own = {id(node) for node in main}
     wanted = {id(node) for node in slices}
@@ -167,8 +167,8 @@ CRASHING = frozenset({"RegexFullMatch"})
 def infer_past_untyped_inputs(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, with nothing known of a node that would end the process.
 
-    The inputs of such a node are looked at after a first inference without it. In a body or a
-    function it stays unknown.
+    A first inference without the node may find the types of its inputs. In a body or a function the
+    node stays hidden.
     """
     hidden = contents.standard(*CRASHING)
     while hidden:

@@ -33,14 +33,14 @@ from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 LONG_VECTORS = Fault(
     what="writes down each element of a vector that Add, Gather or Slice reads while it infers, 150"
     " bytes for each, also of one that is declared to have 10^9",
-    instead="leaves elements out of account where a vector may be that long",
+    instead="infers without data propagation if a vector may be that long",
 )
 
 LONGEST = 1 << 20
-"""Elements of the longest vector that inference is told of."""
+"""Most elements of a vector whose size inference gets to know."""
 
 _LARGE, _END = 1 << 15, 1 << 62
-"""Between them lies a number that may be a size; above the second it means the end of an axis."""
+"""A number between them may be a size; a larger one means the end of an axis."""
 
 _ALL, _FIRST = slice(None), slice(1)
 HANDED_ON = {
@@ -48,17 +48,17 @@ HANDED_ON = {
     **dict.fromkeys(("Gather", "Slice", "Squeeze", "Unsqueeze"), _FIRST),
     **dict.fromkeys(("Shape", "Size"), slice(0)),
 }
-"""The operators that onnx 1.23.2 computes the elements of, with the inputs whose elements come to
-be, or make, those of the output; what else they read only chooses among them."""
+"""The operators whose elements onnx 1.23.2 computes, with the inputs that these come from. The
+other inputs only choose among elements."""
 
 
 def may_run_out(contents: Contents) -> bool:
     """Return whether inference with data propagation may write down a very long vector.
 
-    It writes down each element of a value of rank 1 that an operator of `HANDED_ON` reads. Such a
-    value is long where that is declared, or where a node is told a large number by a constant, or
-    what was computed of one, or where Concats make it of others, as sixty that double a vector.
-    Sizes that many small ones make in another way are not found.
+    It writes down each element of a vector that an operator of `HANDED_ON` reads. A vector is long
+    if the model declares it so, if a node gets its size from a large constant or from a number that
+    is computed from one, or if Concats build it, such as sixty that each double a vector. Other
+    ways to reach a large size from small numbers are not found.
     """
     if contents.operators.isdisjoint(HANDED_ON):
         return False
@@ -76,11 +76,11 @@ def _is_long(shape: onnx.TensorShapeProto) -> bool:
 
 
 def _piles_up(contents: Contents) -> bool:
-    """Return whether Concats may join vectors to a very long one; other axes do not count."""
+    """Return whether Concats of vectors may build a very long one."""
     graph = contents.message.graph
     lengths = {info.name: _length(info) for info in graph.input}
     lengths.update((t.name, t.dims[0]) for t in graph.initializer if len(t.dims) == 1)
-    most = max(lengths.values(), default=1)  # if each Concat joined the longest there is by then
+    most = max(lengths.values(), default=1)  # if each Concat joined the longest so far
     for node in contents.of("Concat"):
         if most <= LONGEST and _is_first(node):
             most *= max(1, len(node.input))
@@ -101,13 +101,13 @@ def _piles_up(contents: Contents) -> bool:
             length = max([lengths[name] for name in node.input if name in lengths], default=1)
         if length > LONGEST:
             return True
-        if length > 1:  # what is not there counts as 1
+        if length > 1:  # a value without an entry counts as 1
             lengths.update((name, length) for name in node.output[:1] if name)
     return False
 
 
 def _is_first(node: onnx.NodeProto) -> bool:
-    """Return whether a Concat joins vectors, as far as its axis says."""
+    """Return whether the axis of a Concat allows vectors."""
     return all(attribute.i <= 0 for attribute in node.attribute)
 
 
@@ -122,14 +122,14 @@ def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:
 
 
 def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool:
-    """Return whether a node may be told a size by one of these constants.
+    """Return whether one of these constants may give a node its size.
 
-    Most large numbers tell none: the end of a Slice, what Where or Clip puts in, a mask's filling.
+    Most large numbers do not: the end of a Slice, a value for Where or Clip, the filling of a mask.
 
     Args:
-        contents: Those of the model.
-        large: Names of constants of integers; those of what is computed of them are added.
-        scales: Names of constants of floats; inference computes nothing from them.
+        contents: The contents of the model.
+        large: Names of integer constants; the names of what is computed from them are added.
+        scales: Names of float constants; inference computes nothing from them.
     """
     functions = contents.message.functions
     calls = {(function.domain, function.name) for function in functions}
@@ -158,7 +158,7 @@ def _tells_a_node(contents: Contents, large: set[str], scales: set[str]) -> bool
 
 @functools.cache
 def _makers() -> Sizes:
-    """Return where operators are told sizes whose result may be longer than their inputs."""
+    """Return the sizing of the operators whose output may be longer than their inputs."""
     return {
         op_type: sizing(op_type)
         for op_type in sorted(having())
@@ -167,9 +167,9 @@ def _makers() -> Sizes:
 
 
 def makes_long_vector(contents: Contents) -> bool:
-    """Return whether a node is told by a constant to make more than 2**20 elements along an axis.
+    """Return whether a constant makes a node give more than 2**20 elements along an axis.
 
-    Told so by a size that is computed, it is not found.
+    Computed sizes are not looked at.
     """
     makers = _makers()
     found = contents.standard(*makers)
@@ -182,9 +182,9 @@ def _is_above(numbers: NDArray[np.float64]) -> bool:
 
 
 FAILED_ALLOCATION = Fault(
-    what="may leave a message half made where an allocation fails in its inference, and ends the"
-    " process when it takes that down (seen in one of 600 models that ran against the bound)",
-    instead="bounds what inference may take, and asks in a separate process where it may take much",
+    what="may leave a half-built message if an allocation fails in its inference, and ends the"
+    " process when it frees that message (seen in one of 600 models that ran against the bound)",
+    instead="bounds the memory of inference, and infers in a separate process if it may need much",
 )
 
 _CONTRADICTION = 10
@@ -209,13 +209,13 @@ sys.stdout.buffer.write(inferred.SerializeToString())
 def infer_in_subprocess(
     message: onnx.ModelProto, strict: bool, spare: int, check_types: bool = False
 ) -> onnx.ModelProto | None:
-    """Return a message with types inferred in another process; None where that process fails.
+    """Return a message with types inferred in another process; None if that process fails.
 
     Args:
         message: The model, without weights.
         strict: Whether the first contradiction is an error.
         spare: Bytes that the inference may take.
-        check_types: Whether types are held against the schemas.
+        check_types: Whether types are compared with the schemas.
 
     Raises:
         onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`.
@@ -242,9 +242,9 @@ def infer_in_subprocess(
 def bounded_memory(spare: int) -> Iterator[None]:
     """Have allocations in the block fail once the process has grown by `spare` bytes.
 
-    C++ code that computes sizes from a hostile model would otherwise fill the memory of the machine
-    and be killed. Other threads are bound as well. Works on Linux only, where the address space of
-    a process has a limit that is kept; elsewhere the block runs unbounded.
+    Without a bound, C++ code that computes sizes from a hostile model fills the memory of the
+    machine until the system kills it. The bound applies to all threads. It needs Linux, which
+    enforces a limit on the address space; elsewhere the block runs unbounded.
 
     Args:
         spare: Bytes of address space that the block may take beyond what the process has.
@@ -285,26 +285,24 @@ def _address_space() -> int | None:
 NESTED_CALLS = Fault(
     library="onnxruntime",
     seen="1.31.1",
-    what="writes the body of a function in place of each call of it, and would be busy for days"
-    " with forty functions of two calls each, as the inference of onnx would",
-    instead="counts the nodes first, and does not load or infer a model of too many",
+    what="inlines each call of a function, which takes days for forty functions of two calls each;"
+    " the inference of onnx does so, too",
+    instead="counts the nodes first, and neither loads nor infers a model with too many",
 )
 
 MOST_NODES = 1_000_000
-"""Nodes. onnx's inference goes through the body of a function at every call of it; forty functions
-of two calls each would keep it busy for days."""
+"""Most nodes for onnx's inference, which visits the body of a function at each of its calls."""
 
 MOST_RUN = 200_000
-"""Nodes of functions and graphs that are gone through one by one in Python, or loaded by a runtime,
-which takes tens of microseconds for each."""
+"""Most nodes that Python visits one by one, or that a runtime loads: tens of microseconds each."""
 
 _Key = tuple[str, str, str]
 
 
 def expanded_nodes(model: ir.Model) -> int:
-    """Return the number of nodes, those of a function counted at each of its calls.
+    """Return the number of nodes, with those of a function counted at each of its calls.
 
-    Linear in the nodes of the model. A function that calls itself counts as nothing where it does.
+    Linear in the nodes of the model. A call by which a function calls itself counts as one node.
     """
     sizes: dict[_Key, int] = {}
     for key in model.functions:

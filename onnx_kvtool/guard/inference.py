@@ -55,11 +55,11 @@ _LISTS = {
 
 
 def weightless(model: ir.Model) -> onnx.ModelProto:
-    """Return a message that onnx's checker and shape inference take for `model`.
+    """Return the message of `model` for onnx's checker and shape inference, without weights.
 
-    No value of a weight is read or copied and no file is looked at. The message has the graphs,
-    nodes, declared types and functions of the model; what it has instead of weights, which are
-    all initializers and Constant tensors that are external, sparse or larger than 1 KiB:
+    No value of a weight is read or copied, and no file is opened. The message has the graphs,
+    nodes, declared types and functions of the model. A weight is an initializer or a tensor of a
+    Constant that is external, sparse or larger than 1 KiB. In its place stands:
 
     - in the main graph, an input of the same name and type, behind the inputs of the model; the
       Constant node is left out, so that the position of a node is not that of the model;
@@ -73,10 +73,9 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     annotations and training information are left out, and so is a declared type that says nothing
     (an undefined element type).
 
-    A size is left out that is negative (`guard.crashes`), or that of a vector of more than
-    2**20 elements (`guard.exhaustion`). Inference ends at an initializer that is declared
-    otherwise than what it holds: `value_info` of it is left out, and so is the tensor where an
-    input declares it.
+    Negative sizes, and the size of a vector of more than 2**20 elements, are left out
+    (`guard.crashes`, `guard.exhaustion`). Inference stops at an initializer that contradicts its
+    declaration, so the message lacks its `value_info`, or the tensor if an input declares it.
 
     Raises:
         KvtoolError: If the model holds something that has no written form, such as a value
@@ -138,10 +137,10 @@ class _Weightless(MessageWriter):
     def _misdeclared(
         self, out: onnx.GraphProto, graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol
     ) -> None:
-        """Write what an initializer holds, without what is declared of it.
+        """Write an initializer without its declaration, which contradicts it.
 
-        Inference would end at the contradiction and say nothing of the rest of the model. What a
-        graph input declares stands, because callers may feed another value.
+        Inference would stop at the contradiction. The declaration of a graph input stays, because
+        callers may feed another value.
         """
         if value in graph.inputs:
             return
@@ -316,24 +315,23 @@ _PAST: tuple[tuple[Set[str], _Way], ...] = (
     ({"Einsum"}, infer_past_endless_equations),
     (HOLDERS, infer_with_distinct_names),
 )
-"""The operators that each fault is about, and the way past it; the innermost one first. A way takes
-the contents of a model and what infers one. It leaves the contents as they were, and returns the
-model with inferred types."""
+"""The operators of each fault, and its guard; the innermost one first. A guard takes the contents
+of a model and a function that infers them. It returns the model with inferred types, and leaves the
+contents unchanged."""
 
 
 def infer_with_data(
     message: onnx.ModelProto, *, strict: bool = False, check_types: bool = False
 ) -> onnx.ModelProto:
-    """Return a message with inferred types, the values of shape tensors taken into account.
+    """Return a message with inferred types, with data propagation through shape tensors.
 
-    Where a vector would be too long, the values are left out of account; so is what may have a
-    negative size, where it is sliced. Bodies may name their values alike. `guard.table` has the
-    faults.
+    Data is not propagated if a vector would be too long. Nodes that onnx infers wrongly, or would
+    not survive, stay unknown. `guard.table` has the faults.
 
     Args:
         message: The model, without weights.
         strict: Whether the first contradiction is an error.
-        check_types: Whether types are held against the schemas.
+        check_types: Whether types are compared with the schemas.
 
     Raises:
         onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`; if a

@@ -39,10 +39,10 @@ def known_wrong(
     """Return why onnxruntime `version` must not be trusted with `model`; None when it may.
 
     Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
-    And 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
-    run it; 1.29 refuses to load it, and earlier releases do as well. All releases forget
-    `use_sparse_mixer` of MoE and QMoE on a CPU, and let a single causal query of Attention with a
-    past attend to all of several new keys.
+    1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they run
+    it; all other releases refuse to load it. On a CPU, all releases ignore `use_sparse_mixer` of
+    experts, and let a single causal query of Attention with a past attend to all of several new
+    keys.
 
     Args:
         version: Version of onnxruntime.

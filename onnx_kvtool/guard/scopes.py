@@ -22,11 +22,11 @@ DISTINCT_NAMES = Fault(
 
 
 def infer_with_distinct_names(contents: Contents, infer: Infer) -> onnx.ModelProto:
-    """Return `infer(contents)`, every name in bodies standing for one value while it runs.
+    """Return `infer(contents)`; while it runs, each name in bodies stands for one value.
 
-    The branches of an If, and bodies beside each other, may name their values alike. Inference of
-    onnx 1.23.2 keeps what it knows of the elements of integer values by name alone: it complains
-    that the second one "already exists", or takes the elements of the first one for its own.
+    Branches of an If, and other bodies, may use the same names. Inference of onnx 1.23.2 keeps the
+    elements of integer values by name alone: it complains that the second value "already exists",
+    or takes the elements of the first one for those of the second.
     """
     originals = _make_distinct(contents.message)
     if not originals:
@@ -40,7 +40,7 @@ def infer_with_distinct_names(contents: Contents, infer: Infer) -> onnx.ModelPro
 
 
 def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
-    """Rename what bodies define and something else defines too; return the old names by the new."""
+    """Rename values of bodies whose name is not unique; return the old names by the new ones."""
     roots = [message.graph, *message.functions]
     taken = {name for holder in every_holder(message, HOLDERS) for name in _defined(holder)}
     seen = {name for root in roots for name in _defined(root)}
@@ -115,7 +115,7 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 COPIED_SCOPES = Fault(
     what="copies a table of all functions for each call and each body, and for a body one of all"
     " outer values as well, so that 8,000 calls of as many functions take 4 s",
-    instead="has a graph inferred in pieces where much would be copied",
+    instead="infers a graph in pieces if much would be copied",
 )
 
 _MOST_COPIED = 4_000_000
@@ -135,8 +135,8 @@ def infer_past_copied_scopes(
 ) -> onnx.ModelProto:
     """Return `infer` of a message, in pieces if it would copy too much.
 
-    Invented names may have other numbers then; no two sizes get one name. A message that is
-    refused is given as a whole, so that the error is that of the whole.
+    Pieces may number invented names differently; no two sizes get one name. If a piece is refused,
+    the whole message is inferred, so that the error is the usual one.
     """
     message, graph = contents.message, contents.message.graph
     functions = len(message.functions)
@@ -151,10 +151,11 @@ def infer_past_copied_scopes(
 
 
 class _Pieces:
-    """Hands the nodes of a main graph to inference in turns, each time with what they need.
+    """Infers the nodes of a main graph in pieces.
 
-    Those are the types that are known by then, the constants that they read, the functions that
-    they call, and once more the nodes from which inference knows elements of what they read.
+    A piece has some nodes, the known types of what they read, the constants that they read, the
+    functions that they call, and again the nodes from which inference knows elements of their
+    inputs.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class _Pieces:
         return self._model
 
     def _with_makers(self, start: int, end: int) -> list[int]:
-        """Return the nodes of a piece, and those before it that tell it elements."""
+        """Return the nodes of a piece, and those before it whose elements it needs."""
         chosen = dict.fromkeys(range(start, end))
         waiting = list(chosen)
         for index in waiting:  # which grows
@@ -254,13 +255,13 @@ class _Pieces:
         return piece
 
     def _take(self, inferred: onnx.GraphProto, start: int, end: int, given: int) -> None:
-        """Take over what was inferred of the nodes of a piece, which are its last ones.
+        """Take over the types that were inferred for a piece, whose own nodes are its last ones.
 
         Args:
             inferred: The graph of the piece.
             start: Where the nodes begin in the main graph.
             end: Where they end there.
-            given: How many declarations the piece was given; the others are new.
+            given: Number of declarations that the piece had; the others are new.
         """
         made = {name for node in self._nodes[start:end] for name in node.output}
         for place, info in enumerate(inferred.value_info):

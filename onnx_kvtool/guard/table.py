@@ -22,16 +22,16 @@ _WRITER = Fault(
     what="drops sparse initializers and the empty outputs at the end of a node when it writes a"
     " model, doubles metadata of tensors and quantization annotations of outputs, and refuses maps"
     " and sparse attributes",
-    instead="carries around it what it cannot hold, and writes models itself",
+    instead="keeps what onnx-ir cannot hold beside the model, and writes models itself",
 )
-"""Works below this package: `onnx_kvtool.core` reads and writes by it."""
+"""Its guard is how `onnx_kvtool.model_io` reads and writes."""
 
 _SYMPY = Fault(
     library="onnx-ir",
     seen="1.1.0",
     what="imports sympy, which takes longer than the rest of it, and 34 MB, and uses it for"
     " arithmetic on sizes alone",
-    instead="lets its command line import sympy when something asks for it, which nothing does",
+    instead="has its command line import sympy on first use, which never comes",
 )
 """Stands here because its file is imported by what must import nothing."""
 

@@ -28,29 +28,29 @@ from onnx_kvtool.model_io.forms import Holder, every_holder, every_node
 MATRIX_VALUES = Fault(
     what="takes the elements of a matrix for those of a vector while it infers: (2, 1) and (3,) are"
     " refused as (2,) and (3,)",
-    instead="hides the elements of what an Unsqueeze makes a matrix of",
+    instead="hides the elements of a matrix that an Unsqueeze makes",
 )
 
 _AXES = ((1,), ("axes",))
 _MATRIX = "\x00kvtool.matrix"
-"""End of the name of what an Unsqueeze gives; no file has it."""
+"""End of the new name of the output of an Unsqueeze; no file has it."""
 
 _READERS = HANDED_ON.keys() - {"Shape", "Size"}
 """Operators that compute with elements which inference knows, at some opset."""
 
 _VECTORS = frozenset({"NonZero", "Range", "Shape", "Unsqueeze"})
 _ELEMENTWISE = frozenset({"Abs", "Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
-"""Operators whose result is surely no scalar, and those whose is none if an operand is none: of all
-such only those that onnx 1.23.2 computes elements of matter, so that this is no table of traits."""
+"""Operators whose result always has a dimension, and those whose result has one if an operand has.
+Only operators whose elements onnx 1.23.2 computes matter, so this is no table of traits."""
 
 
 def infer_past_matrix_values(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, where the elements of a matrix are unknown.
 
-    Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
-    out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two
-    elements. Unsqueeze is the one operator that makes a matrix out of elements that are known, so
-    each that may do so hands its result on through an Identity, which knows none.
+    Data propagation of onnx 1.23.2 knows vectors only, and its Unsqueeze passes the elements on
+    even if the result is a matrix. onnx then refuses (2, 1) and (3,) as if they were (2,) and (3,),
+    and adds (2, 1) and (1, 2) to two elements. Only Unsqueeze makes a matrix of known elements, so
+    kvtool puts an Identity, which does not propagate any, behind each that may do so.
     """
     made = set(_matrices(contents))
     if not made:
@@ -71,7 +71,7 @@ def infer_past_matrix_values(contents: Contents, infer: Infer) -> onnx.ModelProt
 
 
 def _matrices(contents: Contents) -> Iterator[str]:
-    """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
+    """Yield the outputs of Unsqueeze that may be a matrix and are read for their elements."""
     unsqueezes = [n for n in contents.standard("Unsqueeze") if n.input and n.output]
     made = {node.output[0] for node in unsqueezes}
     read = {n for node in contents.standard(*_READERS) for n in made.intersection(node.input)}
@@ -92,7 +92,7 @@ def _makes_matrix(axes: NDArray[np.float64]) -> bool:
 
 
 def _no_scalars(contents: Contents) -> Set[str]:
-    """Return names of values that have at least one dimension, as far as that is seen at once."""
+    """Return the names of values that certainly have a dimension; not all of them are found."""
     found: set[str] = set()
     for holder in contents.holders:
         if isinstance(holder, onnx.GraphProto):
@@ -114,7 +114,7 @@ def _hand_on(holder: Holder, made: Set[str]) -> list[int]:
             continue
         name = node.output[0]
         node.output[0] = f"{name}{_MATRIX}"
-        # Under the name of the node, so that what is said of either is said of it.
+        # Under the name of the node, so that messages about either name it.
         identity = onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
         places.append(index + len(places) + 1)
         holder.node.insert(places[-1], identity)
@@ -122,7 +122,7 @@ def _hand_on(holder: Holder, made: Set[str]) -> list[int]:
 
 
 def _drop_identities(holders: list[Holder], places: list[list[int]]) -> None:
-    """Take the Identities away that stand at these positions of each holder."""
+    """Remove the Identity nodes at these positions of each holder."""
     for holder, positions in zip(holders, places, strict=True):
         for place in reversed(positions):
             holder.node[place - 1].output[0] = holder.node[place].output[0]
@@ -130,13 +130,13 @@ def _drop_identities(holders: list[Holder], places: list[list[int]]) -> None:
 
 
 NAMES_FOR_ZERO = Fault(
-    what="refuses a StringNormalizer whose input has a size without number, which it takes for 0",
+    what="refuses a StringNormalizer whose input has an unknown size, which it takes for 0",
     instead="does not repeat that refusal",
 )
 
 
 def takes_names_for_zero(node: ir.Node) -> bool:
-    """Return whether onnx refuses a node because it takes a size without number for 0."""
+    """Return whether onnx refuses a node because it takes an unknown size for 0."""
     if node.op_type != "StringNormalizer" or node.domain:
         return False
     shape = None if not node.inputs or node.inputs[0] is None else node.inputs[0].shape
@@ -149,7 +149,7 @@ PAST_SCORES = Fault(
 )
 
 _INNER = "\x00kvtool.scores"
-"""End of the names of what stands between the scores and those who read them; no file has it."""
+"""End of the names of the values between the scores and their readers; no file has it."""
 
 _PAST_KEY, _SCORES = 4, 3
 
@@ -157,9 +157,9 @@ _PAST_KEY, _SCORES = 4, 3
 def infer_past_scores(contents: Contents, infer: Infer) -> onnx.ModelProto:
     """Return `infer(contents)`, where the width of scores over past keys is unknown.
 
-    onnx 1.23.2 takes the number of new keys for it where that of the past ones is a name, and
-    whatever reads the scores is then inferred wrongly. Joined along the keys with something of
-    which the rank alone is known, they keep their other dimensions.
+    If the number of past keys is a name, onnx 1.23.2 takes the number of new keys for the width,
+    and infers wrongly whatever reads the scores. kvtool concatenates the scores along the keys with
+    a value of known rank and unknown sizes, so that they keep their other dimensions.
     """
     if not any(map(_has_past_scores, contents.of("Attention"))):
         return infer(contents)
@@ -189,7 +189,7 @@ def _widen(holder: Holder) -> None:
         scores = node.output[_SCORES]
         narrow, more = f"{scores}{_INNER}", f"{scores}.more{_INNER}"
         node.output[_SCORES] = narrow
-        # Nobody makes the second input of Pad, so that the sizes of what it gives are unknown.
+        # No node makes the second input of Pad, so the sizes of its output are unknown.
         nodes.append(_node("Pad", [narrow, f"{scores}.pads{_INNER}"], more))
         joined = _node("Concat", [narrow, more], scores)
         joined.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=3)
@@ -219,8 +219,7 @@ def _drop_padding(holder: Holder) -> None:
 LAST_WINDOWS = Fault(
     what="counts, before opset 22, the windows of a pool with `ceil_mode` that begin behind the"
     " axis, which onnxruntime and onnx's own reference leave out",
-    instead="lets inference know such a pool without `ceil_mode`, and with the padding behind that"
-    " gives as many windows",
+    instead="shows inference such a pool without `ceil_mode`, and with padding for as many windows",
 )
 
 POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
@@ -265,9 +264,9 @@ def _rounds_up(node: onnx.NodeProto) -> bool:
 
 
 def _round_down(node: onnx.NodeProto) -> None:
-    """Give a pool so much padding behind that it has as many windows, rounded down.
+    """Set the padding behind so that a pool has as many windows when their number is rounded down.
 
-    Those that reach out by less than a stride are let in, and those that begin behind are not.
+    A window that reaches out of the axis counts; one that begins behind it does not.
     """
     given = {attribute.name: attribute for attribute in node.attribute}
     if "auto_pad" in given and given["auto_pad"].s.startswith(b"SAME"):
@@ -320,7 +319,7 @@ def scaled(size: int, scale: float) -> int | None:
 
 
 def infer_past_rounded_sizes(contents: Contents, infer: Infer) -> onnx.ModelProto:
-    """Return `infer(contents)`, with nothing known of nodes whose sizes runtimes do not agree on.
+    """Return `infer(contents)`, with nothing known of nodes whose sizes depend on the runtime.
 
     Nodes in bodies and functions are not looked at.
     """

@@ -271,7 +271,7 @@ STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
         *_taking("Gelu", "approximate", "none tanh"),
         *_taking("GridSample", "mode", "linear nearest cubic bilinear bicubic"),
         *_taking("GridSample", "padding_mode", "zeros border reflection"),
-        *_taking("ImageDecoder", "pixel_format", "RGB BGR Grayscale"),
+        (("ImageDecoder", "pixel_format"), frozenset({"RGB", "BGR", "Grayscale"})),
         *_taking("LinearAttention", "update_rule", "linear gated delta gated_delta"),
         *_taking("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "reduction", "none sum mean"),
         *_taking("Pad", "mode", "constant reflect edge wrap"),
