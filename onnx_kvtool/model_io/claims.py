@@ -47,7 +47,7 @@ class Judgement:
             strings that are not UTF-8, types it has no form for, long lists of numbers.
         types: Values of a type that onnx_ir refuses or drops: maps, opaque types, and sequences or
             optionals of something that is not said.
-        external: Tensors whose `external_data` has entries besides location, offset and length.
+        external: Tensors whose `external_data` has other entries than location, offset and length.
         described: Names of initializers that `value_info` repeats.
         hidden_external: Whether a tensor in an attribute or in a function is external.
     """
@@ -259,7 +259,7 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
     """Return what is wrong with the fields of the data; None for one correct field.
 
-    Readers look into one field, and not all into the same; the data in others is lost.
+    A reader looks into one field, and readers differ in which; data in the other fields is lost.
     """
     raw = tensor.HasField("raw_data")
     filled = [name for name, values in zip(_FIELDS, _typed(tensor), strict=True) if values]
@@ -287,10 +287,10 @@ def _entries(count: int, dtype: int) -> int:
 
 
 def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Location) -> None:
-    """Refuse entries that two readers would read differently, or that onnx_ir cannot hold.
+    """Refuse entries that readers read differently, or that onnx_ir cannot represent.
 
-    Python's `int` accepts signs, blanks, underscores and other alphabets, C++ readers do not; of
-    two entries with one key some take the first and some the last.
+    Python's `int` accepts signs, blanks, underscores and other alphabets; C++ readers do not. Of
+    two entries with one key, some readers take the first and some the last.
     """
     seen: set[str] = set()
     for entry in tensor.external_data:
@@ -331,11 +331,11 @@ def is_nameless_opaque(type_: onnx.TypeProto) -> bool:
 
 
 def has_form(type_: onnx.TypeProto, location: Location) -> bool:
-    """Return whether onnx_ir keeps `type_` as it is.
+    """Return whether onnx_ir keeps `type_` unchanged.
 
     It keeps tensors, sparse tensors, and sequences and optionals of those. It refuses maps, and
-    sequences and optionals of something that is not said; it drops opaque types and a denotation
-    without a type. A tensor without an element type loses nothing: its shape is kept apart.
+    sequences and optionals without an element type. It drops opaque types, and a denotation without
+    a type. A tensor without an element type loses nothing, because its shape is stored separately.
 
     Args:
         type_: Type of a value, or of what a sequence or an optional holds.

@@ -42,12 +42,11 @@ _SPARSE = frozenset({_A.SPARSE_TENSOR, _A.SPARSE_TENSORS})
 class GraphJudge:
     """Judges graphs and the graphs nested in them, each node once.
 
-    A place is built only for what has something wrong with it, so that 20,000 sound nodes cost
-    about 0.1 s.
+    A place is built only for a defect, so that 20,000 sound nodes cost about 0.1 s.
 
     Args:
-        found: Where to put what is found.
-        calls: Where to put what the nodes call, bodies included; None to leave that out.
+        found: Gets the defects.
+        calls: Gets the functions that the nodes call, bodies included; None to skip that.
     """
 
     def __init__(self, found: Judgement, calls: set[Call] | None = None) -> None:
@@ -111,7 +110,7 @@ class GraphJudge:
         require_text(names, scope.path)
 
     def value_infos(self, infos: Iterable[onnx.ValueInfoProto], path: str) -> set[str]:
-        """Judge the declared types of inner values; return the names of these values.
+        """Judge the declared types of inner values, and return the names of the values.
 
         Raises:
             MalformedModel: If an element type is unknown, or a name is not UTF-8.
@@ -315,15 +314,14 @@ _MODEL = Location()
 def judge(message: onnx.ModelProto) -> Judgement:
     """Judge a model message; nothing in it is changed, and no external file is looked at.
 
-    One walk over all graphs, linear in the size of the message. What is judged is whether the
-    message can be held and edited without loss; whether its operators are used as their schemas
-    say is not.
+    One walk over all graphs, linear in the size of the message. It judges whether the message can
+    be represented and edited without loss, not whether its operators follow their schemas.
 
     Returns:
-        The defects, and what has to be carried around onnx_ir.
+        The defects, and the content that onnx_ir does not support.
 
     Raises:
-        MalformedModel: For what no reader can make sense of and onnx_ir refuses: a value produced
+        MalformedModel: For content that has no meaning and that onnx_ir refuses: a value produced
             twice in one graph, a function output that nothing produces, an unknown element type,
             an attribute without a type, external data at a position that is no number.
     """

@@ -22,11 +22,10 @@ from onnx_kvtool.model_io.forms import (
     write_type,
 )
 
-# Carrying content around onnx_ir that it does not support.
+# Content that onnx_ir does not support.
 #
-# Before a message is turned into an `onnx_ir.Model`, what onnx_ir would drop or refuse is taken
-# out of it (`hide`), with a placeholder that says which piece stood there; afterwards each piece
-# gets a place in the model (`restore`) from where `message` writes it back.
+# `hide` replaces what onnx_ir would drop or refuse by placeholders, before a message becomes an
+# `onnx_ir.Model`. `restore` then puts each piece into the model, and `MessageWriter` writes it.
 
 
 _A = onnx.AttributeProto
@@ -38,11 +37,11 @@ _Piece = onnx.AttributeProto | onnx.TypeProto | onnx.SparseTensorProto | tuple[t
 
 @dataclass(slots=True)
 class Hidden:
-    """What was taken out of a message.
+    """The pieces that were taken out of a message.
 
     Attributes:
         mark: Prefix of every placeholder; random, so that no file can forge one.
-        pieces: What was taken out; a placeholder is the mark and the position here.
+        pieces: The pieces; a placeholder is the mark and a position here.
     """
 
     mark: str = field(default_factory=lambda: f"onnx_kvtool.{secrets.token_hex(16)}.")
@@ -59,7 +58,7 @@ class Hidden:
 
 
 def hide(found: Judgement) -> Hidden:
-    """Take content out of the judged message, in place, that onnx_ir does not support."""
+    """Take out the content of the judged message, in place, that onnx_ir does not support."""
     hidden = Hidden()
     for attribute in found.attributes:
         piece = _A()
@@ -101,7 +100,7 @@ def _hide_sparse(graph: onnx.GraphProto, sparse: onnx.SparseTensorProto, hidden:
 
 
 def restore(model: ir.Model, hidden: Hidden) -> None:
-    """Put every hidden piece where its placeholder stands in `model`."""
+    """Replace every placeholder in `model` by its piece."""
     if not hidden.pieces:
         return
     for _, graph in walk.graphs(model):
@@ -148,10 +147,10 @@ def _restore_attributes(attributes: MutableMapping[str, ir.Attr], hidden: Hidden
 
 
 def _with_form(piece: onnx.AttributeProto) -> ir.Attr:
-    """Return the attribute with its true type and a value that is kept as it was.
+    """Return the attribute with its true type and its value unchanged.
 
-    The value is the message of a sparse tensor or a list of them; the bytes of strings; a long list
-    of numbers; or types, verbatim where they have no form.
+    The value is the message of a sparse tensor or a list of them, the bytes of strings, a long list
+    of numbers, or types.
     """
     value: Any
     match piece.type:
@@ -221,7 +220,7 @@ class MessageWriter:
         self._types = types or TypeWriter()
 
     def model(self, model: ir.Model) -> onnx.ModelProto:
-        """Return the message of the whole model, without the content in its `Origin`."""
+        """Return the message of the whole model, without the content of its `Origin`."""
         out = onnx.ModelProto(ir_version=model.ir_version)
         for name in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
             if (value := getattr(model, name)) not in (None, "", 0):

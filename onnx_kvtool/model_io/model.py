@@ -40,18 +40,18 @@ _KEY = "onnx_kvtool.origin"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a model came from, and what was wrong with it there.
+    """Where a model came from, and its defects there.
 
     Attributes:
         path: Path as given; `-` for standard input, "" for a model in memory.
         directory: Absolute directory that its external data is relative to; "" in memory.
         defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
             A model with an error here must not be rewritten.
-        training: Training information, which is kept as it was read. It names values of the graph,
-            so that an edit may make it wrong.
+        training: Training information, unchanged. It names values of the graph, so that an edit may
+            make it wrong.
         described: Names of initializers that `value_info` of the file repeats.
-        stamp: Of the file when it was read, to tell whether it is still the same.
-        made: What functions made of it in memory, such as `lowered`.
+        stamp: Stamp of the file when it was read; it tells whether the file has changed since.
+        made: What functions made of the model in memory, such as `lowered`.
     """
 
     path: str
@@ -76,12 +76,12 @@ def origin(model: ir.Model) -> Origin:
 
 
 def set_origin(model: ir.Model, known: Origin) -> None:
-    """Say where a model came from."""
+    """Set the origin of a model."""
     model.meta[_KEY] = known
 
 
 def note_made(model: ir.Model, how: str) -> None:
-    """Give a result in memory a name of its own."""
+    """Add to the name of a result in memory how it was made."""
     known = origin(model)
     set_origin(model, replace(known, made=(*known.made, how)))
 
@@ -100,11 +100,11 @@ _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
 def load(source: str | os.PathLike[str]) -> ir.Model:
     """Read a model without its external data.
 
-    External tensors keep their place on disk and are mapped into memory when their values are
-    asked for; what uses them checks first that they lie in the directory of the model and are as
-    long as they say. An opset import of `ai.onnx` becomes one of "", the other spelling of the
-    same domain. What onnx_ir has no form for (sparse initializers and attributes, types such as
-    maps, training information) is carried along, and is there again in what the commands write.
+    External tensors stay on disk and are mapped into memory when their values are read. kvtool
+    first checks that they lie in the directory of the model and have the length that they claim. An
+    opset import of `ai.onnx` becomes one of "", the other spelling of the same domain. Content that
+    onnx_ir does not support (sparse initializers and attributes, types such as maps, training
+    information) is kept beside the model, and the commands write it again.
 
     Args:
         source: Path of the model, or `-` for standard input, whose external data is then relative
@@ -117,7 +117,7 @@ def load(source: str | os.PathLike[str]) -> ir.Model:
     Raises:
         UsageError: If `source` is no path.
         UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
-            message can be, or holds what nobody can make sense of.
+            message can be, or has content without a meaning.
 
     Examples:
         >>> model = kv.load("decoder.onnx")

@@ -19,15 +19,15 @@ from onnx_kvtool.model_io.atomic import check_writable, replacing, watch
 from onnx_kvtool.model_io.remote import is_remote, shown
 from onnx_kvtool.model_io.wire import encoded
 
-# Invalid paths, refused before any work and before the libraries that it needs.
+# Invalid paths, refused before any work and before the imports that it needs.
 #
-# What is refused here would be refused later, in the same words: who mistyped a name hears of it
-# at once, and who waited for a result does not learn then that it has no place. Only the standard
-# library is imported, so that the answer takes no longer than the interpreter.
+# Later code would refuse the same paths in the same words. Here, a mistyped name is reported at
+# once, and a long run does not end without a place for its result. Only the standard library is
+# imported, so that the answer takes no longer than the interpreter.
 
 
 NOTHING = "/dev/null"
-"""What git calls a version of a file that is not there."""
+"""The name that git gives to the missing version of a new or deleted file."""
 
 REPLACING = "use `--in-place` to replace the input"
 
@@ -212,10 +212,10 @@ def _has(path: Path, part: bytes) -> bool:
 
 
 def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Return whether two paths lead to one file, or would if there were one.
+    """Return whether two paths lead to one file, or would if it existed.
 
-    What the system says of files that are there counts: that `A` is `a`, as on macOS and Windows,
-    no comparison of names can know.
+    The system decides for files that exist: on macOS and Windows `A` is `a`, which no comparison of
+    names can know.
     """
     try:
         return os.path.samefile(one, other)
@@ -234,12 +234,12 @@ def is_inside(path: str, directory: str) -> bool:
 
 
 def in_directory(output: str, name: str) -> str:
-    """Return `output`, or the path of `name` in it if it is a directory that is there."""
+    """Return `output`, or the path of `name` in it if it is an existing directory."""
     return os.path.join(output, name) if is_directory(output) else output
 
 
 def is_directory(output: str) -> bool:
-    """Return whether `-o` names a directory that is there, for a file of kvtool's choice."""
+    """Return whether `-o` names an existing directory, in which kvtool chooses the file."""
     return output != "-" and os.path.isdir(output)
 
 
@@ -263,7 +263,7 @@ def place_files(
         files: Location, relative to the model, and source path of each file.
         directory: Directory of the output.
         how: As for `place_external_data`.
-        check: Called before the first file is touched; raises if one must not be read.
+        check: Called before the first file is read; raises if one must not be read.
         then: As for `place_external_data`.
         is_done: Likewise.
     """

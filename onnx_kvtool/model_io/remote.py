@@ -1,6 +1,6 @@
 """Models at URLs; kvtool only fetches the bytes that it needs.
 
-What a URL means, and how one gets there, is fsspec's business and that of its filesystems.
+fsspec and its filesystems decide what a URL means and how to reach it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COPIED = 1 << 31  # bytes that a cache copies of an answer whose length nobody 
 _SUFFIX = ".onnx"
 _BLOCKS = frozenset({"blockcache", "cached"})
 _CACHES = frozenset({"filecache", "simplecache"}) | _BLOCKS
-"""Links of a chain that have no path of their own: it is that of the next one."""
+"""Links of a chain without a path of their own: they use that of the next link."""
 
 
 _requests: ContextVar[tuple[float | None, list[str]]] = ContextVar("requests", default=(None, []))
@@ -55,7 +55,7 @@ def requests(timeout: float | None) -> Iterator[list[str]]:
 
 
 class _Directory(str):
-    """A directory as it is shown, which knows its URL with credentials and query."""
+    """A directory for messages, which knows its URL with credentials and query."""
 
     meant: str
 
@@ -80,7 +80,7 @@ def _bare(url: str) -> str:
 
 
 def _parts(source: str) -> tuple[list[str], str, str, list[str]]:
-    """Return caches in front, the place of a file, its query and fragment, and what it lies in."""
+    """Return the caches in front, the place of a file, its query, and the links around it."""
     links = source.split("::")
     number = next((n for n, link in enumerate(links) if link not in _CACHES), 0)
     place = re.split(r"[?#]", links[number])[0]
@@ -89,7 +89,7 @@ def _parts(source: str) -> tuple[list[str], str, str, list[str]]:
 
 
 def prefix(source: str) -> str:
-    """Return the directory of a URL, as it is shown, below which its external data lies."""
+    """Return the directory of a URL, for messages; its external data lies below it."""
     caches, place, query, outer = _parts(source)
     directory = place[: place.rindex("/") + 1] if "/" in place else ""
     meant = "::".join((*caches, directory + query, *outer))
@@ -138,15 +138,15 @@ def find(source: str) -> list[str]:
 
 
 class RemoteFile:
-    """A file at a URL, read from front to back, or in any order where its server has ranges.
+    """A file at a URL, read from front to back, or in any order if its server supports ranges.
 
     Args:
         source: The URL, with credentials.
 
     Attributes:
         name: What messages call it.
-        size: Its bytes, as its server announces them, once something was read; None where it does
-            not. No more are read.
+        size: Its bytes as its server announces them, once something was read; None if it does not.
+            No more are read.
 
     Raises:
         UsageError: If its filesystem is not installed.
@@ -189,7 +189,7 @@ class RemoteFile:
     def read(self, position: int, count: int) -> bytes:
         """Return bytes; fewer than `count` where the file ends.
 
-        What lies in front of `position` is forgotten.
+        Bytes before `position` are dropped.
         """
         offset = position - self._start
         if not 0 <= offset <= len(self._buffer):
@@ -223,7 +223,7 @@ class RemoteFile:
             start += len(piece)
 
     def _fetch(self, at: int, count: int) -> bytes:
-        """Return up to so many bytes from a position on; none where the file ends."""
+        """Return up to `count` bytes from a position on; none at the end of the file."""
         if (count := self._within(at, count)) <= 0:
             return b""
         with _reaching(self.name):
@@ -237,7 +237,7 @@ class RemoteFile:
             return self._take(self._within(at, count))
 
     def _within(self, at: int, count: int) -> int:
-        """Return how many of so many bytes are in front of the end, as far as it is known."""
+        """Return how many of `count` bytes lie before the end, as far as that is known."""
         return count if self.size is None else min(count, self.size - at)
 
     def _take(self, count: int) -> bytes:
@@ -249,7 +249,7 @@ class RemoteFile:
         return b"".join(pieces)
 
     def _ask(self, at: int, count: int) -> None:
-        """Ask a web server for some bytes; one without ranges begins with the first of all."""
+        """Ask a web server for some bytes; one without ranges sends the file from its start."""
         self.close()
         headers = {**self._fs.kwargs.get("headers", {}), "Range": f"bytes={at}-{at + count - 1}"}
         # Not as fsspec does it, which reads the whole of an answer, however long it is.
@@ -305,7 +305,7 @@ def _filesystem(source: str, name: str) -> tuple[Any, str]:
 
 
 def _forget(source: str) -> None:
-    """Remove what the caches of a chain copied: a part of a file, which they take for all."""
+    """Remove what the caches of a chain copied: a part of a file, which they take for the whole."""
     from fsspec import get_filesystem_class
 
     links = source.split("::")
@@ -339,7 +339,7 @@ class _Bounded:
 
 
 async def _client(timeout: float | None, most: int | None, **given: Any) -> Any:
-    """Return what fsspec asks web servers with; `most` bounds a body of no announced length."""
+    """Return the client of fsspec for web servers; `most` bounds a body of unknown length."""
     import aiohttp
 
     class Answer(aiohttp.ClientResponse):
@@ -400,7 +400,7 @@ def _reaching(name: str) -> Iterator[None]:
 
 
 def _unreadable(name: str, error: Exception) -> UnreadableModel:
-    """Return the error for what a filesystem raises; fsspec hides behind one what it was."""
+    """Return the error for an exception of a filesystem, which may hide the cause behind others."""
     import asyncio
 
     cause: BaseException | None = error
@@ -434,7 +434,7 @@ def _unreadable(name: str, error: Exception) -> UnreadableModel:
 
 
 def _refused(name: str, status: int) -> UnreadableModel:
-    """Return the error for an answer of a web server that is none."""
+    """Return the error for the status of a web server."""
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return UnreadableModel(f"{name} does not exist")
     if status == 0:  # of aiohttp, which has given up

@@ -28,8 +28,7 @@ _PIECE = 1 << 20
 def digest(pieces: Iterable[bytes | memoryview], algorithm: str = "sha256") -> str:
     """Return the digest of all pieces together, in hexadecimal.
 
-    It tells one content from another, and is no proof against somebody who wants two to be alike
-    unless the algorithm is.
+    It tells contents apart; it resists forgery only if the algorithm does.
     """
     found = hashlib.new(algorithm, usedforsecurity=False)
     for piece in pieces:
@@ -72,7 +71,7 @@ _CHUNK = 1 << 22
 class ConvertedTensor(ir.LazyTensor):
     """A tensor with the values of another one, converted on access.
 
-    Nothing is kept: each reader reads the source again, and a file is written chunk by chunk.
+    Nothing is cached: each reader reads the source again, and a file is written chunk by chunk.
 
     Args:
         source: Where the values come from; external ones stay in their file.
@@ -125,17 +124,16 @@ def stored(
 ) -> contextlib.AbstractContextManager[Callable[[], list[str]]]:
     """Store converted external weights in a file beside `output`, within the block.
 
-    The model refers to `<output>.data` there, and holds the converted weights again afterwards. A
-    file of that name with weights that the model reads is not touched; another name is taken then.
-    Where nothing is converted, or `output` is standard output, nothing happens.
+    Within the block the model refers to `<output>.data`; afterwards it has the converted weights
+    again. If the model reads weights from a file of that name, another name is chosen. Nothing
+    happens if nothing is converted, or if `output` is standard output.
 
     Args:
         model: The model that is written.
         output: Path of its file, or `-`.
 
     Returns:
-        What gives the block a function that writes the file, and returns what was written, for
-        people.
+        A context whose value is a function: it writes the file and returns notes for people.
 
     Raises:
         UnreadableModel: If the values of the source cannot be read.
@@ -156,7 +154,7 @@ def stored(
 def stored_once(
     models: Iterable[ir.Model], path: str
 ) -> contextlib.AbstractContextManager[Callable[[], list[str]]]:
-    """Let all larger weights of models stand in the file `path`, each content once, in a block.
+    """Store the larger weights of models in the file `path`, each content once, within the block.
 
     Returns:
         As `stored`, which see for errors.
@@ -174,7 +172,7 @@ def stored_once(
 
 
 _LEAST = 1024
-"""Size in bytes of the smallest weight that stands in a file that models share."""
+"""Size in bytes of the smallest weight that models share."""
 
 
 def _weights(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol | None]]:

@@ -42,7 +42,7 @@ OVERLOADS = 10
 """IR version that brought overloads of functions."""
 
 
-# Nodes that a change of their operator does not concern; if that is not certain, it does.
+# Whether a change of an operator certainly does not concern a node.
 
 
 def one_scale(node: ir.Node) -> bool:
@@ -102,7 +102,7 @@ def windows_begin_inside(node: ir.Node) -> bool:
 
 
 def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
-    """Return an attribute of a pool, or its default, or what the text says in place of one."""
+    """Return an attribute of a pool, else its default, else `otherwise`, which the text names."""
     attribute = node.attributes.get(name)
     if attribute is not None:
         return attribute.value
@@ -112,7 +112,7 @@ def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
 
 
 def is_inference(node: ir.Node) -> bool:
-    """Whether BatchNormalization gives nothing but its result."""
+    """Whether BatchNormalization has one output only."""
     return len(node.outputs) == 1
 
 
@@ -128,7 +128,7 @@ def truncates(node: ir.Node) -> bool:
 
 
 def mask_is_whole(node: ir.Node) -> bool:
-    """Whether Attention has no mask, or one that is certainly as long as there are keys."""
+    """Whether Attention has no mask, or one with certainly as many columns as there are keys."""
     mask, key, past = (given_input(node, index) for index in (3, 1, 4))
     if mask is None:
         return True
@@ -143,7 +143,7 @@ def mask_is_whole(node: ir.Node) -> bool:
 
 
 def axes_from_front(node: ir.Node) -> bool:
-    """Whether no axis is counted from the back, as all were counted before opset 11."""
+    """Whether no axis is negative: before opset 11 all are counted from the front."""
     for name in ("axis", "axes", "scan_input_axes", "scan_output_axes"):
         given = node.attributes.get(name)
         if given is None:
@@ -174,7 +174,7 @@ def indices_from_front(position: int) -> Callable[[ir.Node], bool]:
 
 
 def pads_are_given(node: ir.Node) -> bool:
-    """Whether ConvTranspose is told its pads, and need not divide an odd number in two."""
+    """Whether ConvTranspose has explicit pads, so that it need not divide an odd number in two."""
     auto_pad = node.attributes.get("auto_pad")
     given = auto_pad is None or (not auto_pad.is_ref() and auto_pad.value in ("NOTSET", "VALID"))
     return given and "output_shape" not in node.attributes
@@ -218,7 +218,7 @@ def _named(size: int | ir.SymbolicDim) -> bool:
 
 
 _FEW = 1 << 10
-"""Elements; indices of more are weights that nobody looks at."""
+"""Most indices that are read; more are weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ class Change:
     Attributes:
         since: The opset that brought it.
         text: What differs.
-        harmless: Tells of a node whether it does not matter to it.
-        is_added: Whether nodes of older opsets mean the same from then on, so that it matters on
-            the way down alone.
+        harmless: Returns whether it does not matter to a node.
+        is_added: Whether nodes of older opsets keep their meaning, so that it matters on the way
+            down only.
     """
 
     since: int
@@ -279,10 +279,10 @@ class Change:
 
 _BOUNDS = Change(11, "an absent bound is the largest float32 before opset 11", is_float32)
 FRONT = Change(11, "axes are counted from the front before opset 11", axes_from_front, True)
-"""What the attributes `axis` and `axes` of many operators mean."""
+"""A change of the attributes `axis` and `axes` of many operators."""
 
 _NO_KERNEL = "onnxruntime has no kernel for the element type at older opsets"
-"""Of operators with a body, or a kernel, at later ones: they are written with other operators."""
+"""The operator has a function body or a kernel at later opsets, so other operators express it."""
 
 _NO_SLOPES = ("DOUBLE", "INT32", "INT64", "UINT32")
 _NO_BACK = "indices are counted from the front before opset 11"
@@ -294,7 +294,7 @@ PADS = Change(
     "pads that follow from `auto_pad` or `output_shape` lie on the other side before opset 11",
     pads_are_given,
 )
-"""What ConvTranspose means another thing by before opset 11, on both ways."""
+"""A change of ConvTranspose that matters on the way up and down."""
 
 _POOL = Change(
     22,

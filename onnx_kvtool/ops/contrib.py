@@ -38,10 +38,10 @@ _NF4 = (
 
 
 def quant_type_values(quant_type: int) -> npt.NDArray[np.float32]:
-    """Return the number of each code, (16,), float32.
+    """Return the dequantized value of each 4-bit value, (16,), float32.
 
-    The tables are those of onnxruntime 1.32.0 (`blockwise_quant_block_bnb4.h`), which its kernel
-    gives back for a unit matrix.
+    The tables are from onnxruntime 1.32.0 (`blockwise_quant_block_bnb4.h`); its kernel returns them
+    for a unit matrix.
 
     Args:
         quant_type: 0 for FP4, whose values from 8 on repeat the first eight, negated; 1 for
@@ -75,7 +75,7 @@ _MOST = 2**31 - 1
 
 @functools.cache
 def published() -> Mapping[OperatorName, Mapping[str, Any]]:
-    """Return what the file says of each operator that onnxruntime registers and ONNX does not.
+    """Return the line of each operator that onnxruntime registers and ONNX does not have.
 
     `cpu` is whether onnxruntime has a kernel for CPUs. Operators with a rule have their schema too:
     `inputs` and `outputs`, each `name:type`, `name?:type` if it may be absent, or `name*:type` if
@@ -96,7 +96,7 @@ def contrib_facts(domain: str, op_type: str) -> OpFacts | None:
 
 
 def facts_of(op_type: str, line: Mapping[str, Any]) -> OpFacts:
-    """Return the facts of an operator that a line of the file has the schema of."""
+    """Return the facts of an operator from its schema in a line of the file."""
     inputs, outputs = (_formals(line[side], line["types"]) for side in ("inputs", "outputs"))
     return OpFacts(
         op_type=op_type,
@@ -130,7 +130,7 @@ def _formals(words: Sequence[str], types: Mapping[str, str]) -> tuple[Formal, ..
 
 
 def _fewest(formals: Sequence[Formal]) -> int:
-    """Return how many values there are at least: absent ones before a required one count."""
+    """Return the smallest number of values; absent ones before a required one count."""
     return max((i for i, formal in enumerate(formals, start=1) if not formal.optional), default=0)
 
 
@@ -171,7 +171,7 @@ def is_contrib(node: ir.Node, opset: int) -> bool:
 
 
 def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> AttributeValue:
-    """Return the default of an attribute, for who reads a node without a view.
+    """Return the default of an attribute, for code that reads a node without a view.
 
     Args:
         op_type: The operator.
@@ -190,8 +190,8 @@ def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> At
 
 # Attention with a cache as onnxruntime's own domain, `com.microsoft`, defines it.
 #
-# Which of their inputs and outputs are caches is what docs/ContribOperators.md of
-# microsoft/onnxruntime says (release 1.31); `contrib_schema` reads the schemas.
+# docs/ContribOperators.md of microsoft/onnxruntime (release 1.31) says which of their inputs and
+# outputs are caches.
 
 
 Sharing = Literal["always", "past_sequence_length", "past_present_share_buffer"]

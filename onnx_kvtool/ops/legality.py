@@ -31,17 +31,17 @@ from onnx_kvtool.ops.view import given_input
 
 # What changed between opsets for a node that comes to a later one.
 #
-# Most changes of `ops.changes` matter both ways. Here stand the operators for which the way up is
-# another matter than the way down: a later version often takes all that the earlier one meant,
-# and sometimes reads the same text in another way. Found by reading the texts of all versions
-# from opset 7 to 28 (onnx 1.23), and running both forms where they are not clear.
+# Most changes of `ops.changes` matter both ways. These operators differ on the way up: a later
+# version often accepts everything that the earlier one meant, and sometimes reads the same
+# attributes in another way. Found by reading the texts of all versions from opset 7 to 28 (onnx
+# 1.23), and by running both forms where the texts are unclear.
 
 
 _FNUZ = (ir.DataType.FLOAT8E4M3FNUZ.value, ir.DataType.FLOAT8E5M2FNUZ.value)
 
 
 def further_outputs(node: ir.Node) -> bool:
-    """Return whether any output but the first is there: one without a name is absent."""
+    """Return whether a node has an output besides the first; one without a name is absent."""
     return any(output.name for output in node.outputs[1:])
 
 
@@ -149,7 +149,7 @@ _UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
 
 
 def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
-    """Return the change of meaning that matters to a node which comes to a later version.
+    """Return the change of meaning that matters to a node on the way to a later version.
 
     Returns:
         One sentence without a full stop; None when the same text means the same in both.
@@ -160,9 +160,9 @@ def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     return first_change(changes, node, old, new)
 
 
-# Is this node legal at another opset, and what must change so that it means the same there?
+# Whether a node is legal at another opset, and what has to change so that it means the same there.
 #
-# The answer is derived from `onnx.defs` by comparing the two versions of the operator, and from a
+# This follows from a comparison of the two versions of the operator in `onnx.defs`, and from a
 # short list of changes of meaning that schemas do not show.
 
 
@@ -173,9 +173,8 @@ class Problem:
     Attributes:
         code: Stable identifier (`new-operator`, `element-type`, ...).
         text: One sentence without a full stop.
-        kind: What `examine` found, more exactly than the code; "" for what `fit` finds.
-        subject: Name of the attribute, the formal input or the value that is meant; "" for the
-            node as a whole.
+        kind: The kind that `examine` found, more exact than the code; "" from `fit`.
+        subject: Name of the attribute, the formal input or the value; "" for the whole node.
         help: What a user can do about it; None where that depends on who asks.
     """
 
@@ -191,7 +190,7 @@ class Fit:
     """How a node of one opset fits another.
 
     Attributes:
-        problems: Why it does not; empty when it does, after the changes below.
+        problems: Why it does not fit; empty if it does after the changes below.
         drop: Attributes to remove, because the other version lacks them and they are at their
             default.
         add: Attributes to write out, because their default differs between the versions.
@@ -379,7 +378,7 @@ def _types(
 ) -> Iterator[Problem]:
     """Yield what is wrong with the types of a node.
 
-    A type need not be known where every type that the version `narrower` takes is taken.
+    An unknown type is no problem if the new version takes every type of the version `narrower`.
     """
     for kind, values, formals, before in (
         ("input", node.inputs, new.input, narrower and narrower.input),
@@ -412,7 +411,7 @@ def _first(facts: OpFacts) -> int:
 
 
 def _where(old: OpFacts, new: OpFacts, name: str) -> str:
-    """Say at which opsets the version `new` and those around it lack a name that `old` has."""
+    """Return at which opsets the version `new` and its neighbours lack a name that `old` has."""
     if new.since_version > old.since_version:
         return f"at opset {new.since_version}"
     return f"before opset {_came(old, name)}"

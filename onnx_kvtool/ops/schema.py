@@ -240,11 +240,10 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
     return None if prefix is None or inner is None else f"{prefix}({inner})"
 
 
-# Which strings an attribute takes.
+# The strings that an attribute takes.
 #
-# Schemas say so in prose only. The lists are those of the descriptions of onnx 1.23.2, all
-# versions of each operator together; when a value came later than its attribute is in
-# `changes.VALUE_LIMITS`.
+# Schemas list them in prose only. These are from the descriptions of onnx 1.23.2, all versions of
+# an operator together. `changes.VALUE_LIMITS` has the values that came later than their attribute.
 
 
 def _taking(
@@ -297,7 +296,7 @@ STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
 
 
 def unlisted(node: ir.Node) -> Iterator[tuple[str, str]]:
-    """Yield each attribute of a node, with its value, whose string is none of those in `STRINGS`.
+    """Yield the name and value of each attribute of a node whose string `STRINGS` does not list.
 
     An attribute that refers to a parameter of a function has no value yet. The mode of
     TensorScatter is judged by its own view, with a code of its own.
@@ -312,20 +311,19 @@ def unlisted(node: ir.Node) -> Iterator[tuple[str, str]]:
             yield name, given.value
 
 
-# What of a node its schema can be asked about, in a form that can be compared.
+# The facts of a node that its schema judges, in a form that can be compared.
 
 
 _BY_VALUE = frozenset({ir.AttributeType.STRING, ir.AttributeType.INT})
 
 
 def signature(node: ir.Node) -> Hashable:
-    """Return a key that is equal for two nodes only if `examine` says the same of both but names.
+    """Return a key. Nodes with equal keys have the same problems in `examine`, names aside.
 
-    A decoder has tens of thousands of nodes and a few dozen signatures, so that what is known of
-    one node need not be found out again for the next. The key holds the operator, the types of
-    inputs and outputs, which of them are absent, and of each attribute name, type, and the value
-    of a string or an integer, which may be the name of an element type. Values of other attributes
-    are left out: no schema says anything about them.
+    A decoder has tens of thousands of nodes and a few dozen signatures, so each kind of node is
+    examined once. The key has the operator, the types of inputs and outputs, which of them are
+    absent, and of each attribute name, type, and the value of a string or an integer, which may be
+    an element type. Schemas say nothing about other values.
     """
     return (
         node.op_type,

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 # What an operator is, in the words that passes choose by: elementwise, view, part, mover, ...
 #
-# A pass that asks what kind of thing an operator does asks here, never a list of names of its
-# own. The lines of the table stand in `ops.trait_table`; a test holds them against the schemas,
-# and against what onnx.reference computes.
+# A pass asks for a trait and has no list of operators of its own. The table is in
+# `ops.trait_table`; a test compares it with the schemas, and with what onnx.reference computes.
 
 
 class Trait(enum.Enum):
@@ -224,8 +223,8 @@ def _closure(kinds: Iterable[Trait]) -> frozenset[Trait]:
 def traits(node: ir.Node | onnx.NodeProto) -> Traits:
     """Return the traits of the operator of a node.
 
-    A call of a function of the model is opaque only if its name is none of the table: a caller that
-    meets functions looks there first, as the specification wants it.
+    A call of a model-local function is opaque only if the table lacks its name. A caller that may
+    meet functions looks for those first, as the specification demands.
     """
     found = _table().get((node.domain, node.op_type))
     return traits_of(node.op_type, node.domain) if found is None else found
@@ -339,12 +338,12 @@ _CONSTANTS = {
 
 
 def given_type(node: ir.Node) -> ir.DataType | int | None:
-    """Return the element type of an output that stands in an attribute, as that of Cast does.
+    """Return the element type that an attribute gives to the output, as `to` of Cast does.
 
     Returns:
-        The type; or the position of the input that has the same one, as EyeLike says by leaving the
-        attribute out; None for all other operators, and where the attribute is that of a function's
-        caller or names no type.
+        The type; or the position of the input with the same type, as for EyeLike without the
+        attribute; None for all other operators, and if the attribute refers to a parameter of a
+        function or names no type.
     """
     source = traits(node).element_type
     if source is None:
@@ -367,7 +366,7 @@ def given_type(node: ir.Node) -> ir.DataType | int | None:
 
 
 def contradiction(value: ir.Value) -> str | None:
-    """Return what a constant is declared as and what it holds; None where the two agree.
+    """Return the declaration and the content of a constant if they differ; None if they agree.
 
     Returns:
         A clause: `is declared as float32[4, 3], and holds int64[4, 3]`.

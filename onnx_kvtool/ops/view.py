@@ -153,7 +153,7 @@ class NodeView:
 
 
 def given_input(node: ir.Node, index: int) -> ir.Value | None:
-    """Return an input of a node of any operator; None where it has none, though it should."""
+    """Return an input of a node of any operator; None if it is absent, even if it is required."""
     return node.inputs[index] if index < len(node.inputs) else None
 
 
@@ -213,8 +213,8 @@ def _at_most(number: int) -> str:
 
 def _check_variadic(node: ir.Node, facts: OpFacts) -> None:
     last = facts.inputs[-1] if facts.inputs else None
-    # Inputs of different types, as those of Loop, may all be left out, and be optionals that hold
-    # nothing; values of one kind may not.
+    # Inputs of different types, such as those of Loop, may all be absent, or be empty optionals;
+    # inputs of one type must not.
     if last is None or not last.variadic or not last.homogeneous:
         return
     if len(node.inputs) < facts.min_inputs:
