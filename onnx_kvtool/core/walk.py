@@ -94,6 +94,17 @@ def producer(value: ir.Value | None) -> ir.Node | None:
     return None if value is None else value.producer()
 
 
+def is_op(node: ir.Node, *operators: str) -> bool:
+    """Return whether a node is of the default domain, and one of the operators if any are named."""
+    return node.domain == "" and (not operators or node.op_type in operators)
+
+
+def maker(value: ir.Value | None, *operators: str) -> ir.Node | None:
+    """Return the node that makes a value; None unless `is_op` is true for it."""
+    node = producer(value)
+    return node if node is not None and is_op(node, *operators) else None
+
+
 def read_values(node: ir.Node) -> list[ir.Value]:
     """Return the inputs of a node, without omitted ones."""
     return [value for value in node.inputs if value is not None]

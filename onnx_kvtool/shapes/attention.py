@@ -10,7 +10,7 @@ from onnx_kvtool.analysis.attention.coordinates import Sight
 from onnx_kvtool.analysis.attention.fusing import Fusion, MayBeEmpty, prove
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.core.walk import nodes, producer, subgraphs
+from onnx_kvtool.core.walk import is_op, maker, nodes, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
@@ -175,15 +175,15 @@ def _branches(model: ir.Model, run: _Run) -> dict[ir.Graph | ir.Function | None,
     for _, _, node in nodes(model):
         for name, body in subgraphs(node):
             around = found.get(node.graph, ())
-            is_taken = node.op_type == "If" and node.domain == "" and name == "then_branch"
+            is_taken = is_op(node, "If") and name == "then_branch"
             found[body] = (*around, *_demanded(node.inputs[0], run.sight)) if is_taken else around
     return found
 
 
 def _demanded(condition: ir.Value | None, sight: Sight) -> _Sizes:
     """Return the size that is compared with a number, and the number; empty for anything else."""
-    test = producer(condition)
-    if test is None or test.op_type != "Equal" or test.domain != "":
+    test = maker(condition, "Equal")
+    if test is None:
         return ()
     sides = [None if v is None else sight.maps.of(v).scalar() for v in test.inputs]
     for size, number in (sides, sides[::-1]):

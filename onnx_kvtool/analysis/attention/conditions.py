@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal
 
 import onnx_ir as ir
@@ -19,7 +18,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
     number_of,
 )
 from onnx_kvtool.analysis.attention.scores import ROWS, Hidden, Mask, Operand
-from onnx_kvtool.core.walk import upwards
+from onnx_kvtool.core.walk import maker, upwards
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
@@ -42,36 +41,37 @@ By `is_causal` alone, with as many queries as keys; the queries are the last of 
 the rows up to the last of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """Which keys are seen, as a bool value, and whether it is true for those."""
-
-    seen: Seen
-    shown: bool
-
-
 def element_of(
     mask: Mask | Hidden, frame: Frame, sight: Sight, *, least: float = SWALLOWS
 ) -> Expr | None:
-    """Return 1 where a key is seen and 0 where not, over the coordinates of the frame.
+    """Return an expression that is 1 for a key that the mask shows, and 0 for a hidden one.
 
-    None for a mask that does something else than to hide keys, or whose elements are unknown.
+    None if the mask does more than to hide keys, or if its elements are unknown.
 
     Args:
         mask: The mask.
-        frame: The frame of the scores.
+        frame: The frame of the scores; its coordinates are those of the expression.
         sight: What is known of the model.
-        least: What it has to take away from the scores of hidden keys; without any, these only have
-            another number.
+        least: The mask has to lower the scores of hidden keys by this number; 0 for any other
+            score.
     """
     condition = _condition(mask, frame, sight, least)
-    return None if condition is None else _element(condition, frame, sight)
+    if condition is None:
+        return None
+    seen, shown = condition
+    element = sight.maps.of(seen.value).element
+    if element is None:
+        return None
+    found = substitute(element, dict(enumerate(seen.index)), frame.facts(integer(1)))
+    return found if shown else negation(found)
 
 
-def _condition(mask: Mask | Hidden, frame: Frame, sight: Sight, least: float) -> _Condition | None:
-    """Return the condition of a mask that hides keys and does nothing else."""
+def _condition(
+    mask: Mask | Hidden, frame: Frame, sight: Sight, least: float
+) -> tuple[Seen, bool] | None:
+    """Return the bool value of a mask that only hides keys, and whether true shows them."""
     if isinstance(mask, Hidden):
-        return _Condition(mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
+        return (mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
     made = choice_of(mask.seen, frame, sight)
     if made is None or mask.factor != 1:
         return None
@@ -84,31 +84,13 @@ def _condition(mask: Mask | Hidden, frame: Frame, sight: Sight, least: float) ->
     if not min(a, b) < 0 or min(a, b) > -least:
         return None
     seen = sight.aligned(made, condition)
-    return None if seen is None else _Condition(seen, a == 0)
+    return None if seen is None else (seen, a == 0)
 
 
 def choice_of(seen: Seen, frame: Frame, sight: Sight) -> Seen | None:
     """Return the result of the Where whose elements a value has; None if there is none."""
-    for _ in range(_DEEPEST):
-        node = seen.value.producer()
-        if node is None or node.domain != "":
-            return None
-        if node.op_type == "Where":
-            return seen
-        above = sight.above(seen, frame.facts(integer(1)))
-        if above is None:
-            return None
-        seen = above
-    return None
-
-
-def _element(condition: _Condition, frame: Frame, sight: Sight) -> Expr | None:
-    element = sight.maps.of(condition.seen.value).element
-    if element is None:
-        return None
-    at = dict(enumerate(condition.seen.index))
-    found = substitute(element, at, frame.facts(integer(1)))
-    return found if condition.shown else negation(found)
+    above = sight.upwards(seen, frame.facts(integer(1)), _DEEPEST)
+    return next((one for one in above if maker(one.value, "Where")), None)
 
 
 def sees_some(element: Expr, frame: Frame) -> bool:
@@ -126,7 +108,7 @@ def shows_all(element: Expr, frame: Frame) -> bool:
 
 
 def asked_of(element: Expr) -> set[str]:
-    """Return the names of the inputs, or of what else has no source, whose elements a mask asks."""
+    """Return the names of the inputs, or other first values, whose elements a mask depends on."""
     found: set[str] = set()
     for atom in element.atoms():
         if not isinstance(atom, Element):
@@ -138,7 +120,7 @@ def asked_of(element: Expr) -> set[str]:
 
 
 def _source(node: ir.Node) -> ir.Value | None:
-    """Return the input whose elements a node moves, or the only one that is no constant."""
+    """Return the input whose elements a node moves, or its only input that is not constant."""
     if node.op_type in _MOVES_FIRST:
         return given_input(node, 0)
     sources = [v for v in node.inputs if v is not None and v.const_value is None]
@@ -148,7 +130,7 @@ def _source(node: ir.Node) -> ir.Value | None:
 def without_padding(
     element: Expr, frame: Frame, unpadded: Collection[ir.Value] | None = None
 ) -> tuple[Expr, tuple[ir.Value, ...]]:
-    """Return which keys are seen where inputs of the model say 1 of each, and these inputs.
+    """Return what `element_of` returns if inputs of the model are 1 throughout, and these inputs.
 
     Args:
         element: What `element_of` returns.
@@ -207,12 +189,12 @@ def causality(
 def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bool:
     """Return whether a step writes a row for each query into a cache, from `start` on.
 
-    That is not below 0 and leaves room for all of them, or TensorScatter fails. Its rows have to be
-    the keys that the queries see, and its batch theirs: axes of the same sizes are not enough.
+    `start` is in range, or TensorScatter fails. The rows of the cache have to be the keys of the
+    queries, and its batch theirs: axes of the same sizes are not enough.
     """
     cache = operand.value
-    node = cache.producer()
-    if node is None or node.op_type != "TensorScatter" or node.domain != "":
+    node = maker(cache, "TensorScatter")
+    if node is None:
         return False
     try:
         scatter = TensorScatter(node, sight.opset)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.core.walk import is_op, maker
 from onnx_kvtool.ops.operators import parse
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -114,11 +115,18 @@ class Sight:
             index.append(integer(0) if size.number == 1 else at)
         return Seen(operand, tuple(reversed(index)))
 
+    def upwards(self, seen: Seen, facts: Facts, most: int) -> Iterator[Seen]:
+        """Yield at most so many values: `seen`, and what `above` returns for each of them."""
+        above: Seen | None = seen
+        while above is not None and most:
+            yield above
+            above, most = self.above(above, facts), most - 1
+
     def above(self, seen: Seen, facts: Facts) -> Seen | None:
         """Return what is moved by the node that makes a value; None for any other node."""
-        node = seen.value.producer()
+        node = maker(seen.value)
         source = node.inputs[0] if node is not None and node.inputs else None
-        if node is None or source is None or node.domain != "":
+        if node is None or source is None:
             return None
         if node.op_type == "Cast":
             same = source.dtype is not None and source.dtype == seen.value.dtype
@@ -268,14 +276,10 @@ def _apart(scores: ir.Value, sight: Sight) -> tuple[Expr, Expr, Expr, Expr] | No
     """Return the shape of rank 4 of what is reshaped to scores of rank 3."""
     shape = sight.shape(scores) or ()
     seen = Seen(scores, tuple(map(coordinate, range(len(shape)))))
-    for _ in range(_MOST_MOVES):
-        above = sight.above(seen, Facts(shape))
-        if above is None:
-            return None
+    for above in sight.upwards(seen, Facts(shape), _MOST_MOVES + 1):
         found = sight.shape(above.value) or ()
         if len(found) == 4:
             return found[0], found[1], found[2], found[3]
-        seen = above
     return None
 
 
@@ -302,17 +306,14 @@ class Product:
 
 def is_product(node: ir.Node | None) -> bool:
     """Return whether a node may be a product of two values, neither of them stored in the file."""
-    if node is None or node.domain != "" or node.op_type not in ("MatMul", "Einsum"):
+    if node is None or not is_op(node, "MatMul", "Einsum"):
         return False
     # What is multiplied with weights is a layer: a router's scores, say, and no attention.
     return len(node.inputs) == 2 and not any(v is None or _is_stored(v) for v in node.inputs)
 
 
 def _is_stored(value: ir.Value) -> bool:
-    node = value.producer()
-    if node is None:
-        return value.is_initializer()
-    return node.op_type == "Constant" and node.domain == ""
+    return value.is_initializer() or maker(value, "Constant") is not None
 
 
 def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | None:
@@ -441,8 +442,8 @@ def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | N
 
 
 def _computed(value: ir.Value, sight: Sight, depth: int) -> float | None:
-    node = value.producer()
-    if node is None or node.domain != "" or value.dtype is None:
+    node = maker(value)
+    if node is None or value.dtype is None:
         return None
     if node.op_type in _BINARY and len(node.inputs) == 2:
         operands = [number_of(operand, sight, depth + 1) for operand in node.inputs]

@@ -27,7 +27,7 @@ from onnx_kvtool.analysis.attention.scores import (
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes, producer
+from onnx_kvtool.core.walk import is_op, maker, nodes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
@@ -76,9 +76,8 @@ class Fusion:
     @property
     def grows_by(self) -> frozenset[ir.Node]:
         """The nodes that join past keys and values with new ones; none where they are no such."""
-        made = {operand.value.producer() for operand in self.operands[1:]}
-        found = {n for n in made if n is not None and n.op_type == "Concat" and n.domain == ""}
-        return frozenset(found) if len(found) == len(made) else frozenset()
+        made = [maker(operand.value, "Concat") for operand in self.operands[1:]]
+        return frozenset(node for node in made if node is not None and None not in made)
 
     @property
     def mask(self) -> AttentionMask:
@@ -101,24 +100,22 @@ class MayBeEmpty(Unproven):
 
 
 def is_candidate(node: ir.Node) -> bool:
-    """Return whether a Softmax stands between two products; neither axis nor shapes are asked."""
-    if node.op_type != "Softmax" or node.domain != "" or len(node.inputs) != 1:
-        return False
-    scores = node.inputs[0]
+    """Return whether a node is a Softmax between two products, whatever its axis and shapes."""
+    scores = node.inputs[0] if is_op(node, "Softmax") and len(node.inputs) == 1 else None
     return scores is not None and weighted_by(node.outputs[0]) is not None and may_be_scores(scores)
 
 
 def _has_sinks(node: ir.Node) -> bool:
-    """Return whether a Softmax has a column more than there are keys, cut off before the product.
+    """Return whether a node is a Softmax with one more column than keys, which a Slice removes.
 
-    Such columns take shares from the keys, and no operator of ONNX has them.
+    The column takes a share from the keys. No operator of ONNX has that.
     """
-    if node.op_type != "Softmax" or node.domain != "" or len(node.inputs) != 1:
+    if not is_op(node, "Softmax") or len(node.inputs) != 1:
         return False
-    joined = _made_by(node.inputs[0])
+    joined = maker(node.inputs[0], "Concat", "Sub")
     if joined is not None and joined.op_type == "Sub":  # of the largest score, for precision
-        joined = _made_by(joined.inputs[0])
-    if joined is None or joined.op_type != "Concat" or len(joined.inputs) != 2:
+        joined = maker(joined.inputs[0], "Concat")
+    if joined is None or len(joined.inputs) != 2:
         return False
     scores, more = joined.inputs
     if scores is None or more is None or not may_be_scores(scores) or may_be_scores(more):
@@ -146,11 +143,6 @@ def sinks_noted(
     others = f" and {counted(len(found) - 1, 'other')} alike" if len(found) > 1 else ""
     reason = "a column more than there are keys, which no operator of ONNX has"
     return [f"{found[0]}{others}: attention with sinks, {reason}: it stays in many nodes"]
-
-
-def _made_by(value: ir.Value | None) -> ir.Node | None:
-    node = producer(value)
-    return node if node is not None and node.domain == "" else None
 
 
 def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
@@ -302,8 +294,7 @@ def _form(
     Raises:
         Unproven: If the user wants the other form, and nothing says which rows are in use.
     """
-    made = [o.value.producer() for o in (keys, values)]
-    whole = all(n is not None and n.op_type == "TensorScatter" and n.domain == "" for n in made)
+    whole = all(maker(o.value, "TensorScatter") for o in (keys, values))
     if choice == "sliced" and whole:
         if causal != "written" or not (keys.is_direct and values.is_direct):
             text_ = "the source reads the whole capacity, and which rows are in use is unknown"

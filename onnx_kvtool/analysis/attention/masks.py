@@ -260,12 +260,9 @@ def masking(
     alive = told is not None or (element is not None and sees_some(element, frame))
     parts, sentences = [], []
     for mask in scores.masks:
-        if isinstance(mask, Mask):
-            part = _part(mask.seen, frame, sight, factor=mask.factor)
-        else:
-            part = _part(mask.seen, frame, sight, shown=mask.shown, fill=mask.fill)
+        parts.append(_part(mask, frame, sight))
+        if isinstance(mask, Hidden):
             _check_fill(mask, dtype, frame, sight, alive=alive)
-        parts.append(part)
     if told is not None:
         more = "" if told[1].number == 0 else f" + {text(told[1], {BATCH: 'b'})}"
         sentences.append(f"the mask shows key j to query i where j <= i{more}, and no other")
@@ -324,36 +321,30 @@ def _check_fill(
         raise Unproven("dead-rows", f"`{mask.seen.value.name}` {text_}")
 
 
-def _part(
-    seen: Seen,
-    frame: Frame,
-    sight: Sight,
-    *,
-    factor: float = 1.0,
-    shown: bool = True,
-    fill: float | None = None,
-) -> MaskPart:
-    """Return a mask whose axes are those of the frame, at `seen` or above it.
+def _part(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskPart:
+    """Return a mask whose axes are those of the frame, at `mask.seen` or above it.
 
     Raises:
         Unproven: If there is none.
     """
-    first = seen
+    seen, factor = mask.seen, mask.factor if isinstance(mask, Mask) else 1.0
     for _ in range(_DEEPEST):
         axes = _axes(seen, frame, sight)
         if axes is not None:
             shape = sight.shape(seen.value) or ()
             single = tuple(a for a in range(len(shape)) if a not in axes)
-            return MaskPart(seen.value, axes, single, factor, shown, fill)
+            if isinstance(mask, Mask):
+                return MaskPart(seen.value, axes, single, factor)
+            return MaskPart(seen.value, axes, single, shown=mask.shown, fill=mask.fill)
         above = sight.above(seen, frame.facts(integer(1)))
-        scaled = scaled_above(seen, sight) if above is None and fill is None else None
+        scaled = scaled_above(seen, sight) if above is None and isinstance(mask, Mask) else None
         if scaled is not None:
             above, number = scaled
             factor *= number
         if above is None:
             break
         seen = above
-    text_ = f"`{first.value.name}` is not known to be a mask over (B, H, L, S)"
+    text_ = f"`{mask.seen.value.name}` is not known to be a mask over (B, H, L, S)"
     raise Unproven("mask-layout", text_)
 
 

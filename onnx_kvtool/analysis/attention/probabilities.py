@@ -23,6 +23,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
 )
 from onnx_kvtool.analysis.attention.scores import MOVES
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import is_op, maker, producer
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, coordinate, integer
@@ -112,11 +113,11 @@ def _to_softmax(
     readers, final = 1, seen.value.dtype
     passed: list[tuple[ir.Value, int]] = []
     for _ in range(_DEEPEST):
-        node = seen.value.producer()
+        node = maker(seen.value)
         passed.append((seen.value, readers))
         if node is softmax:
             break
-        if node is None or node.domain != "":
+        if node is None:
             return None
         if node.op_type == "Where":
             guard = _guard(node, sight)
@@ -165,22 +166,22 @@ def _check_unread(value: ir.Value, readers: int) -> None:
 
 
 def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | None:
-    """Return the value of which a Where makes rows without any key zero, and how it knows them.
+    """Return the probabilities whose rows without any key a Where sets to zero, and its test.
 
     Returns:
-        With the value None for a test for what is no number, or the mask of which the test wants a
-        whole row to be -inf, as the body of Attention does.
+        None if the node does something else. The test is None for IsNaN; otherwise, it is the mask
+        whose row has to be -inf throughout, as in the body of Attention.
     """
     condition, yes, no = node.inputs
-    test = None if condition is None else condition.producer()
-    if test is None or test.domain != "" or no is None or number_of(yes, sight) != 0:
+    test = maker(condition, "IsNaN", "Equal")
+    if test is None or no is None or number_of(yes, sight) != 0:
         return None
     if test.op_type == "IsNaN" and test.inputs[0] is no:
         return (no, None) if condition is not None and len(condition.uses()) == 1 else None
     if test.op_type != "Equal" or number_of(test.inputs[1], sight) != -math.inf:
         return None
-    highest = None if test.inputs[0] is None else test.inputs[0].producer()
-    view = None if highest is None or highest.op_type != "ReduceMax" else sight.view(highest)
+    highest = maker(test.inputs[0], "ReduceMax")
+    view = None if highest is None else sight.view(highest)
     mask = None if view is None else view.input("data")
     shape = None if mask is None else sight.shape(mask)
     if view is None or mask is None or shape is None or view.integer("keepdims") != 1:
@@ -201,36 +202,20 @@ def _axes(view: NodeView, sight: Sight) -> tuple[int, ...] | None:
 
 def _result(seen: Seen, last: Expr, frame: Frame, sight: Sight) -> tuple[bool, ir.Value]:
     """Return what is (B, H, L, E) and is made of the product alone; else the product."""
-    below, facts, graph = seen.value, frame.facts(last), _graph(seen.value)
+    below, facts, end = seen.value, frame.facts(last), producer(seen.value)
+    graph = None if end is None else end.graph
     at = integer(0) if last.number == 1 else coordinate(SUMMED)
     whole = (frame.at(BATCH), frame.at(HEAD), frame.at(QUERY), at)
     for _ in range(_DEEPEST):
         if sight.shape(below) == (*frame.sizes[:3], last):
-            found = _up_to(Seen(below, whole), seen.value, facts, sight)
-            if found is not None and found.index == seen.index:
+            above = sight.upwards(Seen(below, whole), facts, _DEEPEST)
+            if next((one.index for one in above if one.value is seen.value), None) == seen.index:
                 return True, below
         uses = tuple(below.uses())
         if len(uses) != 1 or below.is_graph_output():
             break
         node = uses[0].node
-        moves = node.op_type in MOVES and node.domain == "" and uses[0].idx == 0
-        if not moves or node.graph is not graph:
+        if not is_op(node, *MOVES) or uses[0].idx != 0 or node.graph is not graph:
             break
         below = node.outputs[0]
     return False, seen.value
-
-
-def _graph(value: ir.Value) -> ir.Graph | ir.Function | None:
-    node = value.producer()
-    return None if node is None else node.graph
-
-
-def _up_to(seen: Seen, value: ir.Value, facts: Facts, sight: Sight) -> Seen | None:
-    for _ in range(_DEEPEST):
-        if seen.value is value:
-            return seen
-        above = sight.above(seen, facts)
-        if above is None:
-            return None
-        seen = above
-    return None

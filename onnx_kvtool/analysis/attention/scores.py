@@ -22,6 +22,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
     product,
 )
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, having
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer, variable
@@ -106,19 +107,23 @@ def operands_above(
 
 def scaled_above(seen: Seen, sight: Sight) -> tuple[Seen, float] | None:
     """Return what is multiplied by one positive number, and the number."""
-    node = seen.value.producer()
-    if node is None or node.domain != "" or node.op_type not in ("Mul", "Div"):
-        return None
-    a, b = node.inputs
-    number, rest = number_of(b, sight), a
-    if number is None and node.op_type == "Mul":
-        number, rest = number_of(a, sight), b
-    if number is None or rest is None or not 0 < number < float("inf"):
+    node = maker(seen.value, "Mul", "Div")
+    number, rest = (None, None) if node is None else _factor(node, sight)
+    if number is None or rest is None or not 0 < number < math.inf:
         return None
     above = sight.aligned(seen, rest)
     if above is None or sight.shape(rest) != sight.shape(seen.value):
         return None
-    return above, number if node.op_type == "Mul" else 1 / number
+    return above, number
+
+
+def _factor(node: ir.Node, sight: Sight) -> tuple[float | None, ir.Value | None]:
+    """Return the number that a Mul or Div multiplies the other operand by, and this operand."""
+    a, b = node.inputs
+    number = number_of(b, sight)
+    if node.op_type == "Div":
+        return (None if number is None else 1 / number if number else math.inf), a
+    return (number, a) if number is not None else (number_of(a, sight), b)
 
 
 def _read(
@@ -277,8 +282,8 @@ def may_be_scores(value: ir.Value) -> bool:
     pending = [(value, 0)]
     while pending:
         here, depth = pending.pop()
-        node = here.producer()
-        if node is None or here in seen or depth > _DEEPEST_SCORE or node.domain != "":
+        node = maker(here)
+        if node is None or here in seen or depth > _DEEPEST_SCORE:
             continue
         seen.add(here)
         if is_product(node):
@@ -314,8 +319,8 @@ class _Reading:
     tried: int = 0
 
     def up(self, seen: Seen, way: _Way) -> Scores:
-        node = seen.value.producer()
-        if node is None or node.domain != "":
+        node = maker(seen.value)
+        if node is None:
             raise _unknown(seen.value)
         if way.depth > _DEEPEST_SCORE:
             raise Unproven("unknown-scores", "too many nodes lie between Softmax and the product")
@@ -357,16 +362,11 @@ class _Reading:
         return self.up(Seen(source, seen.index), way.scaled(1.0))
 
     def scaled(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
-        a, b = node.inputs
-        number, rest = number_of(b, self.sight), a
-        if number is None and node.op_type == "Mul":
-            number, rest = number_of(a, self.sight), b
+        number, rest = _factor(node, self.sight)
         above = None if rest is None else self.sight.aligned(seen, rest)
         if number is None or above is None:
             text = f"`{seen.value.name}` multiplies the scores by what is not one known number"
             raise Unproven("unknown-scale", text)
-        if node.op_type == "Div":
-            number = 1 / number if number else math.inf
         if not math.isfinite(number):
             raise Unproven("unknown-scale", f"`{seen.value.name}` scales the scores by {number}")
         return self.up(above, way.scaled(number))

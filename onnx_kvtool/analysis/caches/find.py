@@ -19,7 +19,7 @@ from onnx_kvtool.analysis.caches.positions import (
 from onnx_kvtool.analysis.caches.routes import Frame, Program, Route, Routes
 from onnx_kvtool.analysis.caches.updates import OPERATORS, AxisMap, Link, Update, map_axis, updates
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import is_output_of, read_values
+from onnx_kvtool.core.walk import is_output_of, maker, read_values
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
@@ -31,39 +31,27 @@ _MOST_ABOVE = 64
 """Most nodes above the positions of an update that are looked through."""
 
 
-def judge_in_place(
-    program: Program,
-    frame: Frame,
-    update: Update,
-    source: Route | None,
-    target: Route | None,
-) -> InPlace:
-    """Return whether past and present of an update can share one buffer.
-
-    It can when nothing but the update needs the old content: the past is an input of the model that
-    reaches the update as it is and that no other node reads, the present is an output as it is, and
-    both have one shape. Reading the shape of the past alone does no harm, nor does a node on whose
-    result it depends where the update writes: it has read before.
-
-    Args:
-        program: The graphs of the model.
-        frame: Where the node of the update is.
-        update: What it does.
-        source: Where the past comes from; None when there is none.
-        target: The output that carries the present on; None when there is none.
-    """
-    reasons = _reasons(program, frame, update, source, target)
-    reason = next(reasons, None)
-    return InPlace(reason is None, reason)
-
-
-def _reasons(
+def _obstacles(
     program: Program,
     frame: Frame,
     update: Update,
     source: Route | None,
     target: Route | None,
 ) -> Iterator[str]:
+    """Yield the reasons why past and present of an update cannot share one buffer.
+
+    They can if nothing but the update needs the old content: the past is an input of the model that
+    reaches the update unchanged and that no other node reads, the present is an output without
+    further changes, and both have the same shape. These may read the past: nodes that need only its
+    shape, and nodes that run before the update because it writes where their result says.
+
+    Args:
+        program: The graphs of the model.
+        frame: Where the node of the update is.
+        update: What it does.
+        source: Where the past comes from; None if there is no past.
+        target: The output that gets the present; None if there is none.
+    """
     if source is None:
         yield "there is no past"
         return
@@ -288,6 +276,7 @@ class _Finder:
         target: Route | None,
     ) -> Cache:
         moves = any(route is not None and route.moves for route in (source, target))
+        obstacle = next(_obstacles(self.program, frame, update, source, target), None)
         if self._prove and not moves and source is not None:
             update = self._with_positions(update, frame, source)
         end = source or target
@@ -309,7 +298,7 @@ class _Finder:
             mode=update.mode,
             is_growing=update.is_growing and not moves,
             batch_axis=_batch_axis(update, axes, shape, axis),
-            in_place=judge_in_place(self.program, frame, update, source, target),
+            in_place=InPlace(obstacle is None, obstacle),
             past_value=None if source is None else source.end,
             node=update.node,
             calls=frame.calls,
@@ -370,10 +359,8 @@ def _name(value: ir.Value | None) -> str | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    node = value.producer()
-    if node is not None:
-        return node.op_type == "Constant" and not node.domain
-    return value.is_initializer() and not value.is_graph_input()
+    is_stored = value.is_initializer() and not value.is_graph_input()
+    return is_stored or maker(value, "Constant") is not None
 
 
 def _shape(value: ir.Value | None) -> tuple[Dim, ...] | None:
@@ -404,10 +391,8 @@ def _can_hold_rows(value: ir.Value) -> bool:
 def _can_be_fed_back(update: Update, source: Route, target: Route) -> bool:
     """Return whether no known fact prevents feeding the present back as the past."""
     before, after = _shape(source.end), _shape(target.end)
-    if _dtype(source.end) != _dtype(target.end) and None not in (
-        _dtype(source.end),
-        _dtype(target.end),
-    ):
+    types = {_dtype(source.end), _dtype(target.end)}
+    if len(types) > 1 and None not in types:
         return False
     if before is None or after is None:
         return True

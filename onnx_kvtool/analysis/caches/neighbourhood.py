@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import is_output_of
+from onnx_kvtool.core.walk import is_op, is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 
 SpotKind = Literal["input", "initializer", "output", "update", "node"]
@@ -137,7 +137,7 @@ class _Drawing:
                     is_new = producer not in seen
                     if is_new and (depth == _LEVELS_UP or self._is_full):
                         continue
-                    if producer.op_type == "Constant" and not producer.domain:
+                    if is_op(producer, "Constant"):
                         continue
                     self._edge(self._node(producer), target, value.name or "", value)
                     if is_new:

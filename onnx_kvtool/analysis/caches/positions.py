@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache, footprint
 from onnx_kvtool.analysis.caches.updates import link, map_axis
 from onnx_kvtool.analysis.constants import ConstantFolder
+from onnx_kvtool.core.walk import is_op, producer
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
@@ -50,11 +51,8 @@ class Positions:
     batch_axis: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    mode: Mode | None
-    value: ir.Value | None
-    axis: int | None
+_Start = tuple[Mode | None, ir.Value | None, int | None]
+"""Mode, start and batch axis of `Positions`; here an axis of the grid."""
 
 
 def element_positions(
@@ -66,8 +64,7 @@ def element_positions(
         return None
     if not axis < len(sizes) == len(described.shape):
         return None
-    start = _start(described.element, sizes[axis], described.shape, axis)
-    return Positions(axis, start.mode, start.value, start.axis)
+    return Positions(axis, *_start(described.element, sizes[axis], described.shape, axis))
 
 
 def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Positions | None:
@@ -91,11 +88,9 @@ def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Posit
     free = [i for i in range(len(grid)) if i not in others.values() and grid[i].number != 1]
     if len(free) > 1:
         return None
-    start = _start(given[axis], sizes[axis], grid, free[0] if free else None)
-    batch = next((k for k, i in others.items() if i is not None and i == start.axis), None)
-    if start.axis is not None and batch is None:
-        return None
-    return Positions(axis, start.mode, start.value, batch)
+    mode, start, own = _start(given[axis], sizes[axis], grid, free[0] if free else None)
+    batch = next((k for k, i in others.items() if i is not None and i == own), None)
+    return None if own is not None and batch is None else Positions(axis, mode, start, batch)
 
 
 def mask_positions(maps: IndexMaps, mask: ir.Value) -> Positions | None:
@@ -149,8 +144,8 @@ def _start(element: Expr, size: Expr, grid: Sequence[Expr], axis: int | None) ->
         # than the scatter itself.
         every = index.atom
         is_list = isinstance(every, Element) and len(every.index) == 1
-        return _Start(None, _value(index) if is_list else None, None)
-    return _Start(mode, _value(rest), next(iter(rest.axes), None))
+        return None, _value(index) if is_list else None, None
+    return mode, _value(rest), next(iter(rest.axes), None)
 
 
 def _legal(element: Expr, size: Expr, facts: Facts) -> Expr:
@@ -220,15 +215,13 @@ def _rolls(cache: Cache) -> bool:
     if cache.is_rolling:
         return True
     if cache.kind == "concat":
-        first = node.inputs[0] if len(node.inputs) == 2 else None
-        head = None if first is None else first.producer()
+        head = producer(node.inputs[0]) if len(node.inputs) == 2 else None
         return head is not None and _is_cut(head, past) and _ends_at_the_end(head)
     cuts = [use.node for use in past.uses() if _is_cut(use.node, past)]
     readers = {use.node for cut in cuts for use in cut.outputs[0].uses()}
     made = {cut.outputs[0] for cut in cuts}
     return _is_gathered(node, past) or any(
-        reader.op_type == "Concat" and reader.domain == "" and made.issuperset(reader.inputs)
-        for reader in readers
+        is_op(reader, "Concat") and made.issuperset(reader.inputs) for reader in readers
     )
 
 
@@ -256,11 +249,11 @@ def _is_gathered(node: ir.Node, past: ir.Value) -> bool:
 
 def _written_axis(node: ir.Node) -> int | None:
     """Return the axis along which a scatter writes rows; None for another node."""
-    if node.domain != "" or len(node.inputs) < 3:
+    if len(node.inputs) < 3:
         return None
-    if node.op_type == "ScatterND":
+    if is_op(node, "ScatterND"):
         return 0 if (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
-    if node.op_type in ("ScatterElements", "TensorScatter"):
+    if is_op(node, "ScatterElements", "TensorScatter"):
         return _axis(node, 0 if node.op_type == "ScatterElements" else -2)
     return None
 
@@ -268,9 +261,9 @@ def _written_axis(node: ir.Node) -> int | None:
 def _gathered_axis(node: ir.Node) -> int | None:
     """Return the axis along which a Gather takes whole rows, as many axes as before."""
     rank = len(dims_of(node.inputs[1]) or ()) if len(node.inputs) > 1 else 0
-    if node.op_type == "Gather" and node.domain == "" and rank == 1:
+    if is_op(node, "Gather") and rank == 1:
         return _axis(node, 0)
-    if node.op_type == "GatherND" and node.domain == "" and rank == 2:
+    if is_op(node, "GatherND") and rank == 2:
         alone = given_integer(node, "batch_dims", 0) == 0
         return 0 if alone and (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
     return None
@@ -285,7 +278,7 @@ def _axis(node: ir.Node, default: int) -> int | None:
 
 
 def _is_cut(node: ir.Node, past: ir.Value) -> bool:
-    return node.op_type == "Slice" and node.domain == "" and given_input(node, 0) is past
+    return is_op(node, "Slice") and given_input(node, 0) is past
 
 
 def _ends_at_the_end(node: ir.Node) -> bool:

@@ -230,19 +230,14 @@ class Route:
         """Return the route of a value from which `nearer` leads to the start of this route."""
         if nearer is None:
             return self
-        farther = self.link
-        if nearer.how == "same":
-            most = farther
-        elif farther is None or _CHANGES.index(nearer.how) >= _CHANGES.index(farther.how):
-            most = nearer
-        else:
-            most = farther
+        change = _CHANGES.index(nearer.how)
+        most = nearer if change and change >= self.change else self.link
         moves = self.moves or nearer.how == "moved"
         return Route(self.end, self.frame, compose(axes, self.axes), most, moves)
 
     @property
     def change(self) -> int:
-        """The number of changes on the way; 0 for the identical tensor."""
+        """Rank of the link that changes most, in `_CHANGES`; 0 for the identical tensor."""
         return 0 if self.link is None else _CHANGES.index(self.link.how)
 
 

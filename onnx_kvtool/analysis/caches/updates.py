@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.core.walk import producer, read_values
+from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
@@ -355,12 +355,12 @@ def _where(node: ir.Node, opset: int) -> Iterator[Update]:
 def _mix(node: ir.Node, opset: int) -> Iterator[Update]:
     """Read `past * (1 - m) + m * new`, which is a Where for a mask m of zeros and ones."""
     NodeView(node, opset)
-    products = [_factors(v) for v in node.inputs]
+    products = [_operands(v, "Mul") for v in node.inputs]
     if len(products) != 2:
         return
     for kept, chosen in (products, products[::-1]):
         for past, keep in (kept, kept[::-1]):
-            mask = _complement(keep)
+            mask = _operands(keep, "Sub")[1]  # of 1 - m
             for new, choose in (chosen, chosen[::-1]):
                 if past is None or mask is None or choose is not mask:
                     continue
@@ -370,19 +370,12 @@ def _mix(node: ir.Node, opset: int) -> Iterator[Update]:
                 )
 
 
-def _factors(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None]:
-    node = producer(value)
-    if node is None or node.op_type != "Mul" or len(node.inputs) != 2:
+def _operands(value: ir.Value | None, op: str) -> tuple[ir.Value | None, ir.Value | None]:
+    """Return the two operands that an operator makes a value of; None, None for another value."""
+    node = maker(value, op)
+    if node is None or len(node.inputs) != 2:
         return None, None
     return node.inputs[0], node.inputs[1]
-
-
-def _complement(value: ir.Value | None) -> ir.Value | None:
-    """Return m for `Sub(c, m)`."""
-    node = producer(value)
-    if node is None or node.op_type != "Sub" or len(node.inputs) != 2:
-        return None
-    return node.inputs[1]
 
 
 def _chosen_axis(mask: ir.Value, new: ir.Value | None) -> int | None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import maker, subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
-from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ, is_constant
 
@@ -37,8 +36,8 @@ def _is_fresh(value: ir.Value) -> bool:
 
     A Cast of such a product counts, too, but not to the same type: a runtime may remove it.
     """
-    producer = value.producer()
-    if producer is None or not is_standard(producer):
+    producer = maker(value, "Cast", "Mul", "ScatterND")
+    if producer is None:
         return False
     if producer.op_type == "Cast" and (given := producer.inputs[0]) is not None:
         return (
@@ -54,8 +53,7 @@ def _constant_indices(asked: Asked) -> bool:
     indices = asked.node.inputs[1]
     if indices is None:
         return False
-    made = indices.producer()
-    if not (is_constant(indices) or (made is not None and made.op_type == "Constant")):
+    if not (is_constant(indices) or maker(indices, "Constant")):
         return False
     dims = dims_of(indices)
     return dims is None or len(dims) > 1 or dims == (0,)

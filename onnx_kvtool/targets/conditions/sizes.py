@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.core.walk import is_op, maker
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -159,7 +160,7 @@ def int64_output(asked: Asked) -> bool:
         if value.is_graph_output():
             return True
         for user, index in value.uses():
-            if user.op_type == "Scan" and is_standard(user):
+            if is_op(user, "Scan"):
                 return True
             if is_standard(user) and (index == 0 or _carries(user)):
                 new = set(user.outputs[:1]) - seen
@@ -233,8 +234,8 @@ _OF_FIRST = frozenset(
 def _turns(node: ir.Node) -> bool:
     """Return whether a Where adds a size to negative indices, as exporters write it."""
     condition, _, kept = node.inputs[:3]
-    less = None if condition is None else condition.producer()
-    return less is not None and less.op_type == "Less" and less.inputs[0] is kept
+    less = maker(condition, "Less")
+    return less is not None and less.inputs[0] is kept
 
 
 def no_value(asked: Asked) -> bool:
@@ -378,8 +379,7 @@ def _of_scatter_elements(node: ir.Node, opset: int) -> Iterator[Pair]:
     """
     indices, updates = node.inputs[1], dims_of(node.inputs[2]) or ()
     yield from zip(dims_of(indices) or (), updates, strict=False)
-    expand = None if indices is None else indices.producer()
-    if expand is not None and expand.op_type == "Expand" and is_standard(expand):
+    if (expand := maker(indices, "Expand")) is not None:
         given = dims_of(expand.inputs[0]) or ()
         pairs = zip(reversed(given), reversed(updates), strict=False)
         yield from (pair for pair in pairs if all(isinstance(dim, str) for dim in pair))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.forms import (
     ATTENTION_CONDITIONS,
@@ -109,11 +109,10 @@ def _several_inputs(asked: Asked) -> bool:
 
 def _after_operator(asked: Asked) -> bool:
     """Whether it reads what one operator gives, and gives another type than those spared."""
-    producer = None if asked.node.inputs[0] is None else asked.node.inputs[0].producer()
-    if producer is None or producer.op_type != asked.limit.behind or not is_standard(producer):
-        return False
+    assert asked.limit.behind is not None
     given = asked.node.outputs[0].dtype
-    return given is None or given.name.lower() not in asked.limit.types
+    is_after = maker(asked.node.inputs[0], asked.limit.behind) is not None
+    return is_after and (given is None or given.name.lower() not in asked.limit.types)
 
 
 def _computed(asked: Asked) -> bool:
@@ -136,12 +135,10 @@ def _absent_bias(asked: Asked) -> bool:
 
 def _may_be_infinite(asked: Asked) -> bool:
     """Whether the input may hold infinities, and its element type is not spared."""
-    data = asked.node.inputs[0]
-    producer = None if data is None else data.producer()
-    if producer is not None and producer.op_type == "Cast":
-        given = producer.inputs[0]
-        if given is not None and given.dtype is not None and given.dtype.name == "BOOL":
-            return False
+    cast = maker(asked.node.inputs[0], "Cast")
+    given = None if cast is None else cast.inputs[0]
+    if given is not None and given.dtype is not None and given.dtype.name == "BOOL":
+        return False
     return asked.dtype not in asked.limit.types
 
 
