@@ -26,16 +26,13 @@ if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 
-# What a node says of one of its outputs.
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Type and shape of an output as a rule gives them.
+    """The type and shape that a rule gives an output.
 
     Attributes:
-        type: Its type; None when unknown.
-        shape: Its shape, or why its rank is unknown. Nobody asks for that of what is no tensor.
+        type: Its type; None if unknown.
+        shape: Its shape, or why its rank is unknown; ignored for an output that is no tensor.
     """
 
     type: ir.TypeProtocol | None
@@ -46,7 +43,7 @@ class Outcome:
 
 
 def body_graph(node: ir.Node, name: str) -> ir.Graph | None:
-    """Return the body that the attribute `name` holds; None where there is none."""
+    """Return the body in the attribute `name`; None if there is none."""
     attribute = node.attributes.get(name)
     if attribute is None or attribute.is_ref() or attribute.type != ir.AttributeType.GRAPH:
         return None
@@ -54,14 +51,14 @@ def body_graph(node: ir.Node, name: str) -> ir.Graph | None:
 
 
 def malformed(name: str) -> Outcome:
-    """Return what is known of an output of a node whose body `name` is of no use: nothing."""
+    """Return an unknown output, because the body `name` is missing or wrong."""
     return Outcome(None, Unknown("malformed", f"`{name}` is absent or does not fit the node"))
 
 
 def run_body(
     run: Forward, graph: ir.Graph, place: Location, context: GraphContext, name: str
 ) -> set[ir.Value]:
-    """Go through a body; return the values that it defines."""
+    """Infer a body; return the values that it defines."""
     before = len(run.values)
     path = step_path(context.path, place.node, place.index or 0, name)
     for value in graph.inputs:
@@ -78,10 +75,10 @@ def run_body(
 
 
 def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> None:
-    """Infer the bodies of an operator whose arguments to them are unknown.
+    """Infer the bodies of an operator that passes them unknown arguments.
 
-    Types and ranks of their inputs are those that the file declares. Sizes are not: a name that
-    stands for another size in the graph around it would make these equal.
+    The file declares the types and ranks of their inputs. Declared sizes do not count: the outer
+    graph may use the same name for another size.
     """
     for name, graph in subgraphs(node):
         for value in graph.inputs:
@@ -99,9 +96,6 @@ def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: Gr
 def at(place: Location, value: ir.Value) -> Location:
     """Return the place of a node with a value."""
     return Location(place.graph, place.node, place.index, place.op, value.name)
-
-
-# If: the results of two branches, one of which runs.
 
 
 def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
@@ -125,7 +119,7 @@ def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> 
 
 
 def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Location) -> Outcome:
-    """Return what holds whichever of some values the output is."""
+    """Return the facts that are the same for all possible values of the output."""
     knowledge = run.knowledge
     types = [knowledge.types.get(value) for value in given]
     type_ = types[0] if types and all(t == types[0] for t in types) else None
@@ -152,11 +146,8 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
     return Outcome(type_, tuple(sizes))
 
 
-# Loop and Scan: what comes out of a body that runs many times, or never.
-
-
 _ROUNDS = 12
-"""Most times a body is gone through until its states no longer change their shape."""
+"""Most passes over a body until the shapes of its states no longer change."""
 
 
 def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
@@ -169,15 +160,8 @@ def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
     for value, dtype in zip(body.inputs[:2], (ir.DataType.INT64, ir.DataType.BOOL), strict=True):
         knowledge.types[value] = ir.TensorType(dtype)
         knowledge.shapes[value] = ()
-    inner = _fixpoint(
-        run, body, body.inputs[2:], states, body.outputs[1 : 1 + len(states)], place, context
-    )
-    results = [
-        _after(run, output, initial, formal, result, place)
-        for output, initial, formal, result in zip(
-            node.outputs, states, body.inputs[2:], body.outputs[1:], strict=False
-        )
-    ]
+    ends = body.inputs[2:], body.outputs[1 : 1 + len(states)]
+    inner, results = _carried(run, node, body, states, *ends, place, context)
     count = _iterations(node, body, context)
     for index in range(len(states), len(node.outputs)):
         output, row = node.outputs[index], body.outputs[1 + index]
@@ -202,15 +186,8 @@ def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
     ):
         rows = None if actual is None else _sliced(run, formal, actual, axis)
         length = rows if length is None else length
-    inner = _fixpoint(
-        run, body, body.inputs[:kept], node.inputs[:kept], body.outputs[:kept], place, context
-    )
-    results = [
-        _after(run, output, initial, formal, result, place)
-        for output, initial, formal, result in zip(
-            node.outputs, node.inputs[:kept], body.inputs, body.outputs, strict=False
-        )
-    ]
+    ends = body.inputs[:kept], body.outputs[:kept]
+    inner, results = _carried(run, node, body, node.inputs[:kept], *ends, place, context)
     output_axes = _axes(node, "scan_output_axes", len(node.outputs) - kept)
     for output, row, axis in zip(
         node.outputs[kept:], body.outputs[kept:], output_axes, strict=False
@@ -225,16 +202,43 @@ def _axes(node: ir.Node, name: str, count: int) -> Sequence[int]:
     return given_integers(node, name) or [0] * count
 
 
+def _carried(
+    run: Forward,
+    node: ir.Node,
+    body: ir.Graph,
+    actuals: Sequence[ir.Value | None],
+    formals: Sequence[ir.Value],
+    results: Sequence[ir.Value],
+    place: Location,
+    context: GraphContext,
+) -> tuple[set[ir.Value], list[Outcome]]:
+    """Return the values that the body of a loop defines, and the final states.
+
+    Args:
+        run: The pass.
+        node: The loop.
+        body: Its body.
+        actuals: The initial states.
+        formals: The inputs of the body for them.
+        results: The outputs of the body for them.
+        place: The place of the node.
+        context: The context of its graph.
+    """
+    inner = _fixpoint(run, body, actuals, formals, results, place, context)
+    states = zip(node.outputs, actuals, formals, results, strict=False)
+    return inner, [_after(run, *state, place) for state in states]
+
+
 def _fixpoint(
     run: Forward,
     body: ir.Graph,
-    formals: Sequence[ir.Value],
     actuals: Sequence[ir.Value | None],
+    formals: Sequence[ir.Value],
     results: Sequence[ir.Value],
     place: Location,
     context: GraphContext,
 ) -> set[ir.Value]:
-    """Go through a body until its states have shapes that hold in every iteration.
+    """Infer a body until the shapes of its states hold in every iteration.
 
     They start with those of the initial values; a size that an iteration changes is unknown.
 
@@ -275,7 +279,7 @@ def _copy(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
 
 
 def _widen(run: Forward, formal: ir.Value, result: ir.Value, place: Location) -> bool:
-    """Make unknown what an iteration changes; return whether there was something."""
+    """Make sizes unknown that an iteration changes; return whether there were any."""
     knowledge = run.knowledge
     before, after = knowledge.shapes.get(formal), knowledge.shapes.get(result)
     if before is None:
@@ -305,7 +309,7 @@ def _after(
     result: ir.Value,
     place: Location,
 ) -> Outcome:
-    """Return what a state is when its loop is over: the initial value, or one of an iteration."""
+    """Return the final state of a loop: the initial value, or the result of an iteration."""
     knowledge = run.knowledge
     before, after = knowledge.types.get(formal), knowledge.types.get(result)
     type_ = (before or after) if before is None or after is None or before == after else None
@@ -343,7 +347,7 @@ def _stacked(
     place: Location,
     inner: set[ir.Value],
 ) -> Outcome:
-    """Return what the rows of all iterations are together."""
+    """Return the rows of all iterations as one output."""
     knowledge = run.knowledge
     type_, shape = knowledge.types.get(row), knowledge.shapes.get(row)
     if shape is None:
@@ -360,7 +364,7 @@ def _stacked(
 
 
 def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | None:
-    """Return how often a Loop runs; None where its condition may end it."""
+    """Return how often a Loop runs; None if its condition may end it."""
     limit = given_input(node, 0)
     start = given_input(node, 1)
     if limit is None:
@@ -381,14 +385,14 @@ def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | 
 CONTROL: Table[str, Callable[..., Sequence[Outcome]]] = Table(
     "operator with bodies", [("If", if_), ("Loop", loop), ("Scan", scan)]
 )
-"""What is found of each output, by operator of the default domain."""
+"""Functions that infer the outputs, by operator of the default domain."""
 
 
-# Calls of model-local functions, each with the types of its own inputs.
+# Calls of model-local functions.
 
 
 Made: TypeAlias = "list[tuple[Outcome, IndexMap | None]]"
-"""Of each output of a call: its type and shape, and what it holds where it is an integer."""
+"""Type, shape and content of each output of a call; only integers have a known content."""
 
 
 def call(
@@ -399,13 +403,13 @@ def call(
     *,
     is_bound: bool = False,
 ) -> Sequence[Outcome]:
-    """Return what a function makes of the inputs of a call.
+    """Return the outputs of a call of a function.
 
-    If it `is_bound`, it was written for the attributes of the node, and refers to none.
+    If it `is_bound`, it was made for the attributes of the node, and refers to none.
 
-    The body is gone through once for all calls that give it the same, so that functions that call
-    each other twice take no time of their own. It is gone through anew where a result rests on
-    more than the inputs: on a size that only a run tells, or on a graph as attribute.
+    Calls with the same arguments share one pass over the body, so that nested functions take no
+    exponential time. A result that depends on more (a size that only a run determines, a graph in
+    an attribute) is not shared.
     """
     if function in run.calls:
         run.is_circular = True
@@ -434,7 +438,7 @@ def call(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What is known of an input of a call."""
+    """The known facts of an input of a call."""
 
     type: ir.TypeProtocol | None
     shape: Shape | None
@@ -451,7 +455,7 @@ def _sizes(content: IndexMap | None) -> Exprs:
 
 
 def _given(run: Forward, value: ir.Value | None, context: GraphContext) -> _Given | None:
-    """Return what is known of an input; None where it is absent."""
+    """Return the known facts of an input; None if it is absent."""
     if value is None:
         return None
     known = run.knowledge
@@ -469,8 +473,8 @@ def _signature(
     around: tuple[Mapping[str, int], bool],
     given: Sequence[_Given | None],
 ) -> Hashable | None:
-    """Return all that the result of a call can rest on; None where that has no equal."""
-    # Equal types may have a denotation, or hold types that have one.
+    """Return everything that the result of a call can depend on; None if it cannot be compared."""
+    # Types compare as equal although their denotations differ, also inside other types.
     if any(
         g and g.type and (type(g.type) is not ir.TensorType or g.type.denotation) for g in given
     ):
@@ -493,7 +497,7 @@ _COMPARED = (ir.AttributeType.INT, ir.AttributeType.INTS, ir.AttributeType.STRIN
 
 
 def _rests_on(made: Made, given: Sequence[_Given | None]) -> bool:
-    """Return whether nothing came up in the body that another call would have of its own."""
+    """Return whether the result contains no unknown size that each call has of its own."""
     before = {atom for one in given if one is not None for atom in one.atoms()}
     return all(
         atom in before or not isinstance(atom, Extent | Element)
@@ -555,20 +559,14 @@ def _pass(
     run: Forward, actual: ir.Value, formal: ir.Value, context: GraphContext, inside: GraphContext
 ) -> None:
     """Make a formal input what the call gives it."""
-    knowledge = run.knowledge
-    formal.type = knowledge.types.get(actual)
-    if formal.type is not None:
-        knowledge.types[formal] = formal.type
-    if actual in knowledge.shapes:
-        knowledge.shapes[formal] = knowledge.shapes[actual]
-    if actual in knowledge.lost:
-        knowledge.lost[formal] = knowledge.lost[actual]
+    formal.type = run.knowledge.types.get(actual)
+    _copy(run, actual, formal)
     if formal.dtype in WHOLE_TYPES:
         inside.contents.put(formal, context.contents.of(actual))
 
 
 def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
-    """Replace references to parameters, also in bodies; one without a value is left out."""
+    """Replace references to parameters, also in bodies; remove those without a value."""
     for name, attribute in tuple(node.attributes.items()):
         if not attribute.is_ref():
             continue

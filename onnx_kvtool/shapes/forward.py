@@ -40,12 +40,10 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
-from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
+from onnx_kvtool.symbolic.rules.contrib import CONTRIB
 from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, substitute
-
-# Nodes that the opset which the model declares does not have.
 
 
 @functools.cache
@@ -64,8 +62,8 @@ def report_wrong_opset(site: ShapeSite) -> int | None:
         site: A node of the default domain that its schema does not allow.
 
     Returns:
-        An opset that has the operator with as many inputs; None, and nothing is reported, where no
-        opset does.
+        An opset that has the operator with as many inputs; None if there is none, which is not
+        reported.
     """
     node = site.node
     fitting = [
@@ -97,15 +95,12 @@ def report_wrong_opset(site: ShapeSite) -> int | None:
     return found
 
 
-# What integer values hold while inference goes on.
-
-
 class InferredIndexMaps(IndexMaps):
-    """What integer values hold, with the shapes that inference has found so far.
+    """The contents of integer values, with the shapes that inference has found so far.
 
     Args:
         opset: Version of the default domain.
-        knowledge: Where the shapes stand.
+        knowledge: Has the shapes.
     """
 
     def __init__(self, opset: int, knowledge: Knowledge) -> None:
@@ -116,24 +111,24 @@ class InferredIndexMaps(IndexMaps):
         return self._knowledge.shapes.get(value)
 
     def put(self, value: ir.Value, content: IndexMap) -> None:
-        """Say what `value` holds, such as the formal input of a function at a call."""
+        """Set the content of a value, such as the formal input of a function at a call."""
         self._memo[value] = content
 
     def forget(self, value: ir.Value) -> None:
-        """Compute anew what `value` holds when it is asked for again."""
+        """Let the content of a value be computed again."""
         self._memo.pop(value, None)
         self._unrelated.pop(value, None)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphContext:
-    """Where a graph stands.
+    """The context of a graph.
 
     Attributes:
         path: Its path.
         imports: Version of each domain.
-        contents: What integer values hold.
-        is_main: Whether it is the main graph, of which onnx's inference has told.
+        contents: The contents of integer values.
+        is_main: Whether it is the main graph, which onnx's inference covers.
         conditional: Whether it may never run.
         in_function: Whether it is the body of a function, whose values are those of one call.
     """
@@ -159,21 +154,21 @@ class Forward:
     """One pass over a model.
 
     Args:
-        model: The model. Types that are found are put on its values that lack one, because what
-            integer values hold is read from there; nothing else is changed.
+        model: The model. Its values without a type get the inferred one, because the contents of
+            integer values are read from there; nothing else changes.
         dims: Values of symbolic dimensions.
-        told: What onnx's inference said of the values of the main graph, by name.
-        only: The nodes to go through, by their graph; None for all, as in a graph that is left out.
+        told: The types of the main graph's values that onnx inferred, by name.
+        only: The nodes to infer, by their graph; all nodes of a graph that it does not have.
 
     Attributes:
-        knowledge: What was found.
+        knowledge: The found facts.
         values: Every value of the main graph and of bodies, in order, with its place.
-        told: What onnx's inference said.
-        calls: The functions whose bodies are being gone through, the outermost first.
-        made: What calls give, by all that it rests on; each with its node, which is kept alive.
-        forms: Standard forms of operators of onnxruntime, by all that they rest on.
-        is_circular: Whether a function was found that calls itself.
-        is_too_large: Whether they call each other so often that none is gone through.
+        told: As the argument.
+        calls: The functions that are being inferred, outermost first.
+        made: Results of calls, by `_signature`; each with its node, to keep it alive.
+        forms: Standard forms of operators of onnxruntime, by everything that they depend on.
+        is_circular: Whether a function calls itself.
+        is_too_large: Whether functions expand to too many nodes, so that none is inferred.
     """
 
     def __init__(
@@ -208,7 +203,7 @@ class Forward:
 
     def run(self) -> None:
         """Go through the model."""
-        # What it remembers names values, and with them the whole model that came before.
+        # The cache refers to values, and so to the whole previous model.
         stretched.cache_clear()
         graph = self.model.graph
         imports = self.model.opset_imports
@@ -244,18 +239,18 @@ class Forward:
         return True
 
     def contents(self, opset: int) -> InferredIndexMaps:
-        """Return what integer values hold, read at an opset."""
+        """Return the contents of integer values at an opset."""
         return self._contents.setdefault(opset, InferredIndexMaps(opset, self.knowledge))
 
     def size(self, text: str) -> Expr:
-        """Return the size that a text stands for, with the given values put in."""
+        """Return the size for a text, with the given values of dimensions."""
         size = read_size(text)
         return substitute(size, {}, Facts(), self._bound) if self._bound else size
 
     def declared(self, value: ir.Value) -> Sequence[Expr | None] | None:
-        """Return what the file says of the shape of a value; None for each size it does not.
+        """Return the declared shape of a value; None for each undeclared size.
 
-        A name that onnx's inference made up says nothing but in an input, where it is just a name.
+        A name that onnx's inference invented counts only in an input.
         """
         if value.shape is None:
             return None
@@ -270,7 +265,7 @@ class Forward:
         ]
 
     def declare_input(self, value: ir.Value, context: GraphContext) -> None:
-        """Take what the file says of an input for true."""
+        """Accept the declaration of an input."""
         place = Location(context.path, value=value.name)
         self.values[value] = place
         if value.type is not None:
@@ -308,7 +303,7 @@ class Forward:
                 self.node(node, index, context)
 
     def _misdeclared(self, value: ir.Value, place: Location) -> None:
-        """Report an initializer that is declared otherwise; what follows is judged by its data."""
+        """Report a wrongly declared initializer; later nodes are judged by its data."""
         tensor, message = value.const_value, f"`{value.name}` {contradiction(value)}"
         assert tensor is not None
         declared: tuple[int | str | None, ...] | str = _dims(value.shape)
@@ -336,7 +331,7 @@ class Forward:
             reconcile(self, value, outcome, place, context)
 
     def outcomes(self, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
-        """Return what is found of each output of a node."""
+        """Infer each output of a node."""
         if (function := self.model.functions.get(node.op_identifier())) is not None:
             return bodies.call(self, node, function, context)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
@@ -348,11 +343,12 @@ class Forward:
         opset = context.opset if node.version is None else node.version
         knowledge = self.knowledge
         site = ShapeSite(node, opset, place, knowledge, context.contents, context.conditional)
-        contrib = self._contrib(node)
+        contrib_schema = contrib_facts(node.domain, node.op_type)
+        contrib = CONTRIB.get(node.op_type) if contrib_schema else None
         if contrib is not None:
             types = contrib_types(node, contrib, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
-        if node.domain != "" and (contrib_schema := contrib_facts(node.domain, node.op_type)):
+        if node.domain != "" and contrib_schema:
             return self._through_form(node, contrib_schema, context)
         if node.domain != "":
             return self._of_other_domain(site, context)
@@ -377,7 +373,7 @@ class Forward:
     def _through_form(
         self, node: ir.Node, facts: OpFacts, context: GraphContext
     ) -> Sequence[Outcome]:
-        """Return what the standard form of an operator of onnxruntime gives."""
+        """Infer an operator of onnxruntime by its standard form."""
         from onnx_kvtool.shapes.forms import form_of
 
         try:
@@ -385,12 +381,8 @@ class Forward:
         except Unknown as error:
             return [Outcome(None, error)] * len(node.outputs)
 
-    def _contrib(self, node: ir.Node) -> Contrib | None:
-        known = contrib_facts(node.domain, node.op_type) is not None
-        return CONTRIB.get(node.op_type) if known else None
-
     def _of_other_domain(self, site: ShapeSite, context: GraphContext) -> Sequence[Outcome]:
-        """Return what onnx's rule says of an operator of another domain of ONNX."""
+        """Infer an operator of another domain of ONNX."""
         node = site.node
         opset = node.version or context.imports.get(node.domain, 1)
         if op_facts(node.op_type, opset, node.domain) is None:
@@ -402,7 +394,7 @@ class Forward:
         return _by_onnx(replace(site, opset=opset), types)
 
     def _unknown_operator(self, node: ir.Node) -> Sequence[Outcome]:
-        """Return what is known of the outputs of an operator nobody knows: nothing."""
+        """Return the unknown outputs of an unknown operator."""
         why = Unknown("unknown-operator", f"`{operator_label(node)}` is unknown")
         return [Outcome(None, why)] * len(node.outputs)
 
@@ -424,7 +416,7 @@ def _paired(types: Iterable[ir.TypeProtocol | None], shapes: Shapes) -> list[Out
 
 
 def _guarded(site: ShapeSite, rule: ShapeRule, outputs: Sequence[ir.Value]) -> Shapes:
-    """Return what a rule says, or for each output why it says nothing."""
+    """Return the shapes that a rule gives, or for each output why it gives none."""
     try:
         return rule(site)
     except Unknown as error:

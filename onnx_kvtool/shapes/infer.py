@@ -1,4 +1,4 @@
-"""Types and shapes of all values, as messages hold them and as onnx infers them without weights."""
+"""Types and shapes in protobuf messages, and those that onnx infers without weights."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
-import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
-from onnx_kvtool.guard.contents import HOLDERS
+from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
@@ -25,28 +24,19 @@ if TYPE_CHECKING:
     from onnx_kvtool.symbolic.rules.contrib import Contrib
 
 
-# Types as messages hold them.
-
-
 def innermost(message: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:
-    """Return the type of the tensors that a type holds; None where it holds none.
-
-    That is a tensor itself, the elements of a sequence, or what an optional may hold.
-    """
+    """Return the tensor type in a type, below sequences and optionals; None if there is none."""
     while (kind := message.WhichOneof("value")) in ("sequence_type", "optional_type"):
         message = getattr(message, str(kind)).elem_type
     return message.tensor_type if kind == "tensor_type" else None
 
 
 def read_type(message: onnx.TypeProto) -> ir.TypeProtocol | None:
-    """Return the type that a message holds; None for one that does not say of what it is."""
+    """Return the type that a message contains; None if the message is incomplete."""
     try:
         return ir.serde.deserialize_type_proto_for_type(message)
     except ir.serde.SerdeError:
         return None
-
-
-# Types of the outputs of an operator of onnxruntime.
 
 
 _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
@@ -55,7 +45,7 @@ _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
 def contrib_types(
     node: ir.Node, contrib: Contrib, type_of: _Types
 ) -> Sequence[ir.TypeProtocol | None]:
-    """Return the type of each output of an operator of the table of contrib operators."""
+    """Return the type of each output of a contrib operator."""
     found: list[ir.TypeProtocol | None] = []
     for index in range(len(node.outputs)):
         how = contrib.types.get(index, (0,))
@@ -68,22 +58,19 @@ def contrib_types(
     return found
 
 
-# Writing what onnx's inference found on the values that lack it.
-
-
 Addition = tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]
 """A value that inference changed, with its declared type and shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What one type says.
+    """The content of one type message.
 
     Attributes:
-        type: The type; None for one that does not say of what it is.
-        is_plain: Whether `type` is that of a tensor, and says no more than the element type.
-        dims: The dimensions, invented names left out; None where there is no shape.
-        shape: The same as a shape that can be shared.
+        type: The type; None if the message is incomplete.
+        is_plain: Whether it is the type of a tensor without a denotation.
+        dims: The dimensions without invented names; None without a shape.
+        shape: The same as a shape that values can share.
         doubtful: Whether a size of 0 was left out.
     """
 
@@ -97,15 +84,15 @@ class _Reading:
 class Completion:
     """Writes inferred types on values.
 
-    The thousands of values of a large model have few different types, each of which is read once.
+    Each different type is read once: thousands of values of a large model have few types.
 
     Args:
         frozen: Whether values may share types and shapes, which must not be edited then.
 
     Attributes:
         added: Each value that was written on.
-        doubtful: Whether a size of 0 was left out. onnx's rules take a size without number for 0
-            here and there (the scores of Attention, where the number of keys is a name).
+        doubtful: Whether a size of 0 was left out. Some of onnx's rules take an unknown size for 0
+            (the scores of Attention with a symbolic number of keys).
     """
 
     def __init__(self, *, frozen: bool) -> None:
@@ -115,7 +102,7 @@ class Completion:
         self._readings: dict[bytes, _Reading | None] = {}
 
     def write(self, value: ir.Value, inferred: onnx.TypeProto) -> None:
-        """Complete the type and the shape of one value; what is declared of it stays."""
+        """Complete the type and the shape of one value; its declaration stays."""
         key = inferred.SerializeToString()
         if key not in self._readings:
             self._readings[key] = _read(inferred)
@@ -136,7 +123,7 @@ class Completion:
             value.shape = ir.Shape(dims)
 
     def complete(self, value: ir.Value, annotate: Callable[[ir.Value], None]) -> None:
-        """Let something else annotate a value; what is declared of it stays."""
+        """Complete one value by another function; its declaration stays."""
         type_, shape = value.type, value.shape
         annotate(value)
         self.added.append((value, type_, shape))
@@ -186,14 +173,13 @@ def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | 
 
 @dataclass(slots=True)
 class Annotations:
-    """What inference added to the values of a model.
+    """The types and shapes that inference added to the values of a model.
 
     Attributes:
-        added: Each value that was annotated, with the type and shape that the file declares.
-        failure: Why inference stopped; None when it did not.
-        agrees: Whether onnx's strict inference found nothing that contradicts itself or the types
-            and shapes of the file; None when inference was not needed.
-        run: What kvtool's own inference found; None when it did not run.
+        added: Each changed value, with its declared type and shape.
+        failure: Why inference stopped; None if it succeeded.
+        agrees: Whether onnx's strict inference found no contradiction; None if it was not needed.
+        run: The result of kvtool's own inference; None if it did not run.
     """
 
     added: list[Addition]
@@ -202,8 +188,8 @@ class Annotations:
     run: Forward | None = None
 
     def remove(self) -> None:
-        """Restore the declared types and shapes, so that writing adds none."""
-        for value, type_, shape in reversed(self.added):  # some were written on twice
+        """Restore the declared types and shapes."""
+        for value, type_, shape in reversed(self.added):  # some were changed twice
             if value.producer() is not None or value.is_graph_input() or value.is_initializer():
                 value.type, value.shape = type_, shape
 
@@ -217,20 +203,18 @@ def annotate(
 ) -> Annotations:
     """Infer types and shapes and write them on the values that lack them, in place.
 
-    Declared types and known dimensions stay as they are, but for those of a constant that holds
-    something else. Names that inference invents for unknown
-    dimensions (`unk__<n>`) are not taken over: such a dimension stays unknown.
+    Declared types and known dimensions stay unchanged, unless a constant contradicts them. A
+    dimension for which inference invents a name (`unk__<n>`) stays unknown.
 
     Args:
         model: The model; the bodies of its functions are not inferred, because their types are
             known at calls only.
-        wanted: The nodes whose inputs and outputs are annotated; others stay as they are, because
-            most nodes of a large graph are looked at by nobody. None for all nodes.
-        frozen: Whether values may share what is written on them, because nobody edits the shapes
-            and types of values until they are removed.
-        fully: Whether kvtool's own inference, which knows contrib operators and takes twice as
-            long, goes on where onnx's leaves a type or a rank unknown. It always does where onnx's
-            gives a size of 0, which may be one without a number.
+        wanted: Selects the nodes whose inputs and outputs get types and shapes; None for all.
+        frozen: Whether values may share types and shapes, because nobody edits them before
+            `Annotations.remove`.
+        fully: Whether kvtool's own inference continues if onnx's leaves a type or a rank unknown.
+            It knows contrib operators, and takes twice as long. It always continues if onnx's gives
+            a size of 0, which may be an unknown size.
     """
     corrected = correct_constants(model)
     lacking = {
@@ -242,17 +226,13 @@ def annotate(
     }
     if not lacking:
         return Annotations(corrected)
-    if model.functions and expanded_nodes(model) > MOST_NODES:
-        reason = (
-            f"its functions expand to more than {MOST_NODES} nodes, and shapes were not inferred"
-        )
-        return Annotations(corrected, reason)
+    if is_too_large(model):
+        return Annotations(corrected, f"{TOO_LARGE}, and shapes were not inferred")
     completion = Completion(frozen=frozen)
     completion.added += corrected
-    inferred, agrees, failure = _by_onnx(weightless(model))
-    if inferred is not None:
-        for value, type_ in _matches(model.graph, inferred, lacking):
-            completion.write(value, type_)
+    inferred, agrees, failure = by_onnx(weightless(model))
+    for value, type_ in () if inferred is None else _matches(model.graph, inferred, lacking):
+        completion.write(value, type_)
     annotations = Annotations(completion.added, failure, agrees and not corrected)
     if completion.doubtful or (fully and any(_is_unknown(value) for value in lacking)):
         from onnx_kvtool.shapes.writing import fill
@@ -270,15 +250,16 @@ def _given(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Addition]:
-    """Give constants that `value_info` declares wrongly their own type and shape, in place.
+    """Give wrongly declared constants their own type and shape, in place.
 
-    Readers take what they hold. What is declared of an input stays, because callers may feed it
-    another value, and of an output of the main graph, because callers rely on it.
+    Runtimes use the constant, not its `value_info`. Declarations of inputs stay, because callers
+    may feed other values, and so do those of outputs of the main graph, because callers rely on
+    them.
 
     Args:
         model: The model.
-        initializers: Whether initializers count as well as nodes: runtimes refuse one that is
-            declared wrongly, and take a node as it is.
+        initializers: Whether initializers count as well as nodes. Runtimes refuse an initializer
+            with a wrong declaration, and accept such a node.
     """
     found: list[Addition] = []
     for _, graph in graphs(model):
@@ -297,13 +278,13 @@ def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Add
 
 
 def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
-    """Drop what `value_info` says of a value where onnx infers something else, in place.
+    """Remove `value_info` entries that contradict onnx's inference, in place.
 
-    onnx's full check and runtimes refuse such a model. Constants get the type and shape that they
-    have. Inputs and outputs of graphs stay as they are declared.
+    onnx's full check and runtimes refuse such a model. Constants get their own type and shape.
+    Declarations of inputs and outputs of graphs stay unchanged.
 
     Returns:
-        What `weightless` returns for the model, if it was asked; else None.
+        The result of `weightless` for the model, if it is still valid; otherwise None.
     """
     correct_constants(model)
     between = [
@@ -319,16 +300,14 @@ def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
         return None
     message = weightless(model)
     imports = len(message.opset_import)
-    _, agrees, _ = _by_onnx(message)
+    _, agrees, _ = by_onnx(message)
     if agrees:
         return message if len(message.opset_import) == imports else None
     before = [(value, value.type, value.shape) for value in between]
     for value in between:
         value.type = value.shape = None
-    inferred, _, _ = _by_onnx(weightless(model))
-    found: dict[ir.Value, onnx.TypeProto] = {}
-    if inferred is not None:
-        found = dict(_matches(model.graph, inferred, set(between)))
+    inferred, _, _ = by_onnx(weightless(model))
+    found = dict(() if inferred is None else _matches(model.graph, inferred, set(between)))
     for value, type_, shape in before:
         if value not in found or not _contradicts(found[value], type_, shape):
             value.type, value.shape = type_, shape
@@ -338,7 +317,7 @@ def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
 def _contradicts(
     found: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None
 ) -> bool:
-    """Return whether an inferred type is no other way to write a declared one."""
+    """Return whether an inferred type is certainly another one than declared."""
     if not found.HasField("tensor_type"):
         return False
     inferred = found.tensor_type
@@ -353,38 +332,39 @@ def _contradicts(
     )
 
 
-def _by_onnx(message: onnx.ModelProto) -> tuple[onnx.GraphProto | None, bool, str | None]:
-    """Return the main graph with inferred types, whether it agrees with itself, and what failed."""
+TOO_LARGE = f"its functions expand to more than {MOST_NODES} nodes"
+
+
+def is_too_large(model: ir.Model) -> bool:
+    """Return whether inference would take too long: onnx enters a function at each call."""
+    return bool(model.functions) and expanded_nodes(model) > MOST_NODES
+
+
+def by_onnx(
+    message: onnx.ModelProto, *, check_types: bool = False
+) -> tuple[onnx.GraphProto | None, bool, str | None]:
+    """Return the inferred main graph, whether strict inference succeeds, and what failed."""
     importing_all(message)
     agrees = True
     try:
         try:
-            inferred = infer_with_data(message, strict=True)
+            inferred = infer_with_data(message, strict=True, check_types=check_types)
         except onnx.shape_inference.InferenceError:
-            # The other mode passes over what contradicts, and what only unknown operators cause.
+            # The other mode ignores contradictions, and errors that unknown operators cause.
             agrees = False
             inferred = infer_with_data(message)
-    except (
-        onnx.shape_inference.InferenceError,
-        onnx.checker.ValidationError,  # functions that call each other in a circle
-        RuntimeError,
-        ValueError,
-        MemoryError,
-    ) as error:
+    except (*INFERENCE_ERRORS, MemoryError) as error:
         return None, False, f"onnx's shape inference failed: {_first_line(error)}"
     return inferred.graph, agrees, None
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what an error says first; the name of its kind where it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of an error; its class if there is no text."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
-    """Add an import of every domain that nodes have, and return the message.
-
-    One that is missing would stop onnx's inference of the whole model.
-    """
+    """Add missing imports of domains, which would stop onnx's inference; return the message."""
     for holder, root in ((message, message.graph), *((f, f) for f in message.functions)):
         imported = {entry.domain for entry in holder.opset_import}
         domains = {node.domain for node in every_node(root, HOLDERS)}
@@ -394,11 +374,10 @@ def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def forget_invented_names(graph: ir.Graph) -> None:
-    """Make the dimensions unknown that inference called `unk__<n>` or 0, in place.
+    """Make dimensions unknown that inference gave as `unk__<n>` or 0, in place.
 
-    The numbers start anew in each call of the inference, so that two graphs use one name for
-    different sizes; a runtime that shares buffers by name (onnxruntime) would fail on it. And 0 may
-    stand for a size without a number.
+    Each call of the inference counts from 0, so that two graphs use one name for different sizes.
+    onnxruntime, which shares buffers by name, would fail. A 0 may stand for an unknown size.
     """
     for node in graph:
         for value in node.outputs:
@@ -435,10 +414,10 @@ def _matches(
 
 
 def _without_doubt(node: ir.Node, output: ir.Value, found: onnx.TypeProto) -> onnx.TypeProto:
-    """Return an inferred type without what onnx may have got wrong.
+    """Return an inferred type without a width of Attention's scores that may be wrong.
 
-    The scores of an Attention are as wide as there are past and new keys; onnx 1.23.2 counts past
-    ones whose number is a name as none.
+    The width is the number of past and new keys. onnx 1.23.2 takes a symbolic number of past keys
+    for 0.
     """
     past = node.inputs[4] if len(node.inputs) > 4 else None
     if node.op_type != "Attention" or node.domain or past is None:

@@ -1,4 +1,4 @@
-"""What onnx's own inference finds and complains of, node by node."""
+"""The types, shapes and errors that onnx's own inference finds, node by node."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
-from onnx_kvtool.guard.contents import INFERENCE_ERRORS
 from onnx_kvtool.guard.crashes import is_endless
-from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
 from onnx_kvtool.model_io.forms import Holder, bodies, named_bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.shapes.infer import importing_all, innermost, read_type
+from onnx_kvtool.shapes.infer import (
+    TOO_LARGE,
+    by_onnx,
+    importing_all,
+    innermost,
+    is_too_large,
+    read_type,
+)
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 
-# What onnx's strict inference holds against a model, node by node.
-#
-# It puts all its complaints into one text that names nodes by their names only, which may be
-# missing or stand twice. So the message that it is given has names of another kind: which graph,
-# and which output.
+# onnx's strict inference puts all errors into one text, and names nodes only by their names, which
+# may be missing or not unique. So kvtool renames the nodes of the message, by graph and output.
 
 
 CONSEQUENCE = "expected to have type but instead is null"
-"""What a complaint says of a node behind another one that went wrong."""
+"""Part of an error that follows from an error in an earlier node."""
 
 DECLARED = "existing shape"
-"""What a complaint says that compares a result with the shape that the file declares of it, which
-nobody need rely on; a wrong element type is refused by runtimes."""
+"""Part of an error about a declared shape, which need not matter; runtimes refuse wrong types."""
 
 _Nodes = Mapping[str, tuple[onnx.NodeProto, Holder]]
 _STEP = re.compile(r"\(op_type:[^,()]*, node name: ([^\n]*?)\): ")
 _KIND = re.compile(r"^(\[\w+\]\s*)+")
 _NESTED = "Inference error(s):"
 _ROUNDS = 16
-"""Most times that the inference runs; each round but the last has found something new."""
+"""Most rounds of inference; each round but the last finds a new error."""
 
 
 def complaints(
@@ -58,17 +59,16 @@ def complaints(
     *,
     check_types: bool = False,
 ) -> Iterator[tuple[ir.Node, str]]:
-    """Yield each node about which onnx's strict inference complains, with what it says.
+    """Yield each node that onnx's strict inference refuses, with the error.
 
-    A node that is reached on several ways, such as one of a function that is called twice, is
-    yielded for each different complaint. Left out is a complaint that may only follow from a type
-    that is unknown. Nothing is yielded where inference cannot start.
+    A node in a function that is called twice may come twice, with different errors. An error that
+    may only follow from an unknown type does not count. Nothing comes if inference cannot start.
 
     Args:
         model: The model.
-        message: The same for onnx, which is changed: its nodes are renamed, and some left out.
+        message: The message of the model; its nodes are renamed, and some are replaced.
         unknown: The nodes of `unknown_nodes`.
-        check_types: Whether types are held against the schemas too.
+        check_types: Whether onnx checks types against the schemas, too.
     """
     known = dict(_named(model.graph, ""))
     nodes = dict(_renamed(message.graph, ""))
@@ -76,8 +76,8 @@ def complaints(
         known.update(_named(function.graph, _function_key(function)))
     for proto in message.functions:
         nodes.update(_renamed(proto, _function_key(proto)))
-    # The inference keeps all complaints to itself that come after a node which it does not know,
-    # and leaves a body at its first bad node. Without such nodes, it gets further.
+    # The inference drops all errors after an unknown node, and leaves a body at its first bad node.
+    # Without such nodes, it gets further.
     silenced = [key for key, node in known.items() if node in unknown]
     seen: set[tuple[str, str]] = set()
     for _ in range(_ROUNDS):
@@ -85,7 +85,7 @@ def complaints(
             if key in nodes:
                 _silence(nodes[key][0])
         new = [found for found in _said(message, check_types) if found not in seen]
-        # What follows from a result is judged without its declaration, if that alone is wrong.
+        # If only the declaration of a result is wrong, later nodes are judged without it.
         first = [
             (key, text) for key, text in new if DECLARED in text and _undeclare_inner(nodes, key)
         ]
@@ -117,7 +117,7 @@ def unknown_nodes(model: ir.Model) -> set[ir.Node]:
 
 
 def _undeclare_inner(nodes: _Nodes, key: str) -> bool:
-    """Leave out what the file declares of the inner results of a node; return whether it did."""
+    """Remove the declarations of the inner results of a node; return whether there were any."""
     if key not in nodes:
         return False
     node, holder = nodes[key]
@@ -135,18 +135,18 @@ def _silence(node: onnx.NodeProto) -> None:
     node.Clear()
     node.op_type, node.name = "Constant", name
     node.output.append(f"{name}.silenced")
-    # The one attribute, and a type, that a Constant has at every opset.
+    # A Constant has this attribute, and this type, at every opset.
     value = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, float_data=[0])
     node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(value)
 
 
 def _is_cause(key: str, node: ir.Node, partial: bool) -> bool:
-    """Return whether a complaint about a node is not only one about what stands before it.
+    """Return whether an error of a node does not only follow from earlier nodes.
 
     Args:
         key: Its key.
         node: The node.
-        partial: Whether nodes were left out, so that a body may lack what it returns.
+        partial: Whether nodes were replaced, so that a body may lack its outputs.
     """
     if partial and any(True for _ in subgraphs(node)):
         return False
@@ -156,7 +156,7 @@ def _is_cause(key: str, node: ir.Node, partial: bool) -> bool:
 
 
 def _said(message: onnx.ModelProto, check_types: bool) -> Iterator[tuple[str, str]]:
-    """Yield the key of the innermost node and what is said of it, for each complaint."""
+    """Yield the key of the innermost node and the text of each error."""
     try:
         infer_with_data(message, strict=True, check_types=check_types)
     except onnx.checker.ValidationError:
@@ -165,8 +165,8 @@ def _said(message: onnx.ModelProto, check_types: bool) -> Iterator[tuple[str, st
         pieces = _STEP.split(str(error))
     else:
         return
-    for key, said in zip(pieces[1::2], pieces[2::2], strict=True):
-        words = " ".join(_KIND.sub("", said).split()).rstrip(".")
+    for key, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        words = " ".join(_KIND.sub("", text).split()).rstrip(".")
         if words and not words.startswith(_NESTED):
             yield key, words
 
@@ -195,11 +195,8 @@ def _function_key(function: ir.Function | onnx.FunctionProto) -> str:
 
 def _key(prefix: str, outputs: Iterable[str]) -> str:
     first = next((name for name in outputs if name), "")
-    # Names may hold anything; what separates the parts of a complaint must not occur.
+    # Names may contain the separators of an error text.
     return f"{prefix}/{first.encode().hex()}"
-
-
-# What onnx's own inference finds: of a whole model, and of one node with what is known by now.
 
 
 _MOST_ELEMENTS = 256
@@ -208,12 +205,12 @@ _MOST_ELEMENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What onnx's inference says of a model.
+    """The result of onnx's inference of a model.
 
     Attributes:
         types: Types of the values of the main graph, by name.
-        failure: Why there are none; None where inference went well.
-        refused: What inference was given, if it refuses that; None if it does not.
+        failure: Why there are none; None if inference succeeded.
+        refused: The message, if strict inference refuses it; otherwise None.
     """
 
     types: Mapping[str, onnx.TypeProto]
@@ -222,24 +219,17 @@ class Told:
 
 
 def of_model(model: ir.Model) -> Told:
-    """Return the types of the values of the main graph as they follow from its inputs alone.
+    """Return the types of the values of the main graph that follow from its inputs alone.
 
-    What the file declares of other values is left out, so that it cannot hide a contradiction.
+    Declarations of other values are removed before, because they could hide a contradiction.
     """
-    if _is_too_large(model):
-        return Told({}, f"its functions expand to more than {MOST_NODES} nodes")
-    message = importing_all(weightless(model))
+    if is_too_large(model):
+        return Told({}, TOO_LARGE)
+    message = weightless(model)
     _undeclare_all(message.graph)
-    agrees = True
-    try:
-        try:
-            graph = infer_with_data(message, strict=True, check_types=True).graph
-        except onnx.shape_inference.InferenceError:
-            agrees = False
-            graph = infer_with_data(message).graph
-    except INFERENCE_ERRORS as error:
-        text = str(error).strip().splitlines()[0].rstrip(".")
-        return Told({}, f"onnx's shape inference failed: {text}", message)
+    graph, agrees, failure = by_onnx(message, check_types=True)
+    if graph is None:
+        return Told({}, failure, message)
     types = {v.name: v.type for v in (*graph.value_info, *graph.output)}
     return Told(types, None, None if agrees else message)
 
@@ -247,26 +237,20 @@ def of_model(model: ir.Model) -> Told:
 def refusals(
     model: ir.Model, message: onnx.ModelProto | None = None
 ) -> Iterator[tuple[ir.Node, str]]:
-    """Yield the nodes that onnx's strict inference refuses, with what it says.
+    """Yield the nodes that onnx's strict inference refuses, with the error.
 
-    Nothing is yielded where `of_model` did not ask it either, and said so.
+    Nothing comes for a model that is too large for `of_model`.
 
     Args:
-        model: The model, with the types that were found on its values.
-        message: What inference was given, which is changed; None for the model as it is.
+        model: The model, with inferred types on its values.
+        message: `Told.refused`, which is changed; None for the message of the model.
     """
-    if _is_too_large(model):
+    if is_too_large(model):
         return
-    if message is None:
-        message = importing_all(weightless(model))
+    message = message or importing_all(weightless(model))
     for node, text in complaints(model, message, unknown_nodes(model), check_types=True):
         if CONSEQUENCE not in text and not takes_names_for_zero(node):
             yield node, text
-
-
-def _is_too_large(model: ir.Model) -> bool:
-    """Return whether inference, which goes through a function at each call, would take too long."""
-    return bool(model.functions) and expanded_nodes(model) > MOST_NODES
 
 
 def _undeclare_all(graph: onnx.GraphProto) -> None:
@@ -281,8 +265,8 @@ def _undeclare_all(graph: onnx.GraphProto) -> None:
 def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
     """Return types and shapes of the outputs by onnx's rule for the operator of a node.
 
-    Sizes that are no numbers go in as names, and come out where onnx copies them. The graphs of a
-    node are not looked into.
+    Sizes that are not fixed get names, which onnx may copy to the outputs. The bodies of the node
+    do not count.
 
     Raises:
         Unknown: If an input lacks a type, or onnx refuses the node.
@@ -331,7 +315,7 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
 
 
 class _Names:
-    """Names for the sizes of one call that are no numbers."""
+    """Names for the sizes of one call that are not fixed."""
 
     def __init__(self) -> None:
         self._by_size: dict[Expr, str] = {}
@@ -344,7 +328,7 @@ class _Names:
 
     @property
     def unused(self) -> bool:
-        """Whether every size was a number."""
+        """Whether every size was fixed."""
         return not self._sizes
 
     def size(self, name: str) -> Expr | None:
@@ -403,7 +387,7 @@ def _result(
     if tensor is None or not tensor.HasField("shape"):
         return type_, none
     code, why = _reason(site)
-    # onnx's rules take a size without number for 0 here and there, and compute on with it.
+    # Some of onnx's rules take an unknown size for 0, and continue with it.
     least = 0 if names.unused else 1
     return type_, tuple(
         integer(dim.dim_value)
