@@ -18,7 +18,7 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
     where,
 )
-from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
+from onnx_kvtool.emit.sampling import Axis, Number, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -153,12 +153,13 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
     dims, dtype = dims_of(x), dtype_of(x)
     if dims is None or len(dims) != 4:
         raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")
-    numbers = Numbers(em, dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT)
-    boxes, axes = cast(em, rois, numbers.dtype), [Axis(dims[2 + way], x, 2 + way) for way in (0, 1)]
-    lines = [_Line.of(numbers, axis, boxes, crop, way) for way, axis in enumerate(axes)]
-    rows = pixel_rows(em, cast(em, x, numbers.dtype), 4)  # (N * H * W, C)
+    wide_type = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    boxes = cast(em, rois, wide_type)
+    axes = [Axis(em, wide_type, dims[2 + way], x, 2 + way) for way in (0, 1)]
+    lines = [_Line.of(em, axis, boxes, crop, way) for way, axis in enumerate(axes)]
+    rows = pixel_rows(em, cast(em, x, wide_type), 4)  # (N * H * W, C)
     picture = unsqueeze(em, cast(em, view.required("batch_indices"), _LONG), [1, 2])  # (R, 1, 1)
-    high, wide = (axis.rows(em) for axis in axes)
+    high, wide = (axis.rows() for axis in axes)
     start = em.op("Mul", picture, high)
 
     def row(y: ir.Value) -> ir.Value:
@@ -170,16 +171,16 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
         return em.op("Gather", rows, em.op("Add", row, x))
 
     def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
-        way = numbers.op("Sub", second, first)
-        return numbers.op("Add", first, numbers.op("Mul", way, share))
+        way = em.op("Sub", second, first)
+        return em.op("Add", first, em.op("Mul", way, share))
 
     if view.string("mode") == "nearest":
-        y, z = (line.nearest(numbers) for line in lines)
+        y, z = (line.nearest(em) for line in lines)
         found = pixel(row(y), unsqueeze(em, z, [1]))
     else:
-        above, below = (row(y) for y in lines[0].around(numbers))
-        left, right = (unsqueeze(em, z, [1]) for z in lines[1].around(numbers))
-        down, along = (line.far(numbers) for line in lines)
+        above, below = (row(y) for y in lines[0].around(em))
+        left, right = (unsqueeze(em, z, [1]) for z in lines[1].around(em))
+        down, along = (line.far(em) for line in lines)
         share = unsqueeze(em, along, [1, 3])  # (R, 1, w, 1)
         top, bottom = (between(pixel(at, left), pixel(at, right), share) for at in (above, below))
         found = between(top, bottom, unsqueeze(em, down, [2, 3]))
@@ -187,7 +188,7 @@ def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
         unsqueeze(em, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
     )
     inside = em.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
-    result = where(em, inside, found, numbers.constant(view.real("extrapolation_value")))
+    result = where(em, inside, found, view.real("extrapolation_value"))
     return only(cast(em, em.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
 
 
@@ -206,43 +207,42 @@ class _Line:
     inside: ir.Value
 
     @classmethod
-    def of(cls, numbers: Numbers, axis: Axis, boxes: ir.Value, crop: ir.Value, way: int) -> _Line:
+    def of(cls, em: Emitter, axis: Axis, boxes: ir.Value, crop: ir.Value, way: int) -> _Line:
         """Return the points along the height, `way` 0, or the width, 1."""
-        em, last = numbers.em, axis.length(numbers, -1)  # ()
+        last = axis.length(-1)  # ()
         start, end = (
             em.op("Gather", boxes, [at], axis=1)
             for at in (way, way + 2)
         )  # fmt: skip
-        lined = _points(numbers, start, end, last, crop, way)
-        bounds = (("GreaterOrEqual", numbers.constant(0)), ("LessOrEqual", last))
+        lined = _points(em, start, end, last, crop, way)
+        bounds = (("GreaterOrEqual", 0), ("LessOrEqual", last))
         sides = [em.op(op_type, lined, bound) for op_type, bound in bounds]
         inside = em.op("And", *sides)
-        place = where(em, inside, lined, numbers.constant(0))
-        return cls(place, numbers.op("Floor", place), inside)
+        place = where(em, inside, lined, 0)
+        return cls(place, em.op("Floor", place), inside)
 
-    def far(self, numbers: Numbers) -> ir.Value:
+    def far(self, em: Emitter) -> ir.Value:
         """Return the distance of each point from the pixel before it: (R, points)."""
-        return numbers.op("Sub", self.place, self.low)
+        return em.op("Sub", self.place, self.low)
 
-    def around(self, numbers: Numbers) -> tuple[ir.Value, ir.Value]:
+    def around(self, em: Emitter) -> tuple[ir.Value, ir.Value]:
         """Return the pixels before and after each point: (R, points), int64."""
-        behind = numbers.op("Ceil", self.place)
-        return cast(numbers.em, self.low, _LONG), cast(numbers.em, behind, _LONG)
+        behind = em.op("Ceil", self.place)
+        return cast(em, self.low, _LONG), cast(em, behind, _LONG)
 
-    def nearest(self, numbers: Numbers) -> ir.Value:
+    def nearest(self, em: Emitter) -> ir.Value:
         """Return the pixel nearest to each point, the second of two: (R, points), int64."""
-        em, half = numbers.em, numbers.constant(0.5)
-        is_behind = em.op("GreaterOrEqual", self.far(numbers), half)
+        is_behind = em.op("GreaterOrEqual", self.far(em), 0.5)
         return em.op("Add", cast(em, self.low, _LONG), cast(em, is_behind, _LONG))
 
 
 def _points(
-    numbers: Numbers, start: ir.Value, end: ir.Value, last: ir.Value, crop: ir.Value, way: int
+    em: Emitter, start: ir.Value, end: ir.Value, last: Number, crop: ir.Value, way: int
 ) -> ir.Value:
     """Return `crop[way]` points from one end to the other; a single one is in the middle.
 
     Args:
-        numbers: The type.
+        em: Where to build.
         start: (R, 1), 0 and 1 being the first and the last pixel.
         end: Likewise.
         last: The last pixel: ().
@@ -252,23 +252,25 @@ def _points(
     Returns:
         (R, points), in pixels; the last one is `end`, however sums round.
     """
-    em, known = numbers.em, constant_integers(crop)
-    middle = numbers.op("Mul", numbers.op("Mul", numbers.op("Add", start, end), 0.5), last)
-    final = numbers.op("Mul", end, last)
+    known, dtype = constant_integers(crop), dtype_of(start)
+    middle = em.op("Mul", em.op("Mul", em.op("Add", start, end), 0.5), last)
+    final = em.op("Mul", end, last)
     if known is not None and len(known) == 2:
         if known[way] == 1:
             return middle
-        count = numbers.constant(known[way] - 1)
-        steps = numbers.constant(np.arange(known[way] - 1, dtype=np.float64).reshape(1, -1))
+        count: Number = known[way] - 1
+        steps = em.constant(
+            np.arange(known[way] - 1).reshape(1, -1).astype(dtype.numpy()), "number"
+        )
     else:
         given = em.op("Gather", cast(em, crop, _LONG), way, attributes=_FRONT)
         fewer = em.op("Sub", given, 1)
         counted = em.op("Range", 0, fewer, 1)
-        steps = cast(em, unsqueeze(em, counted, [0]), numbers.dtype)
-        count = numbers.op("Max", cast(em, fewer, numbers.dtype), 1)
+        steps = cast(em, unsqueeze(em, counted, [0]), dtype)
+        count = em.op("Max", cast(em, fewer, dtype), 1)
         is_single = em.op("Equal", fewer, 0)
         final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
-    scaled = numbers.op("Mul", numbers.op("Sub", end, start), last)
-    step = numbers.op("Div", scaled, count)
-    lined = numbers.op("Add", numbers.op("Mul", start, last), numbers.op("Mul", step, steps))
+    scaled = em.op("Mul", em.op("Sub", end, start), last)
+    step = em.op("Div", scaled, count)
+    lined = em.op("Add", em.op("Mul", start, last), em.op("Mul", step, steps))
     return em.op("Concat", lined, final, axis=1)

@@ -8,43 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, channels_last, size, squeeze, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import Dim
 
+Number = ir.Value | float
+"""A scalar: a value, or a number that becomes a constant of the type beside it."""
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Arithmetic of floats in one element type.
 
-    Attributes:
-        em: Where to build.
-        dtype: The element type, float32 or float64.
-    """
-
-    em: Emitter
-    dtype: ir.DataType
-
-    def constant(self, number: float | Sequence[float] | NDArray[np.float64]) -> ir.Value:
-        """Return a number, or several."""
-        return self.em.constant(np.array(number, self.dtype.numpy()), "number")
-
-    def op(self, op_type: str, *inputs: ir.Value | float) -> ir.Value:
-        """Return the result of an operator that keeps the type; numbers become constants."""
-        given = [x if isinstance(x, ir.Value) else self.constant(x) for x in inputs]
-        return self.em.op(op_type, *given)
-
-    def is_greater(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """Return `a > b`; false where one is NaN."""
-        return self.em.op("Greater", a, b)
-
-    def clip(self, x: ir.Value, low: ir.Value | float, high: ir.Value | float) -> ir.Value:
-        """Return `x` clipped to two scalars; `low` where it is NaN."""
-        bound = low if isinstance(low, ir.Value) else self.constant(low)
-        above = where(self.em, self.is_greater(x, bound), x, bound, "above")
-        return self.op("Min", above, high)
+def clip(em: Emitter, x: ir.Value, low: Number, high: Number) -> ir.Value:
+    """Return floats clipped to two scalars; `low` where one is NaN."""
+    above = where(em, em.op("Greater", x, low), x, low, "above")
+    return em.op("Min", above, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,85 +28,86 @@ class Axis:
     """One axis of pixels.
 
     Attributes:
+        em: Where to build.
+        dtype: Element type of coordinates, float32 or float64.
         dim: Its size, where it is known.
         data: The value whose axis it is.
         place: Which one.
         margin: Rows of zeros on either side that were added to it.
     """
 
+    em: Emitter
+    dtype: ir.DataType
     dim: Dim
     data: ir.Value
     place: int
     margin: int = 0
 
-    def length(self, numbers: Numbers, plus: float = 0) -> ir.Value:
-        """Return the size plus a number: (), a float."""
+    def length(self, plus: float = 0) -> Number:
+        """Return the size plus a number: a number, or (), a float."""
         if isinstance(self.dim, int):
-            return numbers.constant(self.dim + plus)
-        em = numbers.em
-        known = cast(em, size(em, self.dim, self.data, self.place), numbers.dtype)
-        return numbers.op("Add", known, plus) if plus else known
+            return self.dim + plus
+        known = cast(self.em, size(self.em, self.dim, self.data, self.place), self.dtype)
+        return self.em.op("Add", known, plus) if plus else known
 
-    def rows(self, em: Emitter) -> ir.Value:
-        """Return the size with the margins: (), int64."""
+    def rows(self) -> Number:
+        """Return the size with the margins: a number, or (), int64."""
         if isinstance(self.dim, int):
-            return em.constant(self.dim + 2 * self.margin, "size")
-        count = size(em, self.dim, self.data, self.place)
-        return em.op("Add", count, 2 * self.margin) if self.margin else count
+            return self.dim + 2 * self.margin
+        count = size(self.em, self.dim, self.data, self.place)
+        return self.em.op("Add", count, 2 * self.margin) if self.margin else count
 
-    def index(self, numbers: Numbers, place: ir.Value) -> ir.Value:
+    def index(self, place: ir.Value) -> ir.Value:
         """Return positions, whole floats, as rows: (...), int64.
 
         What lies outside is the nearest row: a row of zeros where there is a margin.
         """
         if not self.margin:
-            clamped_at = numbers.clip(place, 0, self.length(numbers, -1))
-            return cast(numbers.em, clamped_at, ir.DataType.INT64)
-        clamped_at = numbers.clip(place, -1, self.length(numbers))
-        return cast(numbers.em, numbers.op("Add", clamped_at, 1), ir.DataType.INT64)
+            return cast(self.em, clip(self.em, place, 0, self.length(-1)), ir.DataType.INT64)
+        clamped_at = clip(self.em, place, -1, self.length())
+        return cast(self.em, self.em.op("Add", clamped_at, 1), ir.DataType.INT64)
 
 
-def linear_taps(numbers: Numbers, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def linear_taps(em: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the two pixels around each point, and their shares.
 
     Args:
-        numbers: The type.
+        em: Where to build.
         x: (..., 1), positions.
 
     Returns:
         (..., 2), whole floats, and (..., 2).
     """
-    low = numbers.op("Floor", x)
-    far = numbers.op("Sub", x, low)
-    slope, start = numbers.constant([-1, 1]), numbers.constant([1, 0])
-    shares = numbers.op("Add", numbers.op("Mul", far, slope), start)  # 1 - far, far
-    return numbers.op("Add", low, numbers.constant([0, 1])), shares
+    low = em.op("Floor", x)
+    far = em.op("Sub", x, low)
+    shares = em.op("Add", em.op("Mul", far, [-1, 1]), [1, 0])  # 1 - far, far
+    return em.op("Add", low, [0, 1]), shares
 
 
-def cubic_taps(numbers: Numbers, x: ir.Value, a: float) -> tuple[ir.Value, ir.Value]:
+def cubic_taps(em: Emitter, x: ir.Value, a: float) -> tuple[ir.Value, ir.Value]:
     """Return the four pixels around each point, and their shares, by Keys with coefficient `a`.
 
     Args:
-        numbers: The type.
+        em: Where to build.
         x: (..., 1), positions.
         a: The coefficient.
 
     Returns:
         (..., 4), whole floats, and (..., 4).
     """
-    low = numbers.op("Floor", x)
-    far = numbers.op("Sub", x, low)
+    low = em.op("Floor", x)
+    far = em.op("Sub", x, low)
     factors: list[list[float]] = [
         [a, a + 2, -a - 2, -a],  # of far ** 3, for the pixels -1, 0, 1 and 2
         [-2 * a, -a - 3, 2 * a + 3, a],
         [a, 0, -a, 0],
         [0, 1, 0, 0],
     ]
-    shares = numbers.op("Mul", far, numbers.constant(factors[0]))
+    shares = em.op("Mul", far, factors[0])
     for power in factors[1:3]:
-        shares = numbers.op("Mul", numbers.op("Add", shares, numbers.constant(power)), far)
-    shares = numbers.op("Add", shares, numbers.constant(factors[3]))
-    return numbers.op("Add", low, numbers.constant([-1, 0, 1, 2])), shares
+        shares = em.op("Mul", em.op("Add", shares, power), far)
+    shares = em.op("Add", shares, factors[3])
+    return em.op("Add", low, [-1, 0, 1, 2]), shares
 
 
 def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Value:
@@ -187,7 +164,7 @@ def combined(
 
     for number, (axis, place) in enumerate(zip(axes, places, strict=True)):
         if index is not None:
-            index = em.op("Mul", index, axis.rows(em))
+            index = em.op("Mul", index, axis.rows())
         row = chosen(place, number)
         index = row if index is None else em.op("Add", index, row, hint="row")
     for number, share in enumerate(shares):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import onnx_ir as ir
 
@@ -9,11 +11,20 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, channels_first, dtype_of, positions, unsqueeze, where
+from onnx_kvtool.emit.forms import (
+    again,
+    cast,
+    channels_first,
+    dtype_of,
+    positions,
+    unsqueeze,
+    where,
+)
 from onnx_kvtool.emit.sampling import (
     Axis,
-    Numbers,
+    Number,
     blended,
+    clip,
     combined,
     cubic_taps,
     linear_taps,
@@ -29,13 +40,15 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 # GridSample-20 and GridSample-16, for older opsets.
 
 
-_OLD_NAMES = {"linear": "bilinear", "cubic": "bicubic", "nearest": "nearest"}
-_NEW_NAMES = {old: new for new, old in _OLD_NAMES.items()}
+NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+"""The modes since opset 20, by their names before."""
+
+_OLD_NAMES = {new: old for old, new in NEW_NAMES.items()}
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def lower_grid_sample_20(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
+def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the modes the names they had for images; below 16, and for volumes, gather the pixels.
 
     x = ((grid + 1) * size - 1) / 2;   y = sum of the pixels around x, each by its share
@@ -47,7 +60,7 @@ def lower_grid_sample_20(view: Rewritten, em: Emitter) -> ir.Value | Replacement
     Refuses an unknown rank, and what is not a float but for `nearest`.
     """
     data, grid, mode = view.required("X"), view.required("grid"), view.string("mode")
-    mode, dtype = _NEW_NAMES.get(mode, mode), data.dtype
+    mode, dtype = NEW_NAMES.get(mode, mode), data.dtype
     dims = dims_of(data)
     if dims is None or dtype is None or grid.dtype is None:
         text = f"GridSample before opset 20 depends on the rank of `{data.name}`, which is unknown"
@@ -55,123 +68,92 @@ def lower_grid_sample_20(view: Rewritten, em: Emitter) -> ir.Value | Replacement
     padding, is_aligned = view.string("padding_mode"), view.integer("align_corners") != 0
     is_renamed = view.opset >= 20 > em.opset >= 16 and view.context.keep_fused
     if is_renamed and len(dims) == 4:
-        return em.op(
-            "GridSample",
-            data,
-            grid,
-            align_corners=int(is_aligned),
-            mode=_OLD_NAMES[mode],
-            padding_mode=padding,
-        )
+        return again(em, view.node, attributes={"mode": _OLD_NAMES[mode]})
     if mode != "nearest" and dtype not in FLOAT_TYPES:
         text = f"GridSample of {dtype.name} is written for `nearest` only"
         raise Refusal("element-type", text)
-    sampler = _Sampler(Numbers(em, grid.dtype if grid.dtype in _WIDE else ir.DataType.FLOAT))
+    kind = grid.dtype if grid.dtype in _WIDE else ir.DataType.FLOAT
     wide = dtype if mode == "nearest" or dtype in _WIDE else ir.DataType.FLOAT
-    result = sampler.sampled(cast(em, data, wide), grid, dims, mode, padding, is_aligned)
+    sampler = _Sampler(em, kind, mode, padding, is_aligned)
+    result = sampler.sampled(cast(em, data, wide), cast(em, grid, kind), dims)
     return Replacement((cast(em, result, dtype),), via="gathered")
 
 
+@dataclass(frozen=True, slots=True)
 class _Sampler:
-    """What is emitted for one node.
+    """What is emitted for one node, by its attributes; `dtype` is the type of the coordinates."""
 
-    Args:
-        numbers: The type of the coordinates.
-    """
+    em: Emitter
+    dtype: ir.DataType
+    mode: str
+    padding: str
+    is_aligned: bool
 
-    def __init__(self, numbers: Numbers) -> None:
-        self.numbers = numbers
-        self.em = numbers.em
-
-    def sampled(
-        self,
-        data: ir.Value,
-        grid: ir.Value,
-        dims: tuple[Dim, ...],
-        mode: str,
-        padding: str,
-        is_aligned: bool,
-    ) -> ir.Value:
+    def sampled(self, data: ir.Value, grid: ir.Value, dims: tuple[Dim, ...]) -> ir.Value:
         """Return the samples: (N, C, o1, ..., ok) of (N, C, D1, ..., Dk) at (N, o1, ..., ok, k)."""
-        em, numbers, rank = self.em, self.numbers, len(dims)
-        grid = cast(em, grid, numbers.dtype)
+        em, rank, margin = self.em, len(dims), int(self.padding == "zeros")
         axes, places, shares = [], [], []
         for place in range(2, rank):
-            axis = Axis(dims[place], data, place, int(padding == "zeros"))
+            axis = Axis(em, self.dtype, dims[place], data, place, margin)
             n = em.op("Gather", grid, [rank - 1 - place], axis=rank - 1)  # (N, ..., 1)
-            x = self._position(n, axis, is_aligned)
-            x = numbers.op("Round", x) if mode == "nearest" else x
-            x = self._padded(x, axis, mode, padding, is_aligned)
-            share = None
-            if mode == "linear":
-                x, share = linear_taps(numbers, x)
-            elif mode == "cubic":
-                x, share = cubic_taps(numbers, x, -0.75)
-            if padding == "reflection" and mode != "nearest":
-                x = self._reflected(x, axis, is_aligned)
+            x = self._position(n, axis)
+            x = self._padded(em.op("Round", x) if self.mode == "nearest" else x, axis)
+            if self.mode != "nearest":
+                x, share = linear_taps(em, x) if self.mode == "linear" else cubic_taps(em, x, -0.75)
+                x = self._reflected(x, axis) if self.padding == "reflection" else x
+                shares.append(share)
             axes.append(axis)
-            places.append(axis.index(numbers, x))
-            if share is not None:
-                shares.append(cast(em, share, dtype_of(data)))
+            places.append(axis.index(x))
         start = None
         if dims[0] != 1:
             start = positions(em, dims[0], data, 0, place=0, rank=rank)  # (N, 1, ..., 1)
-        index, weight = combined(em, start, axes, places, shares, _TAPS[mode], rank)
-        rows = pixel_rows(em, data, rank, int(padding == "zeros"))
-        result = blended(em, rows, index, weight, rank)  # (N, o1, ..., ok, C)
-        return channels_first(em, result, rank)
+        shares = [cast(em, share, dtype_of(data)) for share in shares]
+        index, weight = combined(em, start, axes, places, shares, _TAPS[self.mode], rank)
+        result = blended(em, pixel_rows(em, data, rank, margin), index, weight, rank)
+        return channels_first(em, result, rank)  # of (N, o1, ..., ok, C)
 
-    def _position(self, n: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
+    def _position(self, n: ir.Value, axis: Axis) -> ir.Value:
         """Return where -1 to 1 is in pixels, by the arithmetic of the text, in its order."""
-        numbers, more = self.numbers, self.numbers.op("Add", n, 1)
-        if is_aligned:
-            return numbers.op("Mul", numbers.op("Div", more, 2), axis.length(numbers, -1))
-        scaled = numbers.op("Mul", more, axis.length(numbers))
-        return numbers.op("Div", numbers.op("Sub", scaled, 1), 2)
+        op, more = self.em.op, self.em.op("Add", n, 1)
+        if self.is_aligned:
+            return op("Mul", op("Div", more, 2), axis.length(-1))
+        return op("Div", op("Sub", op("Mul", more, axis.length()), 1), 2)
 
-    def _borders(self, axis: Axis, is_aligned: bool) -> tuple[ir.Value | float, ir.Value]:
-        numbers = self.numbers
-        if is_aligned:
-            return 0, axis.length(numbers, -1)
-        return -0.5, axis.length(numbers, -0.5)
+    def _borders(self, axis: Axis) -> tuple[float, Number]:
+        return (0, axis.length(-1)) if self.is_aligned else (-0.5, axis.length(-0.5))
 
-    def _padded(
-        self, x: ir.Value, axis: Axis, mode: str, padding: str, is_aligned: bool
-    ) -> ir.Value:
+    def _padded(self, x: ir.Value, axis: Axis) -> ir.Value:
         """Return positions that leave each tap at most two pixels outside."""
-        numbers = self.numbers
-        if padding == "reflection":
-            return self._reflected(x, axis, is_aligned)
-        if padding == "zeros":
+        em = self.em
+        if self.padding == "reflection":
+            return self._reflected(x, axis)
+        if self.padding == "zeros":
             # Three pixels outside there is nothing but zeros, and this is a number.
-            return numbers.clip(x, -3, axis.length(numbers, 2))
-        clamped_at = numbers.clip(x, 0, axis.length(numbers, -1))
-        if mode != "cubic":
+            return clip(em, x, -3, axis.length(2))
+        clamped_at = clip(em, x, 0, axis.length(-1))
+        if self.mode != "cubic":
             return clamped_at
-        inside = numbers.clip(x, *self._borders(axis, is_aligned))
-        is_inside = self.em.op("Equal", inside, x)
-        return where(self.em, is_inside, x, clamped_at)
+        inside = clip(em, x, *self._borders(axis))
+        return where(em, em.op("Equal", inside, x), x, clamped_at)
 
-    def _reflected(self, x: ir.Value, axis: Axis, is_aligned: bool) -> ir.Value:
+    def _reflected(self, x: ir.Value, axis: Axis) -> ir.Value:
         """Return positions thrown back from the borders, as often as it takes.
 
         d = |x - low|;   n = floor(d / (high - low));   low + rest, or high - rest for an odd n
         """
-        numbers = self.numbers
-        low, high = self._borders(axis, is_aligned)
-        way = numbers.op("Sub", x, low) if low else x
+        em, op = self.em, self.em.op
+        low, high = self._borders(axis)
         # Between the centres of one pixel there is no way; any length will do.
-        length = axis.length(numbers, -1 if is_aligned else 0)
-        if is_aligned and (axis.dim == 1 or not isinstance(axis.dim, int)):
-            length = numbers.op("Max", length, 1)
-        distance = numbers.op("Abs", way)
-        times = numbers.op("Floor", numbers.op("Div", distance, length))
-        rest = numbers.op("Sub", distance, numbers.op("Mul", times, length))
-        even = numbers.op("Mul", numbers.op("Floor", numbers.op("Div", times, 2)), 2)
-        is_odd = numbers.is_greater(times, even)
-        forth = numbers.op("Add", rest, low) if low else rest
-        back = numbers.op("Sub", high, rest)
-        return numbers.clip(where(self.em, is_odd, back, forth), low, high)
+        length = axis.length(-1 if self.is_aligned else 0)
+        if isinstance(length, ir.Value):
+            length = op("Max", length, 1) if self.is_aligned else length
+        distance = op("Abs", op("Sub", x, low) if low else x)
+        times = op("Floor", op("Div", distance, length or 1))
+        rest = op("Sub", distance, op("Mul", times, length or 1))
+        even = op("Mul", op("Floor", op("Div", times, 2)), 2)
+        forth = op("Add", rest, low) if low else rest
+        back = op("Sub", high, rest)
+        return clip(em, where(em, op("Greater", times, even), back, forth), low, high)
 
 
 # AffineGrid-20, for opsets below 20.

@@ -12,18 +12,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, where
-from onnx_kvtool.emit.sampling import Numbers
+from onnx_kvtool.emit.forms import cast, dtype_of, where
 from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.rewrite.engine.rule import Rewritten
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # Where the rows of a Resize lie in its source, computed when the model runs.
 
 
 _D = ir.DataType
-_ORDERS = ("Less", "Greater")
 _ABOUT = 1e-6
 """How far from a half a coordinate may be for onnxruntime 1.32.0 to round it as one."""
 
@@ -49,13 +47,12 @@ class Line:
     region: tuple[ir.Value, ir.Value] | None
 
 
-def coordinates(view: NodeView, numbers: Numbers, line: Line, i: ir.Value) -> ir.Value:
+def coordinates(view: NodeView, em: Emitter, line: Line, i: ir.Value) -> ir.Value:
     """Return the place in the source of each row of the result: (after,)."""
-    op = numbers.op
+    op = em.op
     ends = op("Sub", line.before, 1)  # the last place of the source
     steps = op("Max", op("Sub", line.length, 1), _ABOUT)  # of one row alone none is taken
-    is_long = numbers.is_greater(line.length, numbers.constant(1))
-    several = cast(numbers.em, is_long, numbers.dtype)
+    several = cast(em, op("Greater", line.length, 1), _D.FLOAT)
     if line.region is not None:
         start, stop = line.region
         way = op("Mul", op("Mul", i, op("Sub", stop, start)), ends)
@@ -69,7 +66,7 @@ def coordinates(view: NodeView, numbers: Numbers, line: Line, i: ir.Value) -> ir
     elif mode == "align_corners":
         x = op("Div", op("Mul", i, ends), steps)
     elif mode == "half_pixel_symmetric":
-        x = _symmetric(numbers, line, i)
+        x = _symmetric(em, line, i)
     else:
         x = op("Div", op("Add", i, 0.5), line.scale)
         if mode != "tf_half_pixel_for_nn":
@@ -77,45 +74,42 @@ def coordinates(view: NodeView, numbers: Numbers, line: Line, i: ir.Value) -> ir
         if mode == "pytorch_half_pixel":
             x = op("Mul", x, several)
     # A row whose axis keeps its size is itself, whatever rounding makes of it.
-    em = numbers.em
-    sides = (em.op(name, line.scale, numbers.constant(1)) for name in _ORDERS)
-    differs = em.op("Or", *sides, hint="differs")
-    return where(em, em.op("Reshape", differs, [1]), x, i, "x")
+    sides = (op(name, line.scale, 1) for name in ("Less", "Greater"))
+    differs = op("Or", *sides, hint="differs")
+    return where(em, op("Reshape", differs, [1]), x, i, "x")
 
 
-def _symmetric(numbers: Numbers, line: Line, i: ir.Value) -> ir.Value:
+def _symmetric(em: Emitter, line: Line, i: ir.Value) -> ir.Value:
     """Return the places of `half_pixel_symmetric`: as in onnxruntime the sum is one of float64."""
-    op, wide = numbers.op, Numbers(numbers.em, _D.DOUBLE)
-    after = cast(numbers.em, line.after, numbers.dtype)
+    op = em.op
+    after = cast(em, line.after, _D.FLOAT)
     adjustment = op("Div", after, op("Mul", line.scale, line.before))
     offset = op("Mul", op("Div", line.before, 2), op("Sub", 1, adjustment))
-    parts = (cast(numbers.em, part, wide.dtype) for part in (offset, i, line.scale))
-    start, row, scale = parts
-    place = wide.op("Add", start, wide.op("Div", wide.op("Add", row, 0.5), scale))
-    return cast(numbers.em, wide.op("Sub", place, 0.5), numbers.dtype)
+    start, row, scale = (cast(em, part, _D.DOUBLE) for part in (offset, i, line.scale))
+    place = op("Add", start, op("Div", op("Add", row, 0.5), scale))
+    return cast(em, op("Sub", place, 0.5), _D.FLOAT)
 
 
-def beyond(numbers: Numbers, x: ir.Value, before: ir.Value) -> ir.Value:
+def beyond(em: Emitter, x: ir.Value, before: ir.Value) -> ir.Value:
     """Return where coordinates lie outside of the source: bool."""
-    below = numbers.is_greater(numbers.constant(0), x)
-    behind = numbers.is_greater(x, numbers.op("Sub", before, 1))
-    return numbers.em.op("Or", below, behind, hint="outside")
+    below = em.op("Greater", 0, x)
+    behind = em.op("Greater", x, em.op("Sub", before, 1))
+    return em.op("Or", below, behind, hint="outside")
 
 
-def nearest(numbers: Numbers, mode: str, x: ir.Value) -> ir.Value:
+def nearest(em: Emitter, mode: str, x: ir.Value) -> ir.Value:
     """Return coordinates made whole, as a `nearest_mode` says."""
     if mode in ("floor", "ceil"):
-        return numbers.op(mode.capitalize(), x)
-    return rounded(numbers, x, up=mode == "round_prefer_ceil")
+        return em.op(mode.capitalize(), x)
+    return rounded(em, x, up=mode == "round_prefer_ceil")
 
 
-def rounded(numbers: Numbers, x: ir.Value, *, up: bool) -> ir.Value:
+def rounded(em: Emitter, x: ir.Value, *, up: bool) -> ir.Value:
     """Return whole numbers, of what is about a half the upper or the lower one."""
-    em, low = numbers.em, numbers.op("Floor", x)
-    rest = numbers.op("Sub", x, low)  # is exact
-    bound = numbers.constant(0.5 - _ABOUT if up else 0.5 + _ABOUT)
-    more = cast(em, numbers.is_greater(rest, bound), numbers.dtype)
-    return numbers.op("Add", low, more)
+    low = em.op("Floor", x)
+    rest = em.op("Sub", x, low)  # is exact
+    more = cast(em, em.op("Greater", rest, 0.5 - _ABOUT if up else 0.5 + _ABOUT), _D.FLOAT)
+    return em.op("Add", low, more)
 
 
 # Resize of known sizes as weighted sums of rows, for what an opset has no attribute for.
@@ -123,7 +117,8 @@ def rounded(numbers: Numbers, x: ir.Value, *, up: bool) -> ir.Value:
 
 _Numbers = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
+FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
+"""Element types that are interpolated."""
 _MOST_TAPS = 32
 _COORDINATES = (
     "align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
@@ -140,7 +135,7 @@ class _Axis:
     scale: float
 
 
-def resized_by_tables(context: LoweringContext, view: NodeView, em: Emitter) -> ir.Value | None:
+def resized_by_tables(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Resize axis after axis, each row a weighted sum of rows of the source.
 
         y = Gather(x, place_0) * weight_0 + Gather(x, place_1) * weight_1 + ...
@@ -157,22 +152,19 @@ def resized_by_tables(context: LoweringContext, view: NodeView, em: Emitter) -> 
     dtype = data.dtype
     if view.string("coordinate_transformation_mode") not in _COORDINATES or dtype is None:
         return None
-    if mode != "nearest" and dtype not in _FLOATS:
+    if mode != "nearest" and dtype not in FLOATS:
         return None
-    axes = _axes(context, view, data)
+    axes = _axes(view, data)
     if axes is None:
         return None
-    tables = []
-    for one in axes:
-        table = _table(view, one)
-        if table is None:
-            return None
-        tables.append(table)
+    tables = [table for one in axes if (table := _table(view, one)) is not None]
+    if len(tables) < len(axes):
+        return None
     rank = len(data.shape or ())
     wide = ir.DataType.FLOAT if dtype == ir.DataType.FLOAT16 and mode != "nearest" else dtype
     result = cast(em, data, wide)
     for one, (places, weights) in zip(axes, tables, strict=True):
-        result = _weighted(em, result, one, rank, places, weights, wide)
+        result = _weighted(em, result, one, rank, places, weights)
     if result is data:
         result = em.op("Identity", data)
     return cast(em, result, dtype)
@@ -185,14 +177,13 @@ def _weighted(
     rank: int,
     places: _Places,
     weights: _Numbers | None,
-    dtype: ir.DataType,
 ) -> ir.Value:
     total: ir.Value | None = None
     for tap in range(places.shape[1]):
         part = em.op("Gather", data, places[:, tap], axis=one.axis)
         if weights is not None:
             column = weights[:, tap].reshape([-1] + [1] * (rank - one.axis - 1))
-            part = em.op("Mul", part, column.astype(dtype.numpy()))
+            part = em.op("Mul", part, column.astype(dtype_of(data).numpy()))
         total = part if total is None else em.op("Add", total, part)
     assert total is not None
     return total
@@ -203,13 +194,13 @@ def resized_axes(view: NodeView, rank: int) -> list[int]:
     return [counted_axis(axis, rank) for axis in view.integers("axes") or range(rank)]
 
 
-def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axis] | None:
+def _axes(view: Rewritten, data: ir.Value) -> list[_Axis] | None:
     """Return the axes whose rows change; None where something of them is unknown."""
     dims = dims_of(data)
     if dims is None:
         return None
     axes = resized_axes(view, len(dims))
-    sizes = context.folder.integers(view.input("sizes"))
+    sizes = view.known(view.input("sizes"))
     if view.input("sizes") is not None:
         if sizes is None or sizes.size != len(axes):
             return None
@@ -235,12 +226,9 @@ def _by_sizes(
     view: NodeView, dims: tuple[int | str | None, ...], axes: list[int], sizes: list[int]
 ) -> list[_Axis] | None:
     policy = view.string("keep_aspect_ratio_policy", "stretch")
-    befores = []
-    for axis in axes:
-        before = dims[axis]
-        if not isinstance(before, int) or before < 1:
-            return None
-        befores.append(before)
+    befores = fixed_sizes([dims[axis] for axis in axes])
+    if befores is None or 0 in befores:
+        return None
     scales = [size / before for size, before in zip(sizes, befores, strict=True)]
     if policy != "stretch":
         scale = min(scales) if policy == "not_larger" else max(scales)
@@ -261,16 +249,13 @@ def constant_floats(value: ir.Value | None) -> _Numbers | None:
 def _table(view: NodeView, one: _Axis) -> tuple[_Places, _Numbers | None] | None:
     """Return which rows each row of the result is made of, (after, taps), and their weights."""
     mode = view.string("mode")
-    x = _coordinates(view.string("coordinate_transformation_mode"), one, np.dtype(np.float64))
-    if x is None or one.after < 1:
+    place = view.string("coordinate_transformation_mode")
+    x, narrow = (_coordinates(place, one, np.dtype(kind)) for kind in (np.float64, np.float32))
+    if x is None or narrow is None or one.after < 1:
         return None
     if mode == "nearest":
-        narrow = _coordinates(
-            view.string("coordinate_transformation_mode"), one, np.dtype(np.float32)
-        )
-        assert narrow is not None
-        rows, other = (_nearest(view.string("nearest_mode"), c) for c in (x, narrow))
-        rows, other = (np.clip(r, 0, one.before - 1) for r in (rows, other))
+        nearest_mode = view.string("nearest_mode")
+        rows, other = (_nearest(nearest_mode, c).clip(0, one.before - 1) for c in (x, narrow))
         return (rows[:, None], None) if (rows == other).all() else None
     antialias = view.integer("antialias", 0) != 0
     scale = min(one.scale, 1.0) if antialias else 1.0
@@ -281,11 +266,9 @@ def _table(view: NodeView, one: _Axis) -> tuple[_Places, _Numbers | None] | None
         return None
     base = np.ceil(x) - 1  # the row before, so that what is left of the way is in (0, 1]
     distance = np.abs(taps[None, :] - (x - base)[:, None]) * scale
-    a = view.attribute("cubic_coeff_a")
+    is_linear = mode == "linear"
     weights = (
-        np.clip(1 - distance, 0, 1)
-        if mode == "linear"
-        else _cubic(distance, float(a) if isinstance(a, (int, float)) else -0.75)
+        (1 - distance).clip(0, 1) if is_linear else _cubic(distance, view.real("cubic_coeff_a"))
     )
     places = (base[:, None] + taps[None, :]).astype(np.int64)
     if view.integer("exclude_outside"):
@@ -319,13 +302,8 @@ def _coordinates(mode: str, one: _Axis, dtype: np.dtype[Any]) -> _Numbers | None
 
 
 def _nearest(mode: str, x: _Numbers) -> _Places:
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda: np.floor(x + 0.5),
-        "floor": lambda: np.floor(x),
-        "ceil": lambda: np.ceil(x),
-    }[mode]()
-    return rounded.astype(np.int64)
+    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0)
+    return (np.ceil if shift < 0 or mode == "ceil" else np.floor)(x + shift).astype(np.int64)
 
 
 def _cubic(distance: _Numbers, a: float) -> _Numbers:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     dtype_of,
@@ -20,7 +20,7 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
     where,
 )
-from onnx_kvtool.emit.sampling import Axis, Numbers, blended, combined, linear_taps, pixel_rows
+from onnx_kvtool.emit.sampling import Axis, blended, clip, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import count_up
@@ -43,7 +43,6 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     An If looks at the boxes; below opset 11, where its branches have to give equal shapes, every
     sample becomes a box.
     """
-    mode = view.string("coordinate_transformation_mode")
     data, rois, batch = view.operands("X", "rois", "batch_indices")
     dtype = dtype_of(data)
     kept = ("mode", "output_height", "output_width", "sampling_ratio", "spatial_scale")
@@ -52,55 +51,34 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
         value = view.attribute(name)
         if isinstance(value, (int, float, str)):
             attributes[name] = value
-    if mode == "output_half_pixel":
+    if view.string("coordinate_transformation_mode") == "output_half_pixel":
         return em.op("RoiAlign", data, rois, batch, attributes=attributes)
-    numbers = Numbers(em, dtype if dtype in _WIDE else ir.DataType.FLOAT)
-    wide = cast(em, data, numbers.dtype)
-    scale = view.attribute("spatial_scale")
-    assert isinstance(scale, (int, float))
-    scaled = numbers.op("Mul", cast(em, rois, numbers.dtype), float(scale))
-    boxes = numbers.op("Sub", scaled, 0.5)  # (R, 4): x1, y1, x2, y2
-    pool = Pool(
-        numbers,
-        wide,
-        boxes,
-        sides_of(numbers, boxes),
-        batch,
-        (view.integer("output_height"), view.integer("output_width")),
-        view.integer("sampling_ratio"),
-        view.string("mode"),
-        _boxes_around,
-    )
+    kind = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    wide = cast(em, data, kind)
+    scaled = em.op("Mul", cast(em, rois, kind), view.real("spatial_scale"))
+    boxes = em.op("Sub", scaled, 0.5)  # (R, 4): x1, y1, x2, y2
+    pool = Pool(em, view, wide, boxes, sides_of(em, boxes), _boxes_around)
     if not em.branches:
         result = pool.sampled()
     else:
         attributes["spatial_scale"] = 1.0
-        is_large = _all_large(numbers, boxes)
+
+        def pooled() -> list[ir.Value]:
+            return [em.op("RoiAlign", wide, boxes, batch, attributes=attributes)]
+
         result = em.op(
             "If",
-            is_large,
-            then_branch=em.nested(
-                lambda: [
-                    em.op(
-                        "RoiAlign",
-                        wide,
-                        boxes,
-                        batch,
-                        attributes=attributes,
-                    )
-                ],
-                hint="large",
-            ),
+            _all_large(em, boxes),
+            then_branch=em.nested(pooled, hint="large"),
             else_branch=em.nested(lambda: [pool.sampled()], hint="small"),
-            dtype=numbers.dtype,
+            dtype=kind,
         )
     return Replacement((cast(em, result, dtype),), via="shifted")
 
 
-def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
+def _all_large(em: Emitter, boxes: ir.Value) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
-    em = numbers.em
-    sides = sides_of(numbers, boxes)
+    sides = sides_of(em, boxes)
     small = em.op("Less", sides, 1)
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
     none = em.op("Not", em.op("Equal", sides, sides))
@@ -109,14 +87,10 @@ def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     return em.op("Less", count, 0.5)
 
 
-def sides_of(numbers: Numbers, boxes: ir.Value) -> ir.Value:
+def sides_of(em: Emitter, boxes: ir.Value) -> ir.Value:
     """Return the width and height of boxes: (R, 2)."""
-    first, last = (_columns(numbers, boxes, columns) for columns in ([0, 1], [2, 3]))
-    return numbers.op("Sub", last, first)
-
-
-def _columns(numbers: Numbers, boxes: ir.Value, columns: list[int]) -> ir.Value:
-    return numbers.em.op("Gather", boxes, columns, axis=1)
+    first, last = (em.op("Gather", boxes, columns, axis=1) for columns in ([0, 1], [2, 3]))
+    return em.op("Sub", last, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,55 +115,48 @@ class Pool:
     """RoiAlign of boxes of any size.
 
     Attributes:
-        numbers: The type.
-        data: (N, C, H, W).
+        em: Where to build.
+        view: The RoiAlign.
+        data: (N, C, H, W), in the type of the computation.
         boxes: (R, 4): x1, y1, x2, y2 in pixels, shifted.
         sides: (R, 2): width and height of the boxes.
-        batch: (R,), int64.
-        bins: Rows and columns of the result.
-        ratio: Samples of a bin along each axis; 0 for as many as a bin has pixels.
-        mode: `avg` or `max`.
         read: Returns the pixels, in all channels, at points of pictures, from the pool, `y` and
             `x`, each (P, 1), and the picture of each point, (P,): (P, C) or (P, C, 1, 1).
     """
 
-    numbers: Numbers
+    em: Emitter
+    view: NodeView
     data: ir.Value
     boxes: ir.Value
     sides: ir.Value
-    batch: ir.Value
-    bins: tuple[int, int]
-    ratio: int
-    mode: str
     read: Callable[[Pool, ir.Value, ir.Value, ir.Value], ir.Value]
+
+    @property
+    def mode(self) -> str:
+        """How samples are pooled, `avg` or `max`."""
+        return self.view.string("mode")
 
     def sampled(self) -> ir.Value:
         """Return the result: (R, C, oh, ow)."""
-        em = self.numbers.em
-        rows, columns = self._line(1, self.bins[0], 1), self._line(0, self.bins[1], 3)
-        sizes = [
-            em.constant([self.bins[0]]),
-            rows.samples,
-            em.constant([self.bins[1]]),
-            columns.samples,
-        ]
+        em = self.em
+        high, wide = (self.view.integer(f"output_{side}") for side in ("height", "width"))
+        rows, columns = self._line(1, high, 1), self._line(0, wide, 3)
+        sizes: list[Operand] = [[high], rows.samples, [wide], columns.samples]
 
-        def shape(*around: ir.Value) -> ir.Value:
-            given = [around[0], *sizes, *around[1:]]
-            return em.op("Concat", *given, axis=0, hint="shape")
+        def shape(first: int, *last: Operand) -> ir.Value:
+            return em.op("Concat", [first], *sizes, *last, axis=0, hint="shape")
 
-        one = em.constant([1])
-        whole = shape(one, one)
+        whole = shape(1, [1])
         y, x = (
             em.op("Reshape", em.op("Expand", line.place, whole), [-1, 1])
             for line in (rows, columns)
         )
-        spread = em.op("Reshape", self.batch, [-1, 1, 1, 1, 1])
-        pictures = em.op("Reshape", em.op("Expand", spread, shape(one)), [-1])
+        spread = em.op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
+        pictures = em.op("Reshape", em.op("Expand", spread, shape(1)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
-        count = em.op("Reshape", channels, one, hint="channels")
-        values = em.op("Reshape", found, shape(em.constant([-1]), count))
+        count = em.op("Reshape", channels, [1], hint="channels")
+        values = em.op("Reshape", found, shape(-1, count))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
         return em.op("Transpose", pooled, perm=[0, 3, 1, 2])
 
@@ -201,7 +168,7 @@ class Pool:
             bins: Bins along the axis.
             place: Axis of the bins; that of the samples comes next.
         """
-        em, numbers, dtype = self.numbers.em, self.numbers, self.numbers.dtype
+        em, dtype, ratio = self.em, dtype_of(self.boxes), self.view.integer("sampling_ratio")
 
         def shaped(value: ir.Value, *sizes: tuple[int, int]) -> ir.Value:
             shape = [1] * 6
@@ -209,18 +176,20 @@ class Pool:
                 shape[axis] = count
             return em.op("Reshape", value, shape)
 
-        start = shaped(_columns(numbers, self.boxes, [column]), (0, -1))
-        side = shaped(_columns(numbers, self.sides, [column]), (0, -1))
-        one_bin = numbers.op("Div", side, bins)
+        start, side = (
+            shaped(em.op("Gather", of, [column], axis=1), (0, -1))
+            for of in (self.boxes, self.sides)
+        )
+        one_bin = em.op("Div", side, bins)
         count = counts = None
-        if self.ratio > 0:
-            samples = em.constant([self.ratio])
-            numbered = numbers.constant(np.arange(self.ratio, dtype=np.float64))
-            divisor = numbers.constant(self.ratio)
+        if ratio > 0:
+            samples = em.constant([ratio])
+            numbered = em.constant(np.arange(ratio).astype(dtype.numpy()), "number")
+            divisor: Operand = ratio
         else:
-            count = numbers.op("Ceil", one_bin)
+            count = em.op("Ceil", one_bin)
             flat = em.op("Reshape", count, [-1])
-            listed = em.op("Concat", flat, numbers.constant([1]), axis=0)
+            listed = em.op("Concat", flat, [1], axis=0)
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
             samples = em.op("Reshape", whole, [1], hint="samples")
@@ -229,44 +198,43 @@ class Pool:
             else:
                 steps = em.op("Range", 0, whole, 1, hint="numbered")
             numbered = cast(em, steps, dtype)
-            divisor = numbers.op("Max", count, 1)
+            divisor = em.op("Max", count, 1)
         numbered = shaped(numbered, (place + 1, -1))
-        bin_places = numbers.constant(np.arange(bins, dtype=np.float64))
-        before = numbers.op("Mul", shaped(bin_places, (place, bins)), one_bin)
-        inside = numbers.op("Mul", numbers.op("Add", numbered, 0.5), one_bin)
-        inside = numbers.op("Div", inside, divisor)
-        at = numbers.op("Add", numbers.op("Add", start, before), inside)
+        bin_places = em.constant(np.arange(bins).astype(dtype.numpy()), "number")
+        before = em.op("Mul", shaped(bin_places, (place, bins)), one_bin)
+        inside = em.op("Mul", em.op("Add", numbered, 0.5), one_bin)
+        inside = em.op("Div", inside, divisor)
+        at = em.op("Add", em.op("Add", start, before), inside)
         if count is not None:
             counts = em.op("Less", numbered, count)
         return _Line(at, samples, count, counts)
 
     def _pooled(self, values: ir.Value, rows: _Line, columns: _Line) -> ir.Value:
         """Return the mean or the largest of the samples of each bin; 0 where there are none."""
-        em, numbers, axes = self.numbers.em, self.numbers, [2, 4]
+        em, axes = self.em, [2, 4]
         if rows.counts is None or columns.counts is None:
             op_type = "ReduceMean" if self.mode == "avg" else "ReduceMax"
             return reduce(em, op_type, values, axes, keepdims=False)
         counts = em.op("And", rows.counts, columns.counts)
-        filling = numbers.constant(0 if self.mode == "avg" else -np.inf)
-        kept = where(em, counts, values, filling)
+        kept = where(em, counts, values, 0 if self.mode == "avg" else -np.inf)
         assert rows.count is not None
         assert columns.count is not None
-        clamped_at = [numbers.op("Max", line, 0) for line in (rows.count, columns.count)]
-        total = numbers.op("Mul", *clamped_at)
+        clamped_at = [em.op("Max", line, 0) for line in (rows.count, columns.count)]
+        total = em.op("Mul", *clamped_at)
         total = em.op("Reshape", total, [-1, 1, 1, 1])
         if self.mode == "avg":
             added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
-            return numbers.op("Div", added, numbers.op("Max", total, 1))
+            return em.op("Div", added, em.op("Max", total, 1))
         largest = reduce(em, "ReduceMax", kept, axes, keepdims=False)
-        is_sampled = numbers.is_greater(total, numbers.constant(0))
-        return where(em, is_sampled, largest, numbers.constant(0))
+        is_sampled = em.op("Greater", total, 0)
+        return where(em, is_sampled, largest, 0)
 
 
 def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
     """Return the pixels at points: of a box of one pixel around each."""
-    em, numbers = pool.numbers.em, pool.numbers
+    em = pool.em
     points = em.op("Concat", x, y, x, y, axis=1, hint="points")
-    boxes = numbers.op("Add", points, numbers.constant([-0.5, -0.5, 0.5, 0.5]))
+    boxes = em.op("Add", points, [-0.5, -0.5, 0.5, 0.5])
     return em.op("RoiAlign", pool.data, boxes, pictures, mode=pool.mode, sampling_ratio=1)
 
 
@@ -292,19 +260,17 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shapes of the inputs",
         )
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
-    numbers, group, parts = Numbers(em, wide), view.integer("group"), view.integer("offset_group")
+    group, parts = view.integer("group"), view.integer("offset_group")
     kernel, channels = sizes[2:], dims[1]
     elements = math.prod(kernel)
-    places = _places(view, numbers, cast(em, offset, wide), kernel, parts)
+    places = _places(view, em, cast(em, offset, wide), kernel, parts)
     axes, rows, shares = [], [], []
     for number, place in enumerate(places):
-        axis = Axis(dims[2 + number], data, 2 + number, 1)
-        clamped_at = numbers.clip(
-            place, -3, axis.length(numbers, 2)
-        )  # a number, and outside as well
-        taps, share = linear_taps(numbers, clamped_at)
+        axis = Axis(em, wide, dims[2 + number], data, 2 + number, 1)
+        # A number, and outside as well.
+        taps, share = linear_taps(em, clip(em, place, -3, axis.length(2)))
         axes.append(axis)
-        rows.append(axis.index(numbers, taps))
+        rows.append(axis.index(taps))
         shares.append(share)
     start = None if dims[0] == 1 else positions(em, dims[0], data, 0, place=0, rank=5)
     index, weight = combined(em, start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
@@ -315,20 +281,19 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
-        form = em.constant([0, parts, elements, -1, 1], "shape")
-        factor = em.op("Reshape", cast(em, mask, wide), form)
-        samples = numbers.op("Mul", samples, factor)
+        factor = em.op("Reshape", cast(em, mask, wide), [0, parts, elements, -1, 1])
+        samples = em.op("Mul", samples, factor)
     turned = em.op("Transpose", samples, perm=[0, 1, 4, 2, 3])
     windows = em.op("Reshape", turned, [0, group, channels // group * elements, -1])
     form = em.constant([group, sizes[0] // group, sizes[1] * elements], "shape")
-    product = numbers.op(
+    product = em.op(
         "MatMul", em.op("Reshape", cast(em, filters, wide), form), windows
     )  # (N, group, oC / group, P)
     result = em.op("Reshape", product, _shape(em, offset, sizes[0], len(dims)))
     bias = view.input("B")
     if bias is not None:
-        form = em.constant([1, -1] + [1] * len(kernel), "shape")
-        result = numbers.op("Add", result, em.op("Reshape", cast(em, bias, wide), form))
+        column = em.op("Reshape", cast(em, bias, wide), [1, -1] + [1] * len(kernel))
+        result = em.op("Add", result, column)
     return cast(em, result, dtype)
 
 
@@ -342,10 +307,10 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
 
 
 def _places(
-    view: NodeView, numbers: Numbers, offset: ir.Value, kernel: list[int], parts: int
+    view: NodeView, em: Emitter, offset: ir.Value, kernel: list[int], parts: int
 ) -> list[ir.Value]:
     """Return for each axis where each element of each window looks: (N, parts, K, P, 1)."""
-    em, rank, elements = numbers.em, len(kernel), math.prod(kernel)
+    rank, elements = len(kernel), math.prod(kernel)
     strides = view.integers("strides") or [1] * rank
     dilations = view.integers("dilations") or [1] * rank
     pads = view.integers("pads") or [0] * rank
@@ -357,16 +322,15 @@ def _places(
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
-        number, third = em.constant(axis, "axis"), {"axis": 3}
-        moved = em.op("Gather", offsets, number, attributes=third)
+        moved = em.op("Gather", offsets, axis, axis=3)
         if sizes is not None:
             along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)
-            base = numbers.constant((start + along).astype(np.float64))
+            base = em.constant((start + along).astype(dtype_of(offset).numpy()), "number")
         else:
             counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
             whole = em.op("Gather", em.op("Shape", given), np.arange(2, rank + 2), hint="sizes")
             spread = em.op("Expand", em.op("Mul", counted, strides[axis]), whole)
-            flat = cast(em, em.op("Reshape", spread, [-1]), numbers.dtype)
-            base = numbers.op("Add", flat, numbers.constant(start.astype(np.float64)))
-        found.append(unsqueeze(em, numbers.op("Add", moved, base), [4]))
+            flat = cast(em, em.op("Reshape", spread, [-1]), dtype_of(offset))
+            base = em.op("Add", flat, start.astype(dtype_of(offset).numpy()))
+        found.append(unsqueeze(em, em.op("Add", moved, base), [4]))
     return found

@@ -12,6 +12,7 @@ from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
+from onnx_kvtool.rewrite.lowering.grid_sample import NEW_NAMES
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.upgrading.rules import fixed, number_like
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -193,15 +194,12 @@ def _resize(em: Emitter, data: ir.Value, scales: ir.Value, mode: str, rounding: 
     return em.op("Resize", data, nothing, scales, attributes=attributes)
 
 
-_NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
-
-
 def upgrade_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the mode the name that holds for any number of spatial dimensions."""
     mode = view.string("mode")
-    if mode not in _NEW_NAMES:
+    if mode not in NEW_NAMES:
         raise MalformedNode("attribute-value", f"`mode={mode}` is no mode of GridSample-16")
-    return again(em, view.node, attributes={"mode": _NEW_NAMES[mode]})
+    return again(em, view.node, attributes={"mode": NEW_NAMES[mode]})
 
 
 def upgrade_roi_align_16(view: Rewritten, em: Emitter) -> Replacement:

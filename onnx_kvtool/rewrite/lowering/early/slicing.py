@@ -19,8 +19,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     joined_sizes,
     product,
 )
-from onnx_kvtool.rewrite.lowering.resize import resized_at_run_time
-from onnx_kvtool.rewrite.lowering.resize_tables import resized_by_tables
+from onnx_kvtool.rewrite.lowering.resize import resized
 from onnx_kvtool.symbolic.dimensions import Dim
 
 # Slice-10 with what it takes as inputs, for opset 9.
@@ -336,19 +335,13 @@ def lower_resize_11(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses an unknown rank, and integers unless the mode is `nearest`.
     """
-    written = resized_by_tables(view.context, view, em)
-    if written is not None:
-        return Replacement((written,), via="tables")
-    data = view.required("X")
-    known_dims(data)
-    written = resized_at_run_time(view, em)
+    written = resized(view, em)
     if written is None:
-        dtype = known_type(data)
-        raise Refusal(
-            "element-type",
-            f"Resize of {dtype.name} with `mode={view.string('mode')}` needs opset 11",
-        )
-    return Replacement((written,), via="run_time")
+        known_dims(view.required("X"))
+        kind = known_type(view.required("X")).name
+        text = f"Resize of {kind} with `mode={view.string('mode')}` needs opset 11"
+        raise Refusal("element-type", text)
+    return written
 
 
 # Negative axes, which came with opset 11 for most operators that have any.

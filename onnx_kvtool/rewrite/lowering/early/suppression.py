@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import (
     cast,
+    dtype_of,
     formal,
     known_dims,
     known_type,
@@ -18,7 +20,7 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
     where,
 )
-from onnx_kvtool.emit.sampling import Axis, Numbers
+from onnx_kvtool.emit.sampling import Axis, clip
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
@@ -205,82 +207,50 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, rois, batch = view.operands("X", "rois", "batch_indices")
+    data, rois = view.operands("X", "rois")
     dtype = known_type(data)
     known_dims(data)
-    numbers = Numbers(em, _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT)
-    scale = view.attribute("spatial_scale")
-    assert isinstance(scale, (int, float))
-    boxes = numbers.op("Mul", cast(em, rois, numbers.dtype), float(scale))
-    sides = numbers.op("Max", sides_of(numbers, boxes), 1)
-    pool = Pool(
-        numbers,
-        cast(em, data, numbers.dtype),
-        boxes,
-        sides,
-        batch,
-        (view.integer("output_height"), view.integer("output_width")),
-        view.integer("sampling_ratio"),
-        view.string("mode"),
-        _Pixels(data).read,
-    )
+    wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
+    boxes = em.op("Mul", cast(em, rois, wide), view.real("spatial_scale"))
+    sides = em.op("Max", sides_of(em, boxes), 1)
+    pool = Pool(em, view, cast(em, data, wide), boxes, sides, _pixels)
     return cast(em, pool.sampled(), dtype)
 
 
-class _Pixels:
-    """The pixels of pictures: (N, C, H, W); only the shape is looked at."""
+def _pixels(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
+    """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
+    em, source = pool.em, pool.view.required("X")
+    dims = dims_of(source) or (None,) * 4
+    turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
+    height, width = (product(em, source, dims, [place]) for place in (2, 3))
+    channels = product(em, source, dims, [1])
+    shape = em.op("Concat", [-1], channels, axis=0, hint="shape")
+    table = em.op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
+    first = em.op("Mul", em.op("Reshape", pictures, [-1, 1]), height)
+    axes = (Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3))
+    (rows, above), (columns, beside) = map(_line, axes, (y, x))
+    parts = []
+    for row, share in rows:
+        start = em.op("Mul", em.op("Add", first, row), width, hint="row")
+        for column, other in columns:
+            place = em.op("Reshape", em.op("Add", start, column), [-1])
+            pixel = em.op("Gather", table, place, axis=0)
+            parts.append(em.op("Mul", pixel, em.op("Mul", share, other)))
+    op_type = "Add" if pool.mode == "avg" else "Max"
+    value = functools.reduce(lambda a, b: em.op(op_type, a, b), parts)
+    return where(em, em.op("Or", above, beside), 0, value)
 
-    def __init__(self, data: ir.Value) -> None:
-        self._data = data
-        dims = dims_of(data) or (None,) * 4
-        self._dims = dims
-        self._axes = [Axis(dims[place], data, place) for place in (2, 3)]
 
-    def read(self, pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
-        """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
-        em, numbers = pool.numbers.em, pool.numbers
-        turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
-        height, width = (product(em, self._data, self._dims, [place]) for place in (2, 3))
-        channels = product(em, self._data, self._dims, [1])
-        shape = em.op("Concat", [-1], channels, axis=0, hint="shape")
-        table = em.op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
-        first = em.op("Mul", em.op("Reshape", pictures, [-1, 1]), height)
-        rows, above = self._line(numbers, self._axes[0], y)
-        columns, beside = self._line(numbers, self._axes[1], x)
-        parts = []
-        for row, share in rows:
-            start = em.op("Mul", em.op("Add", first, row), width, hint="row")
-            for column, other in columns:
-                place = em.op("Reshape", em.op("Add", start, column), [-1])
-                pixel = em.op("Gather", table, place, axis=0)
-                parts.append(numbers.op("Mul", pixel, numbers.op("Mul", share, other)))
-        op_type = "Add" if pool.mode == "avg" else "Max"
-        value = parts[0]
-        for part in parts[1:]:
-            value = numbers.op(op_type, value, part)
-        return where(em, em.op("Or", above, beside), numbers.constant(0), value)
-
-    def _line(
-        self, numbers: Numbers, axis: Axis, place: ir.Value
-    ) -> tuple[list[tuple[ir.Value, ir.Value]], ir.Value]:
-        """Return two pixels along an axis with their shares, and whether a point is far outside.
-
-        Args:
-            numbers: The type.
-            axis: The axis.
-            place: Points: (P, 1).
-        """
-        em = numbers.em
-        last = axis.length(numbers, -1)
-        before = numbers.is_greater(numbers.constant(-1), place)
-        behind = numbers.is_greater(place, axis.length(numbers))
-        held = numbers.clip(place, 0, last)
-        low = numbers.op("Floor", held)
-        far = numbers.op("Sub", held, low)
-        high = numbers.op("Min", numbers.op("Add", low, 1), last)
-        near = numbers.op("Sub", 1, far)
-        rows = [(cast(em, low, _INT64), near), (cast(em, high, _INT64), far)]
-        return rows, em.op("Or", before, behind)
+def _line(axis: Axis, place: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], ir.Value]:
+    """Return two pixels along an axis with their shares, and whether points (P, 1) are outside."""
+    em, last = axis.em, axis.length(-1)
+    before, behind = em.op("Greater", -1, place), em.op("Greater", place, axis.length())
+    inside = clip(em, place, 0, last)
+    low = em.op("Floor", inside)
+    far = em.op("Sub", inside, low)
+    high = em.op("Min", em.op("Add", low, 1), last)
+    rows = [(cast(em, low, _INT64), em.op("Sub", 1, far)), (cast(em, high, _INT64), far)]
+    return rows, em.op("Or", before, behind)
 
 
 # ConvTranspose-11, for opset 10.
