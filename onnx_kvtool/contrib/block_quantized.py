@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -55,30 +55,9 @@ def packed_values(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, ..
 
 def stored_as(em: Emitter, value: ir.Value, dtype: ir.DataType, shape: tuple[int, ...]) -> ir.Value:
     """Return an initializer with the bytes of another one, read as `dtype` of this shape."""
-    tensor = value.const_value
+    tensor, hint = value.const_value, f"{value.name}/{dtype.name.lower()}"
     assert tensor is not None
-
-    def build() -> ir.TensorProtocol:
-        if isinstance(tensor, ir.ExternalTensor):
-            made = ir.ExternalTensor(
-                tensor.location,
-                tensor.offset,
-                tensor.length,
-                dtype,
-                shape=ir.Shape(shape),
-                name="",
-                doc_string=tensor.doc_string,
-                metadata_props=dict(tensor.metadata_props),
-                base_dir=tensor.base_dir,
-            )
-            made.meta.update(tensor.meta)
-            return made
-        packed = np.frombuffer(tensor.tobytes(), np.uint8)
-        if dtype == _D.UINT4:
-            return ir.PackedTensor(packed, dtype, shape=ir.Shape(shape))
-        return ir.Tensor(packed.reshape(shape))
-
-    return em.weight(("bytes", value, dtype, shape), build, f"{value.name}/{dtype.name.lower()}")
+    return em.weight(("bytes", value, dtype, shape), lambda: reread(tensor, dtype, shape), hint)
 
 
 def packed_zero_points(

@@ -146,10 +146,15 @@ class Call:
         shape = em.op("Concat", em.constant([-1], "all"), width, axis=0)
         return em.op("Gather", em.op("Reshape", rows, shape), indices, axis=0, hint="present")
 
+    @property
+    def _counted(self) -> ir.Value:
+        """The new rows, counted from 0: (1, L), int64."""
+        query = self.tokens.query
+        return positions(self.em, dim_of(query, 1), query, 1, place=1, rank=2)
+
     def places(self) -> ir.Value:
         """Return the row of the cache where each new one is written: (B, L), int64."""
-        em, query = self.em, self.tokens.query
-        rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
+        em, rows = self.em, self._counted
 
         def build() -> ir.Value:
             return em.op("Add", em.op("Reshape", self.start, [-1, 1]), rows, hint="places")
@@ -213,8 +218,7 @@ class Call:
         def build() -> ir.Value:
             axes, origin = em.constant([0, 1], "axes"), em.constant([0, 0], "origin")
             first = em.op("Slice", given, origin, [1, 1], axes)
-            rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
-            counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
+            counted = em.op("Expand", em.op("Add", first, self._counted), em.op("Shape", given))
             later = em.op("Equal", self.is_later, [1])
             flags = em.op("Expand", later, em.op("Shape", given))
             return em.op("Where", flags, given, counted, hint="places")

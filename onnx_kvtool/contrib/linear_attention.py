@@ -41,11 +41,8 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     query, key, value = view.operands("query", "key", "value")
     heads, asking, keyed = _heads(view, query, key, value)
     how = Arranged(em, heads, dim_of(query, 1) == 1)
-    op, scale = em.op, view.attribute("scale")
-    factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
-    wide, states = cast(em, query, _D.FLOAT), heads.states
-    if factor != 1:
-        wide = op("Mul", wide, factor, hint="scaled")
+    op, states = em.op, heads.states
+    wide = _scaled(view, em, cast(em, query, _D.FLOAT), heads)
     decay, rate = gate(view, "decay"), gate(view, "beta")
     if decay is not None:
         one = known_size(decay, 2, f"the width of `{decay.name}`") // states
@@ -70,6 +67,12 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
         return outputs_of(view.node, output, None)
     declared = view.node.outputs[1].dtype if given is None else given.dtype
     return Replacement((output, cast(em, state, declared or dtype_of(query))))
+
+
+def _scaled(view: NodeView, em: Emitter, query: ir.Value, heads: Heads) -> ir.Value:
+    factor = view.attribute("scale") or heads.key_size**-0.5
+    assert isinstance(factor, float)
+    return query if factor == 1 else em.op("Mul", query, factor, hint="scaled")
 
 
 def gate(view: NodeView, name: str) -> ir.Value | None:
@@ -204,12 +207,10 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
             f"`{view.integer('state_update_capacity')}`), which has no standard form"
         )
     net = _Net.of(view, em)
-    heads, op, scale = net.heads, em.op, view.attribute("scale")
+    heads, op = net.heads, em.op
     how = Arranged(em, heads, net.is_one, net.is_packed)
-    factor = scale if isinstance(scale, float) and scale else heads.key_size**-0.5
     query, key, value = net.operands()
-    if factor != 1:
-        query = op("Mul", query, factor, hint="scaled")
+    query = _scaled(view, em, query, heads)
     decay, rate = gate(view, "decay"), gate(view, "beta")
     if decay is not None:
         own = [heads.states, heads.key_size][: len(dims_of(decay) or ()) - net.axes]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 
@@ -61,14 +63,7 @@ def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
 def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write SkipLayerNormalization as Add and LayerNormalization-17 of the last axis."""
     total = _residual(view, em)
-    y = em.op(
-        "LayerNormalization",
-        total,
-        view.required("gamma"),
-        view.input("beta"),
-        axis=-1,
-        epsilon=view.real("epsilon"),
-    )
+    y = _layer_norm(view, em, total, view.required("gamma"), view.input("beta"))
     return _with_sum(view, y, total)
 
 
@@ -84,30 +79,43 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
 
     `mask_index` is the number of ones in each row of the mask.
     """
-    ids, words = view.operands("input_ids", "word_embedding")
-    op = em.op
     places = view.input("position_ids")
-    if places is None:
-        places = _places(view, em, ids)
-    total = op("Gather", words, ids)
-    total = op("Add", total, op("Gather", view.required("position_embedding"), places))
-    segments, table = _segments(view)
-    if segments is not None and table is not None:
-        total = op("Add", total, op("Gather", table, segments))
-    y = op(
-        "LayerNormalization",
-        total,
-        view.required("gamma"),
-        view.required("beta"),
-        axis=-1,
-        epsilon=view.real("epsilon"),
-    )
-    count = _ones(view, em, ids) if is_read(view, 1) else None
+
+    def rows(name: str, at: ir.Value) -> ir.Value:
+        return em.op("Gather", view.required(name), at)
+
+    total = _embedded(view, em, places or _places(view, em), rows)
+    y = _layer_norm(view, em, total, *view.operands("gamma", "beta"))
+    count = _ones(view, em) if is_read(view, 1) else None
     return outputs_of(view.node, y, count, total)
 
 
-def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
-    """Return the places of the tokens of (B, L), from 0 on: (1, L)."""
+def _embedded(
+    view: NodeView,
+    em: Emitter,
+    places: ir.Value,
+    rows: Callable[[str, ir.Value], ir.Value],
+    suffix: str = "",
+) -> ir.Value:
+    """Return the sum of the rows of all tables, which `rows` gathers by the name of the table."""
+    segments, table = view.input("segment_ids"), view.input("segment_embedding")
+    if (segments is None) != (table is None):
+        raise no_form(
+            f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
+            "both or neither"
+        )
+    words = rows(f"word_embedding{suffix}", view.required("input_ids"))
+    total = em.op("Add", words, rows(f"position_embedding{suffix}", places))
+    return total if segments is None else em.op("Add", total, rows("segment_embedding", segments))
+
+
+def _layer_norm(view: NodeView, em: Emitter, x: ir.Value, *factors: ir.Value | None) -> ir.Value:
+    return em.op("LayerNormalization", x, *factors, axis=-1, epsilon=view.real("epsilon"))
+
+
+def _places(view: NodeView, em: Emitter) -> ir.Value:
+    """Return the places of the tokens of `input_ids`, (B, L), from 0 on: (1, L)."""
+    ids = view.required("input_ids")
     dims = dims_of(ids)
     if dims is not None and len(dims) != 2:
         raise no_form(
@@ -118,41 +126,26 @@ def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
 
 def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write QEmbedLayerNormalization as a Gather and DequantizeLinear for each table, and so on."""
-    ids, op = view.required("input_ids"), em.op
 
-    def dequantized(name: str, rows: ir.Value | None) -> ir.Value:
+    def dequantized(name: str, at: ir.Value | None = None) -> ir.Value:
         short = name.removesuffix("_quant")
         quantized = view.required(name)
-        if rows is not None:
-            quantized = em.op("Gather", quantized, rows)
+        if at is not None:
+            quantized = em.op("Gather", quantized, at)
         scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
-        return op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
+        return em.op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
 
-    places, (segments, _) = _places(view, em, ids), _segments(view)
-    total = dequantized("word_embedding_quant", ids)
-    total = op("Add", total, dequantized("position_embedding_quant", places))
-    if segments is not None:
-        total = op("Add", total, dequantized("segment_embedding", segments))
-    factors = (dequantized(name, None) for name in ("gamma_quant", "beta_quant"))
-    y = op("LayerNormalization", total, *factors, axis=-1, epsilon=view.real("epsilon"))
-    return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
+    total = _embedded(view, em, _places(view, em), dequantized, "_quant")
+    factors = (dequantized(name) for name in ("gamma_quant", "beta_quant"))
+    y = _layer_norm(view, em, total, *factors)
+    return Replacement((y, _ones(view, em) if is_read(view, 1) else None))
 
 
-def _segments(view: NodeView) -> tuple[ir.Value | None, ir.Value | None]:
-    """Return the segments and their table, or None for both."""
-    segments, table = view.input("segment_ids"), view.input("segment_embedding")
-    if (segments is None) != (table is None):
-        raise no_form(
-            f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
-            "both or neither"
-        )
-    return segments, table
-
-
-def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
+def _ones(view: NodeView, em: Emitter) -> ir.Value:
     """Return the number of ones in each row of the mask, 0 without a mask: (B,), int32."""
     mask = view.input("mask")
     if mask is None:
+        ids = view.required("input_ids")
         dims = dims_of(ids)
         batch = size(em, None if dims is None else dims[0], ids, 0)
         zero = ir.Tensor(np.zeros(1, np.int32))

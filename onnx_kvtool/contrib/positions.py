@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import apart, known_size
 from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -29,7 +31,7 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     refuse_value(view, "scale", None, 1.0)
     x, cos = view.operands("input", "cos_cache")
     dims, table = known_dims(x, _JOINED), dims_of(cos)
-    heads, part = view.attribute("num_heads") or 0, view.attribute("rotary_embedding_dim") or 0
+    heads = view.attribute("num_heads")
     if len(dims) == 3 and not heads:
         width, half = dims[2], None if table is None else table[-1]
         if not isinstance(width, int) or not isinstance(half, int) or not half:
@@ -40,20 +42,20 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
                 help="declare their shapes",
             )
         heads = width // (2 * half)
-    attributes = {
+    angles = (cos, view.required("sin_cache"), _positions(view, em, x, len(dims)))
+    return _rotated(view, em, x, angles, heads if len(dims) == 3 else None)
+
+
+def _rotated(
+    view: NodeView, em: Emitter, x: ir.Value, angles: Iterable[ir.Value], heads: object
+) -> Replacement:
+    """Return RotaryEmbedding-23 with the attributes of a node; `heads` is None for rank 4."""
+    attributes: dict[str, AttributeValue] = {
         "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
-        "rotary_embedding_dim": part,
-        **({"num_heads": heads} if len(dims) == 3 else {}),
+        "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
+        **({"num_heads": heads} if isinstance(heads, int) else {}),
     }
-    result = em.op(
-        "RotaryEmbedding",
-        x,
-        cos,
-        view.required("sin_cache"),
-        _positions(view, em, x, len(dims)),
-        attributes=attributes,
-    )
-    return only(result)
+    return only(em.op("RotaryEmbedding", x, *angles, attributes=attributes))
 
 
 def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
@@ -82,12 +84,7 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
         _angles(em, view.required(name), view.required("position_ids"), owners, factor)
         for name in ("cos_cache", "sin_cache")
     )
-    attributes = {
-        "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
-        "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
-        **({"num_heads": heads} if len(dims) == 3 else {}),
-    }
-    return only(em.op("RotaryEmbedding", x, *angles, attributes=attributes))
+    return _rotated(view, em, x, angles, heads if len(dims) == 3 else None)
 
 
 def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:

@@ -259,6 +259,37 @@ def check_external_data(model: ir.Model, *, need_bytes: bool) -> None:
             raise UnreadableModel(f"{place}: {problem.message}", help=problem.help)
 
 
+def reread(
+    tensor: ir.TensorProtocol, dtype: ir.DataType, dims: tuple[int, ...], name: str = ""
+) -> ir.TensorProtocol:
+    """Return a tensor with the bytes of another one; those of an external one stay in their file.
+
+    Args:
+        tensor: The other tensor.
+        dtype: The type of the elements, of 8 or 4 bits.
+        dims: The shape, of as many bytes.
+        name: The name.
+    """
+    if isinstance(tensor, ir.ExternalTensor):
+        made = ir.ExternalTensor(
+            tensor.location,
+            tensor.offset,
+            tensor.length,
+            dtype,
+            shape=ir.Shape(dims),
+            name=name,
+            doc_string=tensor.doc_string,
+            metadata_props=dict(tensor.metadata_props),
+            base_dir=tensor.base_dir,
+        )
+        made.meta.update(tensor.meta)
+        return made
+    stored = np.frombuffer(tensor.tobytes(), np.uint8)
+    if dtype.bitwidth == 4:
+        return ir.PackedTensor(stored, dtype, shape=ir.Shape(dims), name=name)
+    return ir.Tensor(stored.reshape(dims), name=name)
+
+
 def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     """Return the values of a tensor, those of an external one mapped from its file.
 

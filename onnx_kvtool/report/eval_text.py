@@ -130,12 +130,7 @@ def _row(array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None], w
 
 def _text(element: Any) -> str:
     """Return one element; a float with as many digits as it needs, but at most six."""
-    value = plain(element)
-    if isinstance(element, str):
-        return json.dumps(value)
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(element) if isinstance(element, str) else _number(plain(element))
 
 
 def blocks(report: EvalReport) -> Iterator[Block]:

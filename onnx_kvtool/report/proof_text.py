@@ -206,17 +206,20 @@ def ending(report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool) 
 
 def _lower_head(report: LowerReport, failed: bool) -> Line:
     """Return which model it was, and between which versions."""
-    text = named(report.model)
-    if report.target is not None:
-        text += f" for {report.target}"
-    text += f", opset {report.source_opset}"
-    if report.target_opset != report.source_opset:
-        text += f" to {report.target_opset}"
+    target = "" if report.target is None else f" for {report.target}"
+    text = f"{named(report.model)}{target}, {_opsets(report)}"
     if failed:
         return Line("not lowered", f"{text}; nothing was written", "bold red")
     done = report.lowered or report.target_opset != report.source_opset
     label = "lowered" if done else "nothing to lower"
     return Line(label, f"{text}, IR version {report.ir_version}")
+
+
+def _opsets(report: LowerReport | RaiseReport) -> str:
+    """Return the opset of the model, and that of the result if it is another."""
+    text = f"opset {report.source_opset}"
+    is_same = report.target_opset == report.source_opset
+    return text if is_same else f"{text} to {report.target_opset}"
 
 
 def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:
@@ -305,10 +308,7 @@ def raise_blocks(
 
 
 def _raise_head(report: RaiseReport, failed: bool) -> Line:
-    text = named(report.model)
-    text += f", opset {report.source_opset}"
-    if report.target_opset != report.source_opset:
-        text += f" to {report.target_opset}"
+    text = f"{named(report.model)}, {_opsets(report)}"
     if failed:
         return Line("not raised", f"{text}; nothing was written", "bold red")
     if not report.is_changed:

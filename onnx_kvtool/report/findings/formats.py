@@ -6,7 +6,7 @@ import hashlib
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from onnx_kvtool import __version__
@@ -126,66 +126,72 @@ class JsonLinesWriter(Writer):
 _SEVERITIES: dict[Severity, str] = {"error": "major", "warning": "minor", "info": "info"}
 
 
-class GitlabWriter(Writer):
-    """A JSON list with an object for each finding; its fingerprint is unique in the list."""
+class _ListWriter(Writer):
+    """A JSON list with an object for each finding, between a head and a tail."""
+
+    depth: ClassVar[int] = 0
+    head: ClassVar[str] = ""
+    tail: ClassVar[str] = "\n"
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._findings = ListInParts(0)
+        self._findings = ListInParts(self.depth)
+
+    def begin(self) -> str:
+        """Return the head."""
+        return self.head
 
     def file(self, file: FileReport) -> str:
         """Return the findings of one file."""
         path = shown_path(file.path)
-        return self._findings.items([_gitlab_line(finding, path) for finding in file.findings])
+        return self._findings.items([self.line(finding, path) for finding in file.findings])
 
     def end(self) -> Iterator[str]:
-        """Yield the end of the list."""
-        yield self._findings.end() + "\n"
+        """Yield the end of the list, and the tail."""
+        yield self._findings.end() + self.tail
+
+    @staticmethod
+    def line(finding: Finding, path: str) -> dict[str, Any]:
+        """Return the object of a finding."""
+        raise NotImplementedError
 
 
-def _gitlab_line(finding: Finding, path: str) -> dict[str, Any]:
-    text = f"{path}\0{finding.fingerprint}"
-    return {
-        "description": f"{finding.code} {finding.name}: {placed_message(finding)}",
-        "check_name": finding.code,
-        "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-        "severity": _SEVERITIES[finding.severity],
-        "location": {"path": path, "lines": {"begin": 1}},
-    }
+class GitlabWriter(_ListWriter):
+    """A code quality report: a JSON list; the fingerprint of a finding is unique in the list."""
+
+    @staticmethod
+    def line(finding: Finding, path: str) -> dict[str, Any]:
+        """Return the object of a finding."""
+        text = f"{path}\0{finding.fingerprint}"
+        return {
+            "description": f"{finding.code} {finding.name}: {placed_message(finding)}",
+            "check_name": finding.code,
+            "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            "severity": _SEVERITIES[finding.severity],
+            "location": {"path": path, "lines": {"begin": 1}},
+        }
 
 
 # Findings in the Reviewdog Diagnostic Format.
 
 
-class RdjsonWriter(Writer):
+class RdjsonWriter(_ListWriter):
     """A `DiagnosticResult` of reviewdog, `-f=rdjson`; each finding is at line 1 of its file."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._diagnostics = ListInParts(1)
+    depth = 1
+    head = '{\n  "source": {"name": "kvtool"},\n  "diagnostics": '
+    tail = "\n}\n"
 
-    def begin(self) -> str:
-        """Return the name of the tool."""
-        return '{\n  "source": {"name": "kvtool"},\n  "diagnostics": '
-
-    def file(self, file: FileReport) -> str:
-        """Return the findings of one file."""
-        path = shown_path(file.path)
-        return self._diagnostics.items([_diagnostic(one, path) for one in file.findings])
-
-    def end(self) -> Iterator[str]:
-        """Yield the end of the object."""
-        yield self._diagnostics.end() + "\n}\n"
-
-
-def _diagnostic(finding: Finding, path: str) -> dict[str, Any]:
-    text = placed_message(finding)
-    return {
-        "message": f"{text}\nhelp: {finding.help}" if finding.help else text,
-        "location": {"path": path, "range": {"start": {"line": 1}}},
-        "severity": finding.severity.upper(),
-        "code": {"value": f"{finding.code} {finding.name}", "url": finding.url},
-    }
+    @staticmethod
+    def line(finding: Finding, path: str) -> dict[str, Any]:
+        """Return the object of a finding."""
+        text = placed_message(finding)
+        return {
+            "message": f"{text}\nhelp: {finding.help}" if finding.help else text,
+            "location": {"path": path, "range": {"start": {"line": 1}}},
+            "severity": finding.severity.upper(),
+            "code": {"value": f"{finding.code} {finding.name}", "url": finding.url},
+        }
 
 
 # Findings as JUnit XML: a suite for each model, a case for each rule that found something.

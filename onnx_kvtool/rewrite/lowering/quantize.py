@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, one_number, positions, unsqueeze
-from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
@@ -364,21 +364,7 @@ def as_bytes(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
         dims = (*dims[:-1], dims[-1] // per_byte)
     else:
         dims = (-(-int(tensor.size) // per_byte),)
-    if isinstance(tensor, ir.ExternalTensor):
-        stored = ir.ExternalTensor(
-            tensor.location,
-            tensor.offset,
-            tensor.length,
-            _D.UINT8,
-            shape=ir.Shape(dims),
-            name=name,
-            doc_string=tensor.doc_string,
-            metadata_props=dict(tensor.metadata_props),
-            base_dir=tensor.base_dir,
-        )
-        stored.meta.update(tensor.meta)
-        return stored
-    return ir.Tensor(np.frombuffer(tensor.tobytes(), np.uint8).reshape(dims), name=name)
+    return reread(tensor, _D.UINT8, dims, name)
 
 
 def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
