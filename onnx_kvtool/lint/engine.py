@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
+from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Findings, Fix
 from onnx_kvtool.lint.rule import RULES, Check, Rule
@@ -190,44 +190,30 @@ def _remove(metadata: MutableMapping[str, str], code: str) -> None:
 
 
 def _entries(context: Context) -> Iterator[_Suppression]:
-    model = context.model
-    yield from _entry(model.metadata_props, Location(), None)
-    yield from _graph(model.graph, graph_path(model.graph.name))
-    for function in model.functions.values():
-        path = function_path(*function.identifier())
-        if KEY in function.metadata_props:
-            covered = frozenset(_paths(function.graph, path))
-            yield from _entry(function.metadata_props, Location(path), covered)
-        yield from _graph(function.graph, path)
-
-
-def _graph(graph: ir.Graph, path: str) -> Iterator[_Suppression]:
-    if KEY in graph.metadata_props:
-        yield from _entry(graph.metadata_props, Location(path), frozenset(_paths(graph, path)))
-    for index, node in enumerate(graph):
-        if KEY in node.metadata_props:
-            covered: set[str] = set()
-            for name, body in subgraphs(node):
-                covered.update(_paths(body, step_path(path, node.name, index, name)))
-            place = Location.of(path, node, index)
-            yield from _entry(node.metadata_props, place, frozenset(covered))
-        if node.attributes.data:
-            for name, body in subgraphs(node):
-                yield from _graph(body, step_path(path, node.name, index, name))
+    yield from _entry(context.model.metadata_props, Location(), None)
+    for path, graph in context.graphs:
+        yield from _entry(graph.metadata_props, Location(path), _paths(graph, path))
+    for site in context.sites:
+        inner = _inner_paths(site.node, site.index, site.path)
+        yield from _entry(site.node.metadata_props, site.location(), inner)
 
 
 def _entry(
-    metadata: MutableMapping[str, str], place: Location, graphs: frozenset[str] | None
+    metadata: MutableMapping[str, str], place: Location, graphs: Iterable[str] | None
 ) -> Iterator[_Suppression]:
     if KEY in metadata:
         codes = split_codes(metadata[KEY])
-        yield _Suppression(place, graphs, metadata, codes, list(dict.fromkeys(codes)))
+        covered = None if graphs is None else frozenset(graphs)
+        yield _Suppression(place, covered, metadata, codes, list(dict.fromkeys(codes)))
 
 
 def _paths(graph: ir.Graph, path: str) -> Iterator[str]:
     """Yield the paths of a graph and of the bodies in it."""
     yield path
     for index, node in enumerate(graph):
-        if node.attributes.data:
-            for name, body in subgraphs(node):
-                yield from _paths(body, step_path(path, node.name, index, name))
+        yield from _inner_paths(node, index, path)
+
+
+def _inner_paths(node: ir.Node, index: int, path: str) -> Iterator[str]:
+    for name, body in subgraphs(node) if node.attributes.data else ():
+        yield from _paths(body, step_path(path, node.name, index, name))

@@ -109,6 +109,9 @@ def test_what_is_covered(
             on_last, "KV003", "names `KV003`, which suppresses nothing", "last", id="on a node"
         ),
         pytest.param(
+            on_function, "KV001", "names `KV001`, which suppresses nothing", None, id="once"
+        ),
+        pytest.param(
             on_model, "KV003, KV001", "names `KV001`, which suppresses nothing", None, id="a list"
         ),
         pytest.param(
