@@ -1,4 +1,4 @@
-"""The facts of a model that rules can query."""
+"""The facts of a model that rules query."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Context:
         targets: Releases of runtimes that must run it.
         agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
         completed: The values that inference completed, with their type and shape in the file.
-        sizes: What kvtool's own inference found; None when it did not run.
+        sizes: The result of kvtool's own inference; None when it did not run.
 
     Attributes:
         model: The model.
@@ -90,8 +90,8 @@ class Context:
         inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
             not run.
         completed: The values that inference completed, with their type and shape in the file.
-        sizes: What kvtool's own inference found; None when it did not run.
-        folder: What small integer values hold.
+        sizes: The result of kvtool's own inference; None when it did not run.
+        folder: Folds small integer values.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Context:
 
     @property
     def origin(self) -> Origin:
-        """Where the model came from, and what was wrong with it there."""
+        """Where the model came from, and its defects there."""
         return origin(self.model)
 
     @functools.cached_property
@@ -165,7 +165,7 @@ class Context:
 
     @functools.cached_property
     def misuses(self) -> Mapping[str, Sequence[Misuse]]:
-        """What operators do not allow about their nodes, by kind, in the order of the nodes."""
+        """The violations of schemas by nodes, by kind, in the order of the nodes."""
         from onnx_kvtool.lint.facts.misuse import misuses
 
         found: dict[str, list[Misuse]] = {}
@@ -214,7 +214,7 @@ def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -
 def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
     """Replace symbolic dimensions by fixed sizes in all shapes, within the block.
 
-    After the block, values that still have the shape they got here have the one they had before.
+    After the block, values have their former shape, unless something else has changed it.
     """
     changed: list[tuple[ir.Value, ir.Shape, ir.Shape]] = []
     if dims:
@@ -231,7 +231,7 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
 
 
 def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
-    """Return a shape with sizes for names; None if it has none of them."""
+    """Return a shape with sizes in place of names; None if it has none of the names."""
     found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
     sizes = [bind_dim(d, dims) for d in found]
     if sizes == found:

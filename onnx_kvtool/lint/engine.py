@@ -25,12 +25,12 @@ from onnx_kvtool.targets.target import Target
 def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()) -> list[Finding]:
     """Return the findings in a model, in the order of the model, then of the codes.
 
-    What the model suppresses is not among it; see `suppress`.
+    Suppressed findings are left out; see `suppress`.
 
     Args:
-        model: The model. Inferred types and shapes are written on its values and taken away again.
+        model: The model. Inferred types and shapes are written on its values and removed again.
         rules: The rules that are switched on.
-        targets: Releases of runtimes that must run the model; they switch on the rules of theirs.
+        targets: Releases of runtimes that must run the model; they switch on their rules.
     """
     return look(model, rules, targets)[0]
 
@@ -90,7 +90,7 @@ def _key(finding: Finding, order: dict[str, int]) -> tuple[int, int, str, str]:
 
 
 KEY = "kvtool.ignore"
-"""Key of the metadata that holds codes, with commas or spaces between them."""
+"""Key of the metadata with codes, separated by commas or spaces."""
 
 _UNUSED = "MD410"
 
@@ -100,9 +100,9 @@ class _Suppression:
     """One entry `kvtool.ignore`.
 
     Attributes:
-        place: Where it stands.
-        graphs: Paths of the graphs that it covers whole; None for the whole model.
-        metadata: The metadata that holds it.
+        place: Its place.
+        graphs: Paths of the graphs that it covers completely; None for the whole model.
+        metadata: The metadata that it is part of.
         unused: Its codes that have not suppressed anything yet.
     """
 
@@ -113,7 +113,7 @@ class _Suppression:
     unused: list[str] = field(default_factory=list)
 
     def covers(self, place: Location) -> bool:
-        """Return whether a place lies where the entry counts."""
+        """Return whether the entry covers a place."""
         if self.graphs is None or place.graph in self.graphs:
             return True
         own = self.place
@@ -129,8 +129,8 @@ def suppress(
 ) -> tuple[list[Finding], int]:
     """Remove the findings that the model suppresses; add one for each unused suppression.
 
-    An entry on a node covers the node and its bodies, on a graph or a function what is in it, on
-    the model everything. It holds codes or beginnings of codes.
+    An entry on a node covers the node and its bodies; on a graph or a function, its content; on the
+    model, everything. It lists codes or prefixes of codes.
 
     Args:
         findings: The findings.
@@ -154,7 +154,7 @@ def suppress(
 
 
 def _is_suppressed(finding: Finding, entries: Sequence[_Suppression]) -> bool:
-    """Return whether any entry suppresses a finding, and count the codes that do as used."""
+    """Return whether any entry suppresses a finding, and mark its codes as used."""
     suppressed = False
     for entry in entries:
         hits = [code for code in entry.codes if matches(code, finding.code)]

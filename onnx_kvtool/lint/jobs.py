@@ -24,8 +24,8 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.guard.early_sympy import put_off
 
 _AHEAD = 64
-"""Items for each worker that are submitted ahead of the result that is waited for, so that one that
-takes long keeps no other worker idle, and ten thousand results are never held at once."""
+"""Items for each worker that are submitted ahead: a slow item keeps no other worker idle, and
+memory does not fill with ten thousand results."""
 
 T = TypeVar("T")
 
@@ -42,25 +42,24 @@ def run_jobs(
 ) -> Iterator[Iterator[T]]:
     """Give the block `work(item)` for each item, in the order of the items.
 
-    Worker processes start before the block, and are gone after it.
+    Worker processes start before the block and end after it.
 
     Args:
-        work: What is to be done; it does not raise. With worker processes, it and its results must
-            be picklable, and it runs in another process.
-        items: What it is done to.
-        jobs: Number of worker processes; with 1, or one item, it is done in this process.
-        died: Makes the result of an item whose worker process died under it. Such an item does not
-            keep the others from their results.
-        may_copy: Whether workers may be copies of this process where the system can copy, which
-            spares each of them a second of imports. Only for a process in which no other library
-            keeps threads: a copy has the locks that they hold, and not the threads. Those of Python
-            and of onnxruntime are looked for; those of OpenBLAS end before a copy is made.
-        prepare: Done in this process before workers are copies of it, so that what it loads is
-            loaded once.
+        work: The work; it does not raise. With worker processes, it and its results must be
+            picklable.
+        items: The items.
+        jobs: Number of worker processes; with 1, or one item, this process does the work.
+        died: Makes the result of an item whose worker process died. The other items still get
+            their results.
+        may_copy: Whether workers may be forks of this process, which saves each a second of
+            imports. Only for a process in which no other library has threads: a fork inherits
+            their locks without the threads. Threads of Python and of onnxruntime prevent a fork;
+            those of OpenBLAS end before it.
+        prepare: Called in this process before a fork, so that its imports happen once.
 
     Raises:
-        UsageError: In the block, if no worker process comes up, such as those of a script that
-            calls this at its top level: each would run the script once more.
+        UsageError: In the block, if no worker process starts, as for a script that calls this at
+            its top level: each worker would run the script again.
     """
     if jobs <= 1 or len(items) <= 1:
         yield map(work, items)
@@ -112,8 +111,8 @@ def _pool(
             begun = deque(itertools.islice(submitted, _AHEAD * count))
             yield _finished(begun, submitted, is_up)
         except BaseException:
-            # An interrupt: nobody waits for what the workers are at. The pool finds them gone and
-            # settles what was submitted, which must not have been cancelled then (Python 3.11).
+            # An interrupt: nobody waits for the workers. The pool notices that they ended and
+            # settles what was submitted, which must not be cancelled before (Python 3.11).
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
@@ -122,7 +121,7 @@ def _pool(
 def _submitted(
     executor: ProcessPoolExecutor, work: Callable[[str], T], items: Sequence[str]
 ) -> Iterator[Future[T]]:
-    """Submit one item per request; none after a worker has died."""
+    """Submit one item for each request; none after a worker has died."""
     with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
         for item in items:
             yield executor.submit(ended_with, work, item)
@@ -137,10 +136,10 @@ def _is_alone() -> bool:
 
 
 def _finished(begun: deque[Future[T]], submitted: Iterator[Future[T]], is_up: Event) -> Iterator[T]:
-    """Yield results until a worker has died; no more are held than were begun at first.
+    """Yield results until a worker dies, and keep the number of submitted items constant.
 
     Raises:
-        UsageError: If it died before any was ready for work: no item is to blame.
+        UsageError: If a worker died before any was ready for work, so that no item is to blame.
     """
     try:
         while begun:
@@ -158,7 +157,7 @@ def _finished(begun: deque[Future[T]], submitted: Iterator[Future[T]], is_up: Ev
 
 
 _PATIENCE = 5
-"""Seconds for a worker to tidy up after it is told to end."""
+"""Seconds for a worker to tidy up after the signal to end."""
 
 _at_work = threading.Event()
 
@@ -171,11 +170,10 @@ def begin(is_up: Event) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let this worker end in order when it gets SIGTERM, and when its parent is no more.
+    """Make this worker end in order when it gets SIGTERM, and when its parent has ended.
 
-    An interrupt at the keyboard reaches all processes of a terminal; it is left to the parent,
-    which ends its workers. A parent that is killed cannot, and its workers would wait for work
-    forever.
+    An interrupt at the keyboard reaches all processes of a terminal; workers leave it to the
+    parent, which ends them. The workers of a parent that was killed would wait for work forever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
@@ -183,9 +181,9 @@ def _end_with_parent() -> None:
 
 
 def ended_with(work: Callable[[str], T], item: str) -> T:
-    """Return `work(item)`; a worker that has to stop tidies up first, then exits.
+    """Return `work(item)`; a worker that has to stop tidies up, then exits.
 
-    The pool would take the exception for a result, and go on.
+    The pool would take the exception for a result and continue.
     """
     _at_work.set()
     try:
@@ -213,9 +211,9 @@ def _watch_parent() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     """End this worker, which tidies up if it is at work.
 
-    An exception that comes in between can be lost: in a callback of a weak reference, of which an
-    import makes many, or in a library that catches them all. Between items there is nothing to tidy
-    up; at work the system ends it when it is out of patience.
+    The exception may be lost: in a callback of a weak reference, which an import makes many of, or
+    in a library that catches all exceptions. So the system ends a worker that is still at work
+    after `_PATIENCE`. Between items there is nothing to tidy up.
     """
     signal.signal(number, signal.SIG_IGN)
     if not _at_work.is_set():

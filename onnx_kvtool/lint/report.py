@@ -91,9 +91,9 @@ class FileReport(Record):
             is none.
         dims: Names of the dimensions of its inputs.
         seconds: How long it took.
-        stamp: Of the file when it was read; None where there is none.
-        beside: Files beside the model which the findings depend on, relative to its directory, and
-            whether on their content too.
+        stamp: Stamp of the file when it was read; None if there is none.
+        beside: Files beside the model that the findings depend on, relative to its directory, and
+            whether they depend on the content.
         is_kept: Whether this is the result of an earlier run.
     """
 
@@ -196,7 +196,7 @@ class _Count:
 
 
 class Tally:
-    """Counts over all files, added file by file; it keeps no findings.
+    """Counts over all files, added file by file, without the findings.
 
     Args:
         fail_on: Lowest severity that makes the check fail.
@@ -206,7 +206,7 @@ class Tally:
     Attributes:
         fail_on: As given.
         notes: As given; more may be added.
-        failures: Files that were not checked to the end, and why.
+        failures: Files whose check did not finish, and why.
         would_change: Whether fixes that were not written would change a model.
         kept: Files whose results are those of an earlier run.
         shard: The part `i/n` of all files; None for all.
@@ -359,7 +359,7 @@ class CheckReport(Shown):
 
 
 ROUNDS = 10
-"""How often a model is looked at again: one fix may uncover another finding."""
+"""How often a model is checked again, because one fix may uncover another finding."""
 
 
 def fixable(findings: Sequence[Finding], allowed: Collection[Applicability]) -> list[Finding]:
@@ -372,12 +372,11 @@ def apply_fixes(
 ) -> tuple[list[Applied], Sequence[Finding]]:
     """Apply allowed fixes and check again, in place, repeatedly.
 
-    It ends when nothing that is allowed is left, when a round leaves the same findings as the one
-    before, or after `ROUNDS` rounds.
+    It ends when no allowed fix is left, when a round leaves the same findings as the one before, or
+    after `ROUNDS` rounds.
 
     Returns:
-        The fixes whose findings are gone, in the order of application, and what is
-        found at the end.
+        The fixes whose findings are gone, in the order of application, and the findings at the end.
     """
     applied: dict[str, Applied] = {}
     found = look()

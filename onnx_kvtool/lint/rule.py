@@ -57,19 +57,19 @@ class Rule:
         name: The bad pattern in words, `axis-is-batch`; reads after "allow".
         severity: Usual severity of what it finds; a finding may have a lower one.
         basis: What its findings rest on: values in the file, shapes and ranges that hold for every
-            input, or names and habits. What rests on the last is never an error.
-        page: What follows the front matter, in Markdown.
-        family: The module under `lint/rules` with its check; "" for a rule about the run itself,
-            which makes its findings where it reads and suppresses.
+            input, or names and habits. The last are never errors.
+        page: The text after the front matter, in Markdown.
+        family: The module under `lint/rules` with its check; "" for a rule about reading and
+            suppressing, whose findings come from there.
         fix: How safe its fixes are; None if it has none.
-        operators: The nodes that its check is asked about, as `Op` or `domain::Op`; empty for a
-            check of the model as a whole.
+        operators: The operators whose nodes its check gets, as `Op` or `domain::Op`; empty for a
+            check of the whole model.
         runtime: Runtime whose `--target` switches the rule on, `any` for each of them; "" for a
             rule that is always on.
         example_target: Release that the examples are checked for, as `--target` takes it; "" for
             none.
-        example_files: Files that lie beside the examples: their names and sizes in bytes.
-        example_links: Symbolic links that lie there: their names and what they lead to.
+        example_files: Files beside the examples: their names and sizes in bytes.
+        example_links: Symbolic links beside them: their names and targets.
     """
 
     code: str
@@ -96,7 +96,7 @@ class Rule:
         return cls(**given)
 
     def check(self) -> Check:
-        """Return the function that checks the rule; its module is imported for the first."""
+        """Return the function that checks the rule; the first use imports its module."""
         return checks_in(self.family)[self.code]
 
     @property
@@ -173,7 +173,7 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "example-files": _sizes,
     "example-links": _pairs,
 }
-"""How the values of keys are read that are not words."""
+"""What reads the values of keys that are not single words."""
 
 
 def check(*codes: str) -> Callable[[Marked], Marked]:
@@ -230,7 +230,7 @@ def _example(text: str) -> str:
 
 
 def _beside(rule: Rule) -> str:
-    """Return the other files in the directory of the examples."""
+    """Return a sentence about the other files in the directory of the examples."""
     things = [f"`{name}` of {counted(size, 'byte')}" for name, size in rule.example_files.items()]
     things += [f"`{name}`, a link to `{to}`" for name, to in rule.example_links.items()]
     target = f"Checked with `--target {rule.example_target}`." if rule.example_target else ""

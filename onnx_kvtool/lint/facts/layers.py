@@ -1,4 +1,4 @@
-"""Layers of a decoder by the names of their caches, and what its past consists of."""
+"""Layers of a decoder by the names of their caches, and the readers of a past."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ TEMPLATES: tuple[Template, ...] = (
     *_both("onnxruntime", "past_{}_%d", "present_{}_%d"),
     Template("onnxruntime", "past_%d", "present_%d"),
 )
-"""Names that are read by somebody."""
+"""Names that tools read."""
 
 
 def same_but_direction(past: str, present: str) -> bool:
     """Return whether two names differ only in words such as `past` and `present`.
 
-    Such names pair under no template that is known, and yet nobody can mistake them.
+    No known template pairs such names, but they are unmistakable.
     """
 
     def rest(name: str) -> list[str]:
@@ -117,8 +117,7 @@ def configured_templates(path: str) -> tuple[Template, ...]:
         path: Path of the model; "" and `-` have nothing beside them.
 
     Returns:
-        The templates; none where there is no such file, it is no configuration, or it is about
-        another model.
+        The templates; none if there is no such file, or if it is no configuration of this model.
     """
     if path in ("", "-"):
         return ()
@@ -170,10 +169,10 @@ class Place:
     """The layer and role that a cache's name states.
 
     Attributes:
-        stream: What is left of the name: `decoder`, `cross`; mostly nothing.
-        layer: Number of the layer; None where the name has none.
-        role: Whether it holds keys or values; None where the name does not say. A single letter
-            says so beside a word such as `past` or `cache`; alone it is `v9_0` of any graph.
+        stream: The rest of the name: `decoder`, `cross`; mostly empty.
+        layer: Number of the layer; None if the name has none.
+        role: Whether it holds keys or values; None if the name does not say. A single letter counts
+            only beside a word such as `past` or `cache`: `v9_0` may be any value.
         is_cache: Whether it has such a word, so that its number is that of a layer.
     """
 
@@ -204,7 +203,7 @@ def layered(caches: Sequence[Cache]) -> Iterator[tuple[Place, Cache]]:
 def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
     """Yield the caches of keys and of values that belong to one layer, each pair once.
 
-    An Attention that reads both says so; where none does, their names do.
+    An Attention that reads both pairs them; otherwise their names do.
     """
     from onnx_kvtool.ops.operators import Attention
 
@@ -253,10 +252,10 @@ def through(value: ir.Value) -> ir.Value:
 
 
 def levels(cache: Cache, context: Context) -> Iterator[Level]:
-    """Yield the past of a TensorScatter where it stands, then as each caller of a function has it.
+    """Yield the past of a TensorScatter in its own graph, then in each caller of the function.
 
-    Copies by Identity are looked through. The last level is in the main graph, unless something in
-    a function body computes the past.
+    Identity nodes are skipped. The last level is in the main graph, unless a function body computes
+    the past.
     """
     node, index = cache.node, 0
     calls = list(cache.calls)
@@ -279,7 +278,7 @@ def levels(cache: Cache, context: Context) -> Iterator[Level]:
 def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
     """Yield the readers of the content of `value`, in bodies too, through Identity nodes.
 
-    Who asks for its shape alone does not read it.
+    A reader of its shape alone does not count.
     """
     for copy in copies(value):
         for reader, index in copy.uses():
@@ -311,9 +310,9 @@ def _is_identity(node: ir.Node) -> bool:
 
 
 def scatter_behind(value: ir.Value) -> ir.Node | None:
-    """Return the TensorScatter whose present `value` is, seen through what only arranges it.
+    """Return the TensorScatter that makes `value`, through nodes that only rearrange its present.
 
-    Up to eight nodes are looked through; one that selects rows, such as Slice, is not.
+    Up to eight such nodes are skipped; one that selects rows, such as Slice, is not.
     """
     current: ir.Value | None = value
     for _ in range(_FAR):

@@ -52,9 +52,8 @@ class Misuse:
 def misuses(context: Context) -> Iterator[Misuse]:
     """Yield each use of an operator that its schema does not allow.
 
-    Nodes of domains that ONNX does not define and calls of model-local functions are left alone,
-    but for a domain that is not imported. What rules of TensorScatter and of the scatters say is
-    left to them.
+    Of nodes of domains that ONNX does not define, and of calls of model-local functions, only a
+    missing import counts. Rules about TensorScatter and the scatters report those operators.
     """
     functions = {(f.domain, f.name) for f in context.model.functions.values()}
     unimported: dict[tuple[int, str], list[Site]] = {}
@@ -74,8 +73,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
                     found = tuple(_node(site, site.opset, facts))
                     yield from found
                     if not found and Trait.UPDATES not in traits(node):
-                        # What is wrong with a value of an update is left to another rule if a
-                        # certain input has its name.
+                        # Another rule reports an update if a certain input has the value's name.
                         sound.add(key)
             elif facts is None and not node.domain and node.op_type in IN_DEFAULT_DOMAIN:
                 unknown.setdefault((id(site.root), node.op_type), []).append(site)
@@ -139,7 +137,7 @@ _COUNTED = (
     "QuantizeLinear",
     "RMSNormalization",
 )
-"""Operators whose `axis` or `axes` count those of the first input, which onnx does not compare."""
+"""Operators whose `axis` or `axes` refer to the first input; onnx does not check them."""
 
 
 def _axes(site: Site) -> Iterator[Misuse]:
@@ -195,7 +193,7 @@ def _is_for_all(scale: ir.Value | None) -> bool:
 def _contrib_attributes(site: Site, facts: OpFacts, context: Context) -> Iterator[Misuse]:
     """Yield attributes that an operator of onnxruntime does not have, in the release known here.
 
-    A later release may have them, so that this is an error only where a release is named.
+    A later release may have them, so this is an error only if a release is named.
     """
     node = site.node
     is_named = any(target.release.runtime == "onnxruntime" for target in context.targets)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.target import Target
 
 
-# The operands of a TensorScatter as far as they can be read, whatever is wrong with the node.
+# The operands of a TensorScatter, as far as they are known, even of a malformed node.
 #
-# The view of the operator refuses a node with an illegal mode or axis; rules about other
-# properties of such a node still want to be heard.
+# The view of the operator refuses a node with an illegal mode or axis; rules about its other
+# properties still apply.
 
 
 def node_words(node: ir.Node) -> str:
@@ -118,8 +118,8 @@ class Start:
 
     Attributes:
         row: The batch row; None for an expression that holds for each row.
-        first: What `write_indices` holds there.
-        facts: What is known of the coordinates of `first`.
+        first: The element of `write_indices`.
+        facts: Facts about the coordinates in `first`.
     """
 
     row: int | None
@@ -135,10 +135,10 @@ class Start:
 
 
 def rows(context: Context, site: Site, found: Operands) -> tuple[Start, ...]:
-    """Return what is known of the starts: constants row by row, otherwise expressions.
+    """Return the known starts: constants row by row, otherwise expressions.
 
-    An expression that depends on the row is given for the first and the last row, because a bound
-    of it is reached in one of them. Nothing is known of a start that the caller chooses.
+    An expression that depends on the row is returned for the first and the last row, because it
+    reaches its bounds there. A start that the caller chooses is unknown.
     """
     indices = found.write_indices
     if indices is None or (indices.shape is not None and len(indices.shape) > 1):
@@ -223,7 +223,7 @@ IN_DEFAULT_DOMAIN: Mapping[str, str] = Table(
         ("ScaledTanh", _RETIRED),
     ],
 )
-"""What is known of each, a clause."""
+"""A clause about each operator."""
 
 
 def runtime_words(target: Target) -> str:

@@ -57,7 +57,7 @@ class Baseline:
         return self.files.get(_relative(path, self.base), ())
 
     def gone(self, paths: Iterable[str]) -> list[str]:
-        """Return the files of the baseline that are no longer there, as it names them."""
+        """Return the files of the baseline that no longer exist, by their names in it."""
         inside = [os.path.join(os.path.abspath(path), "") for path in paths]
         return [
             name
@@ -72,14 +72,14 @@ class Baseline:
         return name in ("", "-") or is_remote(name) or os.path.lexists(self._place(name))
 
     def renamed(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the files that the baseline knows by another name, which nothing has any more.
+        """Return the files that the baseline knows by a name that no longer exists.
 
         Args:
-            paths: Files that are there. Those that the baseline does not know are read where some
-                of its files are gone.
+            paths: Existing files. If files of the baseline are gone, those that it does not know
+                are read.
 
         Returns:
-            The name in the baseline of each that has the content of one that is gone.
+            The former name of each file that has the content of a file that is gone.
         """
         lost = {
             content: name
@@ -91,10 +91,10 @@ class Baseline:
         return {path: lost[content] for path, content in found.items() if content in lost}
 
     def with_names(self, renamed: Mapping[str, str]) -> Baseline:
-        """Return the baseline with other names for some of its files.
+        """Return the baseline with new names for some of its files.
 
         Args:
-            renamed: As `renamed` returns it.
+            renamed: The result of `renamed`.
         """
         files, contents = dict(self.files), dict(self.contents)
         for path, name in renamed.items():
@@ -115,9 +115,9 @@ class Baseline:
         return replace(self, files={name: each for name, each in left.items() if each})
 
     def write(self) -> int:
-        """Write the file, and return how many findings it holds.
+        """Write the file, and return the number of its findings.
 
-        Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
+        Equal findings give equal bytes; each has its own line, so that diffs are readable.
 
         Raises:
             UnwritableOutput: If the system refuses.
@@ -136,7 +136,7 @@ def read_baseline(path: str) -> Baseline:
     """Read a baseline file.
 
     Raises:
-        UsageError: If it cannot be read, or is none.
+        UsageError: If it cannot be read, or is no baseline.
     """
     try:
         with open(path, "rb", opener=patient) as file:
@@ -178,7 +178,7 @@ def _read(path: str, data: Any) -> Baseline:
 
 
 class NewBaseline:
-    """A baseline file that is to be written of all findings.
+    """A new baseline file with all findings.
 
     Args:
         path: The file.
@@ -219,18 +219,17 @@ def _relative(path: str, base: str) -> str:
 
 _LENGTH = 32  # hexadecimal digits: 128 bits
 _COUNTER = re.compile(r"_\d+|(?<=[A-Za-z#])\d+$|^\d+$")
-"""Numbers that an exporter gives out in turn: `val_12`, `/layers.3/Add_7_output_0`, `n47`, `29`."""
+"""Numbers that an exporter counts up: `val_12`, `/layers.3/Add_7_output_0`, `n47`, `29`."""
 
 
 def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Finding]:
     """Return the findings with a fingerprint and an identity, both unique within the model.
 
-    A fingerprint is made of the code and of the names around the place: those of graph, node and
-    value. Positions do not count, so that it survives nodes that are added or sorted otherwise; an
-    unnamed node goes by its operator and the name of its first output. An identity leaves out the
-    numbers that an exporter gives out in turn as well, so that it survives another export. Findings
-    of one code that cannot be told apart are numbered: for a fingerprint in the order of the
-    findings, for an identity in that of the whole names.
+    A fingerprint consists of the code and the names of graph, node and value. Positions do not
+    count, so it survives new nodes and another order; an unnamed node goes by its operator and the
+    name of its first output. An identity also leaves out the numbers that an exporter counts up, so
+    it survives another export. Findings of one code that are otherwise equal are numbered: for a
+    fingerprint in the order of the findings, for an identity in the order of the full names.
     """
     places = _Places(context)
     names = [places.logical(finding) for finding in findings]
@@ -260,7 +259,7 @@ def _digests(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 class _Places:
-    """Names for places that hold no position; worked out when the first position is met."""
+    """Names for places without positions, computed when the first position needs one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -297,6 +296,6 @@ class _Places:
 
 
 def _anchor(node: ir.Node) -> str:
-    """Return what an unnamed node goes by."""
+    """Return the stand-in for the name of an unnamed node."""
     output = next((value.name for value in node.outputs if value.name), "")
     return f"{node.domain}::{node.op_type} -> {output}"

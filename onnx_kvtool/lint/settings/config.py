@@ -22,7 +22,7 @@ from onnx_kvtool.model_io.atomic import patient
 
 
 def is_pattern(line: str) -> bool:
-    """Return whether a line can stand in `.gitignore` and mean something."""
+    """Return whether a line is a valid pattern of `.gitignore`."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -36,8 +36,8 @@ class PathPatterns:
     """Patterns that stand in one directory.
 
     Args:
-        lines: The patterns, with the meaning that lines of `.gitignore` have: `*.onnx` anywhere
-            below, `/a` here alone, `a/` for a directory with all that is in it, `!` for exceptions.
+        lines: The patterns, as in `.gitignore`: `*.onnx` anywhere below, `/a` only here, `a/` for a
+            directory and its content, `!` for exceptions.
         base: Absolute directory that they are relative to.
     """
 
@@ -52,7 +52,7 @@ class PathPatterns:
 
         Args:
             path: The path, relative to the current directory or absolute; it need not exist.
-            is_directory: Whether it is a directory, which patterns that end in `/` ask for.
+            is_directory: Whether it is a directory; patterns that end in `/` match only those.
         """
         return self.verdict(path, is_directory=is_directory) is True
 
@@ -98,7 +98,7 @@ _FLAGS_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a configuration file says.
+    """The content of a configuration file.
 
     Attributes:
         path: The file; None for no file.
@@ -115,7 +115,7 @@ class Config:
 
 
 class _Unfit(KvtoolError):
-    """A value that a key cannot have; the message says what is expected."""
+    """An invalid value of a key; the message is the expected one."""
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -188,15 +188,15 @@ KEYS: Table[str, Callable[[Any], Any]] = Table(
         ("dim", _dims),
     ],
 )
-"""The keys, which are the names of the flags, and what reads the value of each."""
+"""The keys, which are names of flags, and the function that reads the value of each."""
 
 
 def discover(paths: Sequence[str]) -> Config:
     """Return the configuration that is nearest to some paths.
 
-    The directory that holds all of them is looked at, and then those above it: for a kvtool.toml,
-    else for a pyproject.toml with a table `[tool.kvtool]`. Without paths, and for standard input,
-    it is the current directory.
+    The search starts in the directory that contains all of them and continues upwards, for a
+    kvtool.toml, else a pyproject.toml with a table `[tool.kvtool]`. Without paths, and for standard
+    input, it starts in the current directory.
 
     Raises:
         UsageError: As `load`.
@@ -216,15 +216,15 @@ def discover(paths: Sequence[str]) -> Config:
 
 
 def load(path: str) -> Config:
-    """Return what a configuration file says.
+    """Read a configuration file.
 
     Args:
-        path: A pyproject.toml, which must have a table `[tool.kvtool]`, or any other TOML file,
-            whose keys stand at its top.
+        path: A pyproject.toml, which must have a table `[tool.kvtool]`, or any other TOML file with
+            the keys at its top.
 
     Raises:
-        UsageError: If the file cannot be read or is no TOML, or has a key that is unknown or a
-            value that does not fit.
+        UsageError: If the file cannot be read or is no TOML, or has an unknown key or an invalid
+            value.
     """
     table = _table(path)
     if table is None:
@@ -315,7 +315,7 @@ ALL = "ALL"
 
 
 def _nearest_code(word: str, codes: Iterable[str]) -> str | None:
-    """Return the code most similar to `word`: the one with most characters in place."""
+    """Return the code most similar to `word`: the one that agrees in most positions."""
     upper = word[:2].upper() + word[2:].upper().replace("O", "0")
     close = difflib.get_close_matches(upper, list(codes), n=len(RULES))
     agreeing = [sum(map(str.__eq__, upper, code)) - abs(len(upper) - len(code)) for code in close]
@@ -323,7 +323,7 @@ def _nearest_code(word: str, codes: Iterable[str]) -> str | None:
 
 
 def split_codes(text: str) -> list[str]:
-    """Return the codes of a list with commas or spaces between them: `KV101, KV2`."""
+    """Return the codes of a list separated by commas or spaces: `KV101, KV2`."""
     return text.replace(",", " ").split()
 
 
@@ -333,14 +333,14 @@ def matches(prefix: str, code: str) -> bool:
 
 
 def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return prefixes of codes; each matches at least one rule.
+    """Return prefixes of codes, each of which matches at least one rule.
 
     Args:
-        prefixes: Codes, beginnings of codes such as `KV1`, or `ALL`.
-        where: What to call their place: `--select`.
+        prefixes: Codes, prefixes of codes such as `KV1`, or `ALL`.
+        where: Their place for messages: `--select`.
 
     Raises:
-        UsageError: For the first that no rule has, with the nearest one that a rule has.
+        UsageError: For the first that matches no rule, with the nearest one that does.
     """
     checked = tuple(prefixes)
     for prefix in checked:
@@ -390,15 +390,14 @@ class PerFileIgnore:
 class Selection:
     """The rules that are on.
 
-    Where a code is both selected and ignored, the longer prefix wins, and of equal ones the one
-    that ignores: `--select KV101 --ignore KV1` leaves KV101 on, and `--select KV1 --ignore KV101`
-    does not.
+    If a code is both selected and ignored, the longer prefix wins; of equal ones, the ignored one.
+    `--select KV101 --ignore KV1` leaves KV101 on, and `--select KV1 --ignore KV101` does not.
 
     Attributes:
         select: Prefixes of the codes that are on; None for all.
         extend_select: Prefixes of further codes that are on.
         ignore: Prefixes of codes that are off.
-        per_file: What is off in some files alone, whatever is selected.
+        per_file: Rules that are off in some files, whatever is selected.
     """
 
     select: tuple[str, ...] | None = None
@@ -416,7 +415,7 @@ class Selection:
         """Return the rules for one file, in the order of their codes.
 
         Args:
-            path: Path of the file; "" or `-` for a model that lies in none.
+            path: Path of the file; "" or `-` for a model without one.
         """
         return list(_rules(self, tuple(self._off(path))))
 
@@ -448,6 +447,6 @@ def _specificity(code: str, prefixes: Sequence[str]) -> int:
 
 
 def _prefixes() -> list[str]:
-    """Return every code, and every beginning of one that stands for a group."""
+    """Return every code, and every prefix that stands for a group."""
     groups = {code[:length] for code in RULES for length in (2, 3)}
     return [*RULES, *sorted(groups), ALL]

@@ -16,8 +16,8 @@ from onnx_kvtool.model_io.remote import find, is_remote
 
 # Models that git tracks, read from the index of a repository.
 #
-# git itself is not run: in a repository of unknown origin its configuration names programs, and in
-# images of CI it is often missing, or refuses a checkout that somebody else owns.
+# kvtool does not run git: the configuration of a repository may name programs, and in images of CI
+# git is often missing, or refuses a checkout that another user owns.
 
 
 _HEADER = struct.Struct(">4sLL")  # signature, version, number of entries
@@ -139,10 +139,10 @@ _SKIPPED = frozenset({_GIT, ".hg", ".svn"})
 def find_models(paths: Sequence[str]) -> list[str]:
     """Return the model files that `paths` mean, each once, in a stable order.
 
-    The order is that of `paths`, and within a directory or a glob that of the names. A file that is
-    named stands as it is, whatever it is called and whether or not it exists. A directory means the
-    files `*.onnx` in it and below it, but for what a `.gitignore` in, below or above it (up to the
-    root of the repository) excludes and git does not track; links to directories are not followed.
+    The order is that of `paths`; within a directory or a glob, that of the names. A named file is
+    returned whatever its suffix and whether or not it exists. A directory means the files `*.onnx`
+    in and below it, except those that git does not track and a `.gitignore` excludes (in, below or
+    above the directory, up to the root of the repository). Links to directories are not followed.
 
     Args:
         paths: Files, directories, globs (`**` for any depth), or `-`; empty for the current
@@ -190,9 +190,9 @@ def _walk(
 
     Args:
         directory: Where to look.
-        ignores: What the files `.gitignore` above it exclude.
-        tracked: Absolute paths of models, and of directories that hold some.
-        is_excluded: Whether the directory is excluded itself: no file in it brings models back.
+        ignores: Patterns of the files `.gitignore` above it.
+        tracked: Absolute paths of tracked models, and of directories with some.
+        is_excluded: Whether the directory itself is excluded; then only tracked models count.
     """
     own = _read_ignore(directory)
     ignores = [*ignores, own] if own else ignores
@@ -229,7 +229,8 @@ def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> b
 def _enclosing(directory: str) -> tuple[list[PathPatterns], frozenset[str]]:
     """Return the `.gitignore` files above a directory, down from the root of its repository.
 
-    With them come the models that it tracks, unless it is the root, of which `_walk` asks that.
+    Also return the models that the repository tracks, unless the directory is its root, for which
+    `_walk` finds them.
     """
     found: list[PathPatterns] = []
     start = here = os.path.abspath(directory)
@@ -276,9 +277,9 @@ def parse_shard(text: str) -> tuple[int, int]:
 def take_shard(files: Sequence[str], shard: tuple[int, int]) -> list[str]:
     """Return the files of one of `n` parts; together the parts hold each file once.
 
-    Which part a file is in follows from its path relative to the current directory alone: one that
-    comes or goes moves no other, so that each part finds its own results in a cache. Parts are of
-    about the same number of files where there are many.
+    The part of a file depends only on its path relative to the current directory. A new or removed
+    file moves no other file, so each part finds its own results in a cache. With many files, the
+    parts have about the same size.
     """
     part, count = shard
     return [file for file in files if _part(file, count) == part]
