@@ -1,4 +1,4 @@
-"""Operators of onnxruntime without a kernel of their own, which run as their standard form says."""
+"""Operators of onnxruntime without their own kernel, which run as their standard form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _KEPT = 8
-"""Forms of one node that are kept."""
+"""Most forms of one node that are kept."""
 
 _Sizes: TypeAlias = "tuple[int | str, ...]"
 _Constants: TypeAlias = Mapping[int, ir.TensorProtocol]
@@ -41,15 +41,15 @@ class _Form(NamedTuple):
 
 
 class Derived:
-    """The action of a node: runs its standard form, written for the inputs at hand.
+    """The action of a node: runs its standard form, written for the given inputs.
 
-    A form serves all inputs of the same types and sizes. Sizes that change from call to call become
-    names, 0 and 1 excepted, if the form can be written without them; it then serves what gives each
-    name one size. A form that has to know values is written for each call.
+    A form serves all inputs of the same types and sizes. Sizes that change between calls become
+    symbolic, except 0 and 1, if the form does not need them; the form then serves all inputs that
+    give each symbol one size. A form that needs values is written for each call.
 
     Args:
         node: The node.
-        step: Its step; the outputs say what is read.
+        step: Its step, with the outputs that are read.
         facts: Its schema.
         attributes: Its attributes, without references.
         constants: Small initializers that it reads, by position.
@@ -72,7 +72,7 @@ class Derived:
         self._clear()
 
     def _clear(self) -> None:
-        """Forget all forms; they stand in one graph, and share its constants."""
+        """Forget all forms; they are in one graph, and share its constants."""
         self._forms: dict[object, list[_Form]] = {}
         graph = ir.Graph([], [], nodes=[], opset_imports={"": NATIVE_OPSET})
         graph.name = self._operator[1]
@@ -95,7 +95,7 @@ class Derived:
         return [None if slot == ABSENT else next(found) for slot in self._step.outputs]
 
     def _form(self, inputs: Sequence[Value]) -> _Form:
-        """Return a form that fits the inputs, one that is kept if possible.
+        """Return a kept form that fits the inputs, or a new one.
 
         Raises:
             Refusal: If the operator has no standard form for the inputs.
@@ -123,7 +123,7 @@ class Derived:
         return kept[-1]
 
     def _write(self, inputs: Sequence[Value], sizes: _Sizes, constants: _Constants) -> _Form:
-        """Return a new form for inputs of these sizes, some being constants."""
+        """Return a new form for inputs of these sizes, with some constants among them."""
         graph = self._scope.graph
         em = Emitter(ScopedValues(graph, self._scope, self._scope.names), NATIVE_OPSET, "form")
         remaining = iter(sizes)
@@ -161,7 +161,7 @@ class Derived:
         finally:
             release(reader)
             release(node)
-        # A constant gets its place in the graph by being read.
+        # Only constants that a node reads get into the graph.
         wanted = [
             em.op("Identity", v) if v.producer() is None and v.const_value else v
             for v in compress(outputs, is_read)
@@ -185,7 +185,7 @@ def _value(
 
 
 def _fits(pattern: _Sizes, sizes: _Sizes) -> bool:
-    """Return whether sizes are those of a pattern, each of its names being one size."""
+    """Return whether sizes fit a pattern, with one size for each of its symbols."""
     named: dict[str, object] = {}
     return all(
         named.setdefault(p, size) == size if isinstance(p, str) else p == size
@@ -194,7 +194,7 @@ def _fits(pattern: _Sizes, sizes: _Sizes) -> bool:
 
 
 def _wider(pattern: _Sizes, sizes: _Sizes) -> _Sizes | None:
-    """Return a pattern that fits both; None where a size of 0 or 1 stands beside another."""
+    """Return a pattern that fits both; None if a size of 0 or 1 would become symbolic."""
     pairs = list(zip(pattern, sizes, strict=True))
     if any(p != size and (p in (0, 1) or size in (0, 1)) for p, size in pairs):
         return None

@@ -1,4 +1,4 @@
-"""A graph as a list of steps over numbered slots, and running it."""
+"""A graph as a list of steps over numbered slots, and its execution."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Value
 
-# Who holds which buffer, so that a kernel may write into one that nobody else will read.
+# Reference counts of buffers: a kernel may write into a buffer that nobody else reads.
 
 
 class Buffers:
-    """Counts, for each buffer, the values of running graphs that lie in it.
+    """Counts the values of running graphs in each buffer.
 
-    Views share the buffer of the array they were taken from; numpy keeps them linked. Whoever holds
-    a value keeps it, so that the identity of its array is not given to another meanwhile.
+    A view shares the buffer of its base array. Holders of a value keep it alive, so that no other
+    array gets its identity.
     """
 
     def __init__(self) -> None:
         self._counts: defaultdict[int, int] = defaultdict(int)
 
     def hold(self, value: Value, count: int = 1) -> None:
-        """Note that one more value lies where `value` does."""
+        """Count one more value in the buffer of `value`."""
         if isinstance(value, np.ndarray):
             self._counts[id(value if value.base is None else root(value))] += count
         elif isinstance(value, list):
@@ -41,11 +41,11 @@ class Buffers:
                 self.hold(item, count)
 
     def release(self, value: Value) -> None:
-        """Note that a value held before is not read any more."""
+        """Count one value less in the buffer of `value`."""
         self.hold(value, -1)
 
     def is_free(self, value: Value) -> bool:
-        """Return whether `value` is a whole writable array whose buffer no held value lies in."""
+        """Return whether `value` is a whole writable array, and its buffer has no counted value."""
         if not isinstance(value, np.ndarray) or not value.flags.writeable:
             return False
         base = root(value)
@@ -59,19 +59,19 @@ class Uncounted(Buffers):
         """Do nothing."""
 
     def is_free(self, value: Value) -> bool:
-        """Return that it is not."""
+        """Return False."""
         return False
 
 
 def root(array: Array) -> Array:
-    """Return the array whose buffer `array` lies in; itself for one that is no view."""
+    """Return the array that owns the buffer of `array`; itself if it is no view."""
     while isinstance(base := array.base, np.ndarray):
         array = base
     return array
 
 
 ABSENT = 0
-"""The slot of an input or output that is absent; it holds None and nothing is written to it."""
+"""The slot of absent inputs and outputs; it is always None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ class Trace:
 
 @dataclass(slots=True)
 class State:
-    """What one run of a model gathers on its way.
+    """The state of one run of a model.
 
     Attributes:
-        buffers: Who holds which buffer.
+        buffers: The counts of values in buffers.
         warnings: Results that the specification leaves undefined.
-        observe: Called after each node of every graph; None when nobody asks.
+        observe: Called after each node of every graph; None for nobody.
     """
 
     buffers: Buffers
@@ -121,7 +121,7 @@ class Action(Protocol):
             captured: Values of the outer graphs that the node's bodies read, in the order of
                 `Step.captured`.
             state: The run.
-            in_place: Whether the buffer that the kernel can write into is free.
+            in_place: Whether the kernel may write into the buffer of `Step.in_place`.
         """
         ...
 
@@ -144,8 +144,8 @@ class Step:
         runtime: As in `Trace`.
         in_place: Position of the input whose buffer may be written into; None for most.
         drops: Slots that nothing reads after this step.
-        is_done: Whether the slot of its output holds the value from the start: a Constant or a view
-            of one, which runs again only to be observed.
+        is_done: Whether the template already has its output, that of a Constant or a view of one;
+            the step then runs only to be observed.
     """
 
     location: Location
@@ -165,12 +165,12 @@ class Program:
     """A graph, ready to run.
 
     Attributes:
-        template: One entry per slot, holding the constants; None elsewhere.
+        template: One entry per slot: the constants, None elsewhere.
         steps: Its nodes in order.
         inputs: Slots of the inputs, in order.
         captured: Slots of values of outer graphs.
         outputs: Slots of the outputs, in order.
-        left: Slots that are filled in a run, and that no step drops.
+        left: Slots that a run fills and no step drops.
     """
 
     template: list[Value]
@@ -206,7 +206,7 @@ class Program:
                 continue
             given = [frame[slot] for slot in step.inputs]
             outer = [frame[slot] for slot in step.captured] if step.captured else ()
-            # Given up before the node runs: what it alone holds then, it may write into.
+            # Dropped before the node runs, so that it may write into buffers that it alone reads.
             for slot in step.drops:
                 release(frame[slot])
                 frame[slot] = None
@@ -240,7 +240,7 @@ class Program:
 
 
 def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
-    """Return whether the input at `position` lies alone in its buffer, other inputs included."""
+    """Return whether no other value, and no other input, shares the buffer of an input."""
     value = inputs[position]
     if not buffers.is_free(value):
         return False
@@ -249,7 +249,7 @@ def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
 
 
 def _described(step: Step, inputs: Sequence[Value], error: KernelError) -> str:
-    """Return what is wrong, where, and the values."""
+    """Return the error with its place and the inputs."""
     given = ", ".join(
         f"`{name}` {_shape(value)}"
         for name, value in zip(step.names[0], inputs, strict=True)
@@ -265,7 +265,7 @@ def _shape(value: Value) -> str:
     return f"sequence of {len(value)}" if isinstance(value, list) else type(value).__name__
 
 
-# Numbered places for the values of one graph.
+# Numbered slots for the values of one graph.
 
 
 class Slots:
@@ -292,25 +292,25 @@ class Slots:
         self._slots: dict[int, int] = {}
 
     def define(self, value: ir.Value, content: Value = None) -> int:
-        """Return a new slot for a value that this graph makes, holding `content` from the start."""
+        """Return a new slot for a value that this graph computes; `content` if it is a constant."""
         self.template.append(content)
         slot = len(self.template) - 1
         self._slots[id(value)] = slot
         return slot
 
     def find(self, value: ir.Value | None) -> int | None:
-        """Return the slot of a value; None when nothing so far makes it.
+        """Return the slot of a value; None if nothing so far computes it.
 
-        An initializer gets a slot when it is asked for first, so that weights which no needed node
-        reads stay unread; so does a value of an outer graph.
+        Initializers and values of outer graphs get a slot on first use, so that unused weights stay
+        unread.
         """
         if value is None:
             return ABSENT
         slot = self._slots.get(id(value))
         if slot is not None:
             return slot
-        count = self._graph.initializers.get(value.name or "")
-        if count is value and value.const_value is not None:
+        initializer = self._graph.initializers.get(value.name or "")
+        if initializer is value and value.const_value is not None:
             return self.define(value, self._read(value.const_value))
         if self._outer is not None and self._outer.find(value) is not None:
             slot = self.define(value)
@@ -319,11 +319,11 @@ class Slots:
 
     @property
     def constants(self) -> set[int]:
-        """The slots that hold something from the start."""
+        """The slots of constants."""
         return {slot for slot, content in enumerate(self.template) if content is not None}
 
 
-# What a step does: call a kernel, a function or a body.
+# The actions of steps: calls of a kernel, a function or a body.
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class BodyProgram:
     Attributes:
         program: The body.
         outputs: Its outputs as they are declared.
-        taken: Positions, among the values that the step captures, of those that the body reads.
+        taken: Positions of the values that the body reads among those that the step captures.
     """
 
     program: Program
@@ -366,7 +366,7 @@ class _BoundBody:
             raise KernelError(
                 f"a body takes {counted(len(self.program.inputs), 'input')}, expected {len(inputs)}"
             )
-        # What the caller may hand over again must not be written into.
+        # Values that the caller may use again must not be written into.
         pinned = [*self.captured, *(v for i, v in enumerate(inputs) if i not in given_up)]
         for value in pinned:
             self.state.buffers.hold(value)
@@ -396,7 +396,7 @@ def call_kernel(
     Args:
         kernel: The kernel.
         attributes: Values of the attributes that are not graphs.
-        bodies: Those that are, by name.
+        bodies: Attributes that are graphs, by name.
         check: Checks the types of the inputs.
         opset: As in `Context`.
         outputs: As in `Context`.
@@ -435,7 +435,7 @@ def call_kernel(
 
 
 def call_function(program: Program) -> Action:
-    """Return an action that calls a model-local function; inputs left out are absent."""
+    """Return an action that calls a model-local function; missing inputs are absent."""
 
     def run(inputs: Sequence[Value], _: Sequence[Value], state: State, __: bool) -> Sequence[Value]:
         missing = len(program.inputs) - len(inputs)

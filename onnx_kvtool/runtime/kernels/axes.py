@@ -1,4 +1,4 @@
-"""Axes as attributes and inputs name them, and whether there is room for a result."""
+"""Axes given by attributes and inputs, and the memory that a result needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.memory import available_memory
 
-# Axes as attributes and inputs name them, counted from the front.
+# Axes given by attributes and inputs, counted from the front.
 
 
 def count_axis(axis: int, rank: int, *, name: str = "axis", of: str = "data") -> int:
@@ -21,9 +21,9 @@ def count_axis(axis: int, rank: int, *, name: str = "axis", of: str = "data") ->
 
     Args:
         axis: An axis, from the back if negative.
-        rank: Number of axes that there are.
-        name: The attribute or input that gives the axis, as the message names it.
-        of: The value that has the axes, as the message names it.
+        rank: Number of axes.
+        name: The attribute or input that gives the axis, for the message.
+        of: The value with the axes, for the message.
 
     Raises:
         KernelError: If `axis` lies outside -rank to rank - 1; always if `rank` is 0.
@@ -68,7 +68,7 @@ def read_integers(
         value: (N,), N of 0 included.
         name: The formal name of the input.
         dtypes: The dtypes that the schema allows.
-        or_scalar: Whether one number of rank 0 will do.
+        or_scalar: Whether one number of rank 0 is allowed.
 
     Raises:
         KernelError: If `value` is not of rank 1 (or 0, if it may), or not of one of `dtypes`.
@@ -82,31 +82,30 @@ def read_integers(
     return found
 
 
-# Whether there is room for a result, asked before it is made.
+# The memory for a result, checked before the result is made.
 
 
 KEPT_SHAPES = 1024
-"""Shapes in the cache of a check; they repeat with each layer and step."""
+"""Shapes that the cache of a check keeps; they repeat with each layer and step."""
 
 
 MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """Highest rank of an array of the installed numpy."""
 
 _SMALL = 64 << 20
-"""Bytes that need no question to the system."""
+"""Results of at most so many bytes are made without asking the system."""
 
 
 def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the result") -> None:
-    """Check that an array can be made; a view counts, as whatever reads it makes copies.
+    """Check that there is memory for an array; also for a view, since its readers make copies.
 
     Args:
         sizes: Its shape, sizes of 0 or more.
-        dtype: Its dtype; strings count with what refers to them.
-        what: What it is, for the message.
+        dtype: Its dtype; a string counts as one pointer.
+        what: The array, for the message.
 
     Raises:
-        KernelError: If it has more axes than numpy's arrays can have, or takes more memory than
-            is left.
+        KernelError: If it has more axes than numpy supports, or needs more memory than is left.
     """
     needed = math.prod(sizes) * dtype.itemsize
     if needed <= _SMALL and len(sizes) <= MOST_AXES:
@@ -123,10 +122,10 @@ def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the re
 
 
 def require_axes(rank: int, what: str = "the result") -> None:
-    """Check that numpy has arrays of a rank.
+    """Check that numpy supports arrays of a rank.
 
     Raises:
-        KernelError: If it has none.
+        KernelError: If it does not.
     """
     if rank > MOST_AXES:
         raise KernelError(f"{what} has rank {rank}, and numpy's arrays have {MOST_AXES} at most")

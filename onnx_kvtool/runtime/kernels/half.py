@@ -15,7 +15,7 @@ _EXPONENT = np.uint32(0x7F800000)
 _GREATEST = np.float32(65504)
 
 _FEW = 256
-"""Most elements for numpy to be faster, unless most are subnormal."""
+"""Up to so many elements numpy is faster, unless most are subnormal."""
 
 
 def widen_half(values: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Indices along an axis, checked as a whole, and the places that they point to."""
+"""Indices along an axis, checked as a whole, and the places that they name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-# Indices along an axis: checked as a whole, counted from the front, never wrapped in silence.
+# Indices along an axis: checked as a whole, and counted from the front.
 
 
 Indices = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ def subscript(name: str, position: tuple[int, ...]) -> str:
     return f"`{name}`[{', '.join(map(str, position))}]" if position else f"`{name}`"
 
 
-# Where indices point to: places in row-major order, so that one index reads or writes each.
+# Places in row-major order, so that one index reads or writes each element.
 #
 # The product of the dimensions of an array fits in int64 (numpy makes none otherwise, dimensions
 # of 0 left out of the product), so that no place can overflow.

@@ -11,17 +11,17 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 Value: TypeAlias = Any
-"""What flows along an edge: an `Array`; a list of values for a sequence; None for an input or
-output that is absent, and for an optional that holds nothing. Strings are arrays of objects; the
-types that numpy lacks are those of ml_dtypes, one element to a byte at least."""
+"""The value of an edge: an `Array`; a list of values for a sequence; None for an absent input or
+output, and for an empty optional. Strings are arrays of objects. Types that numpy lacks are those
+of ml_dtypes; each element takes at least one byte."""
 
 KernelFunction = Callable[..., tuple[Value, ...]]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
 schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`; a tuple of
-all outputs back, shorter where trailing ones do not exist. Never changes an input; that of an
-operator which updates its input (`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its
-first input may become the first output, as nothing else reads it. numpy's warnings are off
-meanwhile. A function that declares the keyword `context` gets a `Context`."""
+all outputs back, shorter where trailing ones do not exist. Never changes an input. The kernel of an
+operator that updates its input (`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its
+first input may become the first output then, as nothing else reads it. numpy's warnings are off. A
+function that declares the keyword `context` gets a `Context`."""
 
 Lines = Mapping[str, Mapping[int, KernelFunction]]
 """Kernels by operator, and by the first version that each serves; it serves the later ones up to
@@ -33,11 +33,11 @@ class Body(Protocol):
 
     @property
     def outputs(self) -> Sequence[object]:
-        """Its outputs, as far as their number matters."""
+        """Its outputs; only their number matters."""
         ...
 
     def empty(self, position: int) -> Array:
-        """Return an array of the declared type and shape of an output, 0 for dimensions left open.
+        """Return an array of the declared type and shape of an output; unknown sizes are 0.
 
         Raises:
             KernelError: If the output has no declared element type or rank.
@@ -57,13 +57,13 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What few kernels need to know beyond inputs and attributes.
+    """Facts about a node that few kernels need beside inputs and attributes.
 
     Attributes:
         opset: Version of the operator's domain in the scope of the node.
-        outputs: Number of outputs that the node has; absent ones before the last count.
-        warn: Called with one sentence where the specification leaves a result undefined and the
-            kernel settles it.
+        outputs: Number of outputs of the node, including absent ones before the last.
+        warn: Called with one sentence if the specification leaves a result undefined and the kernel
+            chooses one.
     """
 
     opset: int

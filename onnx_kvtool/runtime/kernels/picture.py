@@ -1,4 +1,4 @@
-"""Operators of pictures: windows that slide, sizes that change, and places in pictures."""
+"""Operators on images: sliding windows, resizing, and places in images."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def average_pool(
 ) -> tuple[Array]:
     """Compute AveragePool of every version: the mean of each window.
 
-    With `ceil_mode` the last window may reach out behind the padding, which counts nothing there.
-    It does so with VALID too, as in onnx's inference and in onnxruntime 1.32, against the text.
+    With `ceil_mode` the last window may reach beyond the padding; elements there do not count. It
+    does so with VALID too, as in onnx's inference and in onnxruntime 1.32, against the text.
 
     Args:
         X: (N, C, sizes...).
@@ -161,8 +161,8 @@ def max_pool(
 ) -> tuple[Array, Array]:
     """Compute MaxPool of every version: the greatest element of each window, and where it is.
 
-    As `average_pool`, of any padding none counts. Of equal elements the first is taken, and NaN,
-    which the text does not mention, where there is nothing else.
+    As `average_pool`, but padding never counts. Of equal elements the first is taken; NaN, which
+    the text does not mention, only if there is nothing else.
 
     Args:
         X: (N, C, sizes...).
@@ -209,9 +209,9 @@ def upsample_7(X: Array, *, mode: str, scales: Sequence[float]) -> tuple[Array]:
 def upsample_9(X: Array, scales: Array, *, mode: str) -> tuple[Array]:
     """Compute Upsample-9: make axes longer.
 
-    An element of the result lies at its position divided by the scale, both float32. What is
-    nearest is the element before; what is linear stands between that and the next one, the last
-    one being its own. The text says no more; onnxruntime 1.32 does the same.
+    The place of an element of the result is its position divided by the scale, both float32.
+    `nearest` takes the element before this place; `linear` interpolates between that and the next
+    one, if there is one. The text says no more; onnxruntime 1.32 does the same.
 
     Args:
         X: Of any shape; linear ones are numbers.
@@ -261,13 +261,13 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
 
 
 def _between(one: Reals, other: Reals, part: Reals) -> Reals:
-    """Return what lies between, `one` itself where the part is 0."""
+    """Return the value between two, `one` itself where the part is 0."""
     mixed = one * (1 - part) + other * part
     return np.where(part == 0, one, mixed).astype(one.dtype, copy=False)
 
 
 def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tuple[Array]:
-    """Compute AffineGrid-20: where each point of a picture lies in another one.
+    """Compute AffineGrid-20: the place of each point of an image in another image.
 
     Points are multiplied in float64 and rounded to the type of `theta`. The only point along an
     axis of size 1, which the text does not place with `align_corners`, is at -1, as in

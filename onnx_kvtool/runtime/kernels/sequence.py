@@ -8,18 +8,18 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
 
-# What onnx.reference gets wrong or cannot run of sequences and optionals; it runs the others.
+# Operators on sequences and optionals that onnx.reference cannot compute; it runs the others.
 
 
 _Sequence = list[Value]
 
 
 def optional(input: Value = None, *, type: object = None) -> tuple[Value]:
-    """Return an optional that holds `input`, or nothing if that is absent.
+    """Return an optional with `input`; an empty one if that is absent.
 
     Args:
-        input: A tensor or sequence; None for none.
-        type: The type of what is not there; matters to type inference only.
+        input: A tensor or sequence; None if absent.
+        type: The type of an absent input; for type inference only.
     """
     return (input,)
 
@@ -32,8 +32,8 @@ def sequence_insert(
     Args:
         input_sequence: N elements.
         tensor: The new element, of the type of the others.
-        position: int32 or int64, one element, in [-N, N]: the element before which it is put;
-            None for the end.
+        position: int32 or int64, one element, in [-N, N]: its place in the result; None for the
+            end.
 
     Raises:
         KernelError: If `position` is out of range, or `tensor` is of another type.
@@ -54,8 +54,8 @@ def sequence_map(
 
     Args:
         input_sequence: N elements.
-        additional_inputs: Sequences of N elements, gone through together with the first, or
-            tensors, given to each run as they are.
+        additional_inputs: Sequences of N elements: each run gets one element; or tensors: each run
+            gets the whole.
         body: (element, additional...) to outputs.
 
     Returns:

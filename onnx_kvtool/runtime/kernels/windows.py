@@ -1,8 +1,8 @@
 """Windows that slide over the last axes: convolutions and pooling, channels at axis 1.
 
-Pooling joins windows of 1, 2, 4, ... elements to those of the size asked for, axis by axis: it
-takes as many steps as the size has binary digits, no sum is the difference of two others, and what
-comes first is joined from the left.
+Pooling joins windows of 1, 2, 4, ... elements to the wanted size, axis by axis. The number of steps
+is that of the binary digits of the size, no sum is the difference of two others, and elements are
+joined from left to right.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class _Way:
     Attributes:
         axis: The axis.
         size: Its size.
-        kernel: How many elements a window sees.
-        dilation: How far apart these are.
-        stride: How far apart the windows are.
-        before: Padding in front.
-        after: Padding behind; the last window may reach out behind it.
-        count: How many windows there are; none where the padded axis is a little too short.
+        kernel: Number of elements of a window.
+        dilation: Distance of two of these.
+        stride: Distance of two windows.
+        before: Padding before the axis.
+        after: Padding after it; the last window may reach beyond.
+        count: Number of windows; 0 if the padded axis is a little too short.
     """
 
     axis: int
@@ -47,11 +47,11 @@ class _Way:
 
     @property
     def length(self) -> int:
-        """From the first element of the first window to the last of the last; of one at least."""
+        """Elements from the first window to the last one, as if there were at least one window."""
         return max(self.count - 1, 0) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def seen(self, *, padding: bool) -> npt.NDArray[np.int64]:
-        """Return how many elements each window sees, with those of the padding or without."""
+        """Return the number of elements of each window, with padding or without."""
         first = np.arange(self.count) * self.stride - self.before
         start, end = (-self.before, self.size + self.after) if padding else (0, self.size)
         reached = [-((first - edge) // self.dilation) for edge in (start, end)]
@@ -59,7 +59,7 @@ class _Way:
         return np.asarray(all_below - below)
 
     def padded(self, x: Reals, value: float) -> Reals:
-        """Return `x` from the first element that a window sees to the last."""
+        """Return the part of `x` that windows see, padded."""
         behind = self.length - self.size - self.before
         x = x[self._along(slice(0, self.size + min(behind, 0)))]
         if not self.before and behind <= 0:
@@ -72,7 +72,7 @@ class _Way:
         return np.pad(x, widths, constant_values=x.dtype.type(value))
 
     def slid(self, x: Reals, join: Callable[[Reals, Reals], Reals]) -> Reals:
-        """Return what `join` makes of each window of a padded array; it is associative."""
+        """Return the elements of each window of a padded array, joined; `join` is associative."""
         found: Reals | None = None
         at, width = 0, 1
         while True:
@@ -90,7 +90,7 @@ class _Way:
             width *= 2
 
     def seen_at(self, place: int) -> slice:
-        """Return where a padded axis has the element at a place of each window."""
+        """Return the slice of a padded axis with the element at one place of each window."""
         first = place * self.dilation
         return slice(first, first + max(self.count - 1, 0) * self.stride + 1, self.stride)
 
@@ -100,14 +100,14 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """How a window moves, as the attributes of Conv and its kin say.
+    """How a window moves, by the attributes of Conv and pooling.
 
     Attributes:
         auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
         dilations: One for each axis; None for 1.
-        pads: Those in front of all axes, then those behind; None for 0.
+        pads: Those before all axes, then those after; None for 0.
         strides: One for each axis; None for 1.
-        is_ceiled: Whether the last window may reach out behind.
+        is_ceiled: Whether the last window may reach beyond the end.
     """
 
     auto_pad: str
@@ -124,8 +124,7 @@ class Sliding:
             kernel: The size of the window.
 
         Raises:
-            KernelError: If attributes are not those of the rank, or below what they may be, or
-                nothing fits.
+            KernelError: If attributes do not fit the rank or are too small, or no window fits.
         """
         rank = len(shape) - 2
         if rank < 0:
@@ -152,7 +151,7 @@ class Sliding:
     def _along(
         self, size: int, extent: int, stride: int, pads: Sequence[int]
     ) -> tuple[int, int, int]:
-        """Return the padding in front and behind, and how many places there are."""
+        """Return the padding before and after the axis, and the number of windows."""
         if self.auto_pad.startswith("SAME"):
             count = -(-size // stride)
             total = max((count - 1) * stride + extent - size, 0)
@@ -167,7 +166,7 @@ class Sliding:
 
 
 def convolved(x: Reals, weight: Reals, groups: int, sliding: Sliding) -> Reals:
-    """Return the weighted sum of each window, one place of the kernel after the other.
+    """Return the weighted sum of each window, one element of the kernel after the other.
 
     Args:
         x: (N, groups * C, sizes...); padding is 0.
@@ -199,9 +198,9 @@ def convolved(x: Reals, weight: Reals, groups: int, sliding: Sliding) -> Reals:
 
 
 def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals, Positions]:
-    """Return the greatest element of each window, and where it is; padding is none.
+    """Return the greatest element of each window, and its place; padding does not count.
 
-    The first of equals is taken, and NaN where there is nothing else.
+    Of equal elements the first is taken; NaN only if there is nothing else.
 
     Returns:
         (N, C, places...), and positions in each channel, in row-major order, of the same shape.
@@ -247,7 +246,7 @@ def average_pooled(
     """Return the mean of each window, with or without its padding.
 
     Raises:
-        KernelError: See `Sliding.ways`; if a window sees padding alone, which is no part.
+        KernelError: See `Sliding.ways`; if a window sees padding alone, which does not count.
     """
     total = np.ones((), x.dtype)
     for way in sliding.ways(x.shape, kernel):

@@ -153,7 +153,7 @@ def _joined(past: Array, new: Array, past_name: str, name: str) -> Array:
     return np.concatenate([past, new], axis=2)
 
 
-# Which keys each query of Attention sees, as numbers that are added to the scores.
+# The keys that each query of Attention sees, as a bias that is added to the scores.
 
 
 _Bools = npt.NDArray[np.bool_]
@@ -221,11 +221,11 @@ def additive_bias(
     left: int,
     right: int,
 ) -> Reals | None:
-    """Return what is added to the scores, 0 and minus infinity but for a mask of numbers.
+    """Return the bias of the scores: 0 and minus infinity, or more if the mask has numbers.
 
-    A query i stands at i + offset among the keys; offset is P with an internal cache,
-    nonpad_kv_seqlen - L with an external one, and 0 without. It sees no keys behind itself if
-    causal, none beyond the windows, none behind the valid ones, and none that the mask hides.
+    A query i is at place i + offset among the keys; offset is P with an internal cache,
+    nonpad_kv_seqlen - L with an external one, and 0 without. It sees no later keys if causal, none
+    outside of the windows, none after the valid ones, and none that the mask hides.
 
     Args:
         operands: Queries and keys.
@@ -259,7 +259,7 @@ def additive_bias(
 def _allowed(
     operands: Operands, nonpad: Array | None, is_causal: bool, left: int, right: int
 ) -> _Bools | None:
-    """Return where a query may see a key, the mask aside: (B or 1, 1, L or 1, S)."""
+    """Return whether a query may see a key, without the mask: (B or 1, 1, L or 1, S)."""
     _, _, length, total = operands.scores_shape
     offset: Any = operands.past or 0
     first = offset
@@ -269,7 +269,7 @@ def _allowed(
         first = int(offset.min(initial=total))
         if first + length == total:  # as in a decode step, after padding has been left out
             valid = None
-    # The last key stands at total - 1, and a query there sees all before it.
+    # The last key is at total - 1, and a query there sees all before it.
     is_causal = is_causal and first < total - 1
     keys = np.arange(total)
     conditions: list[_Bools] = []
@@ -319,16 +319,16 @@ def check_nonpad(nonpad: Array, operands: Operands) -> None:
             )
 
 
-# Leaving out the keys behind the valid ones of a cache, where nothing shows it.
+# Leaving out the padding of a cache, if that does not change the result.
 #
-# A decode step sees few rows of a cache that is mostly empty. The text has it compute the scores
-# of all rows, hide those behind the valid ones by adding minus infinity, and weigh their values
-# by 0. As long as those scores and values are finite, the result is that without them, and to
-# find out that they are takes a quarter of the time of the computation.
+# A decode step sees few rows of a cache that is mostly empty. By the text, the scores of all rows
+# are computed, minus infinity is added to those of padding, and its values get a weight of 0. If
+# these scores and values are finite, the result is the same without them. The check takes a quarter
+# of the time of the computation.
 
 
 _MARGIN = 4.0
-"""By how much rounding may exceed a bound of the exact score, and more."""
+"""Rounding may exceed a bound of the exact score by less than this factor."""
 
 
 def without_padding(
@@ -336,9 +336,9 @@ def without_padding(
 ) -> tuple[Operands, Array | None]:
     """Return operands and mask without the keys that are padding in every row of the batch.
 
-    Attention over the result is Attention over all, but for the rounding of sums. That is not so,
-    and the arguments come back as they are, where a hidden score or value may be NaN or infinite,
-    which the text lets through to the output; and for a mask of numbers, which may be so as well.
+    Attention over the result is Attention over all, except for the rounding of sums. The arguments
+    are returned unchanged if a hidden score or value may be NaN or infinite, which reaches the
+    output by the text, and if the mask has numbers, which may be so as well.
 
     Args:
         operands: The operands; their sizes fit each other.
@@ -393,7 +393,7 @@ def _pieces(rows: Array) -> Iterator[Array]:
             yield from (head.reshape(-1) for head in row)
 
 
-# The arithmetic of Attention: scores, their softmax, and the values that it weighs.
+# The arithmetic of Attention: scores, softmax, and weighted values.
 
 
 _FEW = 32

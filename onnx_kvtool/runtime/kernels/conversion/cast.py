@@ -1,4 +1,4 @@
-"""Cast, CastLike and BitCast, and how values of one dtype become values of another."""
+"""Cast, CastLike and BitCast, and the conversion of values between dtypes."""
 
 from __future__ import annotations
 
@@ -69,20 +69,20 @@ def _write_float(number: np.floating[Any]) -> str:
 def from_strings(
     x: Array, dtype: np.dtype[np.generic], *, to_round: bool = False
 ) -> tuple[Array, str | None]:
-    """Return the numbers that strings write, rounded once to their type.
+    """Return the numbers in strings, rounded once to their type.
 
-    Read are decimal literals with or without an exponent, and INF, +INF, -INF and NaN in any case;
-    white space around them is ignored. To integers, a fraction is cut off, as in the example of
-    Cast (`100.5` to 100), where the text also calls the result undefined. To bool, zero is false.
+    Decimal literals with or without an exponent are read, and INF, +INF, -INF and NaN in any case,
+    with white space around them. For integers, a fraction is cut off, as in the example of Cast
+    (`100.5` to 100), although the text also calls the result undefined. For bool, zero is false.
 
     Args:
         x: An array of str objects, any shape.
         dtype: An integer type, bool, float16, bfloat16, float32 or float64.
-        to_round: Whether the result, in float64, will be rounded further by the caller; numbers
-            are then kept on their side of every midpoint of a narrower type.
+        to_round: Whether the caller rounds the result, in float64, further; numbers stay on their
+            side of every midpoint of a narrower type then.
 
     Returns:
-        A new array of the shape of `x`, and what was undefined about it, if anything.
+        A new array of the shape of `x`, and a sentence on an undefined element, if there is one.
 
     Raises:
         KernelError: If a string is no number, which the text leaves undefined, or no number that
@@ -116,7 +116,7 @@ def from_strings(
 
 
 def _nearest_side(text: str) -> Array:
-    """Return a decimal number in float64, nudged so that rounding it on is rounding the text."""
+    """Return a decimal number in float64, nudged so that rounding it further rounds the text."""
     value = float(text)
     if not 1e-300 < abs(value) < 1e300:
         return np.asarray(value)
@@ -157,8 +157,8 @@ def convert(
     """Return an array in another element type, by the text and the tables of Cast-25.
 
     Numbers are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
-    See `round_to`, `round_to_scale`, `to_integers`, `to_strings` and `from_strings` for what
-    happens at the edges of each kind.
+    For the limits of each kind see `round_to`, `round_to_scale`, `to_integers`, `to_strings` and
+    `from_strings`.
 
     Args:
         x: Of any dtype but the complex ones, any shape; strings as objects.
@@ -211,7 +211,7 @@ def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:
         name: The attribute that gave it, for the message.
 
     Raises:
-        KernelError: If the number is none of an element type that numpy and ml_dtypes hold.
+        KernelError: If it is no element type of numpy or ml_dtypes.
     """
     try:
         return np.dtype(ir.DataType(element_type).numpy())
@@ -226,7 +226,7 @@ def _parse(
     round_mode: str,
     tell: Callable[[str], None],
 ) -> Array:
-    """Return numbers from strings; through float64 to the types that have rules of their own."""
+    """Return numbers from strings, through float64 for types with their own rules."""
     direct = dtype in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
     if direct or is_integer(dtype) or dtype == np.bool_:
         numbers, undefined = from_strings(x, dtype)
@@ -303,9 +303,8 @@ def cast_like_15(
 def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
     """Compute BitCast-26: the same bits as another type of the same width.
 
-    Narrow types hold their bits in the low ones of a byte. A bool counts as 8 bits, as onnx stores
-    it and as the backend case to uint8 has it; to bool, every byte but 0 is true, because numpy
-    holds no other bits.
+    Narrow types use the low bits of a byte. A bool has 8 bits, as onnx stores it and as in the
+    backend case to uint8. For bool, every byte but 0 is true, since numpy has no other values.
 
     Args:
         input: Any shape, any dtype but strings.

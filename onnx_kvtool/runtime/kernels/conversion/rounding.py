@@ -1,4 +1,4 @@
-"""The formats of element types, and how numbers are rounded to them."""
+"""The formats of element types, and rounding to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-# The floating-point types that are narrower than float32, as facts to round by.
+# The formats of the floating-point types that are narrower than float32.
 
 
 Overflow = Literal["infinity", "float8", "largest"]
@@ -27,9 +27,9 @@ class Format:
         mantissa: Explicit bits of the mantissa.
         min_exponent: Exponent of the smallest normal number; below it, numbers are subnormal.
         largest: The largest finite number.
-        overflow: What becomes of numbers that round to more than that: infinity; by the tables of
-            Cast for float 8, where the attribute `saturate` decides; or always the largest number,
-            for the formats that have nothing beyond it.
+        overflow: The result for numbers that round to more than that: infinity; by the tables of
+            Cast for float 8, where the attribute `saturate` decides; or the largest number, for
+            formats without infinity and NaN.
         infinite: Whether it has infinities.
     """
 
@@ -102,9 +102,9 @@ _EXACT = 1 << 53
 def as_doubles(x: Array) -> Doubles:
     """Return numbers in float64, such that rounding them further is rounding the originals.
 
-    Every type but int64 and uint64 fits float64. Integers of more than 53 bits are given one bit
-    that says that lower ones were there ("round to odd"), so they stay on their side of every
-    midpoint of a type of up to 40 bits of mantissa; float64 itself is not among these.
+    Every type but int64 and uint64 fits float64. For integers of more than 53 bits, one bit stands
+    for all lower ones ("round to odd"), so that they stay on their side of every midpoint of a type
+    with a mantissa of up to 40 bits; float64 has more.
 
     Args:
         x: Of any real dtype or bool, any shape.
@@ -180,11 +180,11 @@ def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
     """Return numbers as an integer type.
 
     Integers lose their higher bits, as Cast says. Floats are truncated towards zero; where the
-    result is out of range, which Cast leaves undefined, they do what numpy and onnxruntime 1.31
-    do on x86-64, on every machine: through int32 for types of up to 32 bits but uint32 and through
-    int64 for the rest, whose least number stands for all that does not fit (NaN and infinities
-    too), and the higher bits are discarded. So 9.0 is -7 as int4, as the backend cases of Cast
-    expect.
+    result is out of range, which Cast leaves undefined, it is that of numpy and onnxruntime 1.31 on
+    x86-64, on every machine: numbers go through int32 for types of up to 32 bits except uint32, and
+    through int64 for the others. The least number of these stands for everything that does not fit
+    (NaN and infinities too), and the higher bits are dropped. So 9.0 is -7 as int4, as the backend
+    cases of Cast expect.
 
     Args:
         x: Of any real dtype or bool, any shape.
@@ -208,7 +208,7 @@ def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
 
 
 def beyond_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    """Return where floats have no place in an integer type: NaN, infinite or out of range."""
+    """Return whether floats have no integer of a type: NaN, infinite or out of range."""
     if not _leaves(x, dtype):
         return np.zeros(x.shape, np.bool_)
     whole = np.trunc(as_doubles(x))
@@ -218,7 +218,7 @@ def beyond_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
 
 
 def _leaves(x: Array, dtype: np.dtype[np.generic]) -> bool:
-    """Return whether any element is beyond an integer type; the extremes tell, NaN included."""
+    """Return whether any element is out of range or NaN; the least and the greatest show it."""
     if x.size == 0:
         return False
     doubles = as_doubles(x)
@@ -246,12 +246,11 @@ _NAN = 255
 def round_to_scale(x: Doubles, round_mode: str, *, saturate: bool) -> Array:
     """Return numbers as float8e8m0, by the table of Cast-24.
 
-    Representable numbers stay what they are, 2^-127 (code 0) included, which onnx.reference 1.23.2
-    rounds up; infinity saturates to the largest number as the table has it, where that gives
-    NaN. With `saturate` off, what is outside 2^-127 to 2^127 is NaN before it is rounded, also
-    where rounding would bring it back. The table has two columns; the other combinations follow
-    the same two rules. Where it leaves the result open: -0 is taken as 0, and negative numbers
-    give NaN.
+    Representable numbers stay unchanged, including 2^-127, which onnx.reference 1.23.2 rounds up;
+    infinity saturates to the largest number, as in the table, and onnx.reference gives NaN. Without
+    `saturate`, numbers outside of 2^-127 to 2^127 are NaN, even if rounding would bring them back.
+    The table has two columns; the other combinations follow the same two rules. Where it leaves the
+    result open, -0 is 0, and negative numbers give NaN.
 
     Args:
         x: Numbers of any shape, exact in float64.
