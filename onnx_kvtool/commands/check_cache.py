@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,7 @@ def _seal(key: dict[str, Any], body: bytes) -> str:
     return digest([key["path"], b"\0", key["request"].encode(), body])
 
 
+@lru_cache(maxsize=1)
 def _version() -> str:
     """Return a digest of everything that decides the findings, except the model."""
     import onnx_kvtool
