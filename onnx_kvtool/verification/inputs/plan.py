@@ -13,7 +13,7 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array
-from onnx_kvtool.verification.inputs.cases import Case
+from onnx_kvtool.verification.inputs.cases import Case, Kind
 from onnx_kvtool.verification.inputs.corners import corner_cases
 from onnx_kvtool.verification.inputs.flow import Flow, Place
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches, find_caches
@@ -64,6 +64,7 @@ class InputPlan:
         points: Values and lengths where the model changes its way.
         directions: Where two models say different things.
         defaults: Other values for inputs that have a default, by name.
+        kinds: What `kinds_of` has found.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -73,6 +74,7 @@ class InputPlan:
     points: Points = field(default_factory=Points)
     directions: Directions = field(default_factory=Directions)
     defaults: Mapping[str, Array] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(init=False, repr=False, compare=False, default_factory=dict)
     _by_past: dict[str, CachePair] = field(init=False, repr=False, compare=False)
     _roles: frozenset[Role] = field(init=False, repr=False, compare=False)
 

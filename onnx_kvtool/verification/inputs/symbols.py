@@ -179,12 +179,14 @@ def fixed_capacities(plan: InputPlan) -> Iterator[int]:
                 yield size
 
 
-def kinds_of(plan: InputPlan) -> dict[str, Kind]:
+def kinds_of(plan: InputPlan) -> Mapping[str, Kind]:
     """Return what each name in the shapes of the model's inputs counts, in order of appearance.
 
     The place of a name in an input whose role is known says most, then the name itself, then its
     place in other inputs.
     """
+    if plan.kinds:  # asked for a dozen times in each run
+        return plan.kinds
     votes: dict[str, list[tuple[int, Kind]]] = {}
     for spec in plan.inputs:
         for axis, dim in enumerate(spec.shape):
@@ -195,10 +197,11 @@ def kinds_of(plan: InputPlan) -> dict[str, Kind]:
                 if name == dim:
                     vote.append(_by_place(plan, spec, axis))
     # `max` takes the first of equals, which keeps the answer independent of later inputs.
-    return {
-        name: max(given, key=lambda vote: vote[0], default=(0, "length"))[1]
+    plan.kinds.update(
+        (name, max(given, key=lambda vote: vote[0], default=(0, "length"))[1])
         for name, given in votes.items()
-    }
+    )
+    return plan.kinds
 
 
 _NAMES: tuple[tuple[Kind, str], ...] = (
