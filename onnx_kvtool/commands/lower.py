@@ -225,7 +225,7 @@ def _lower(
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
     compare = None if verifier is None else partial(verifier.compare, widened=wide)
-    before = source or path_in(request.model)
+    before = source or request.model
     report.verification = proven(model, before, compare, report.notes, progress)
     return report
 

@@ -195,7 +195,7 @@ def _raise(
             is_in_range=outcome.is_in_range,
         )
     )
-    before = source or path_in(request.model)
+    before = source or request.model
     report.verification = proven(model, before, compare, report.notes, progress)
     return report
 

@@ -25,7 +25,7 @@ from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import clone, read
-from onnx_kvtool.model_io.model_source import open_model
+from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.places import (
     REPLACING,
     check_output,
@@ -62,13 +62,9 @@ def in_memory(
     rewrite: Rewrite[_Request, _Report],
 ) -> tuple[ir.Model, _Report]:
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
-    model = request.model
-    work = open_model(model)
+    work = open_model(request.model)
     notes = sort_nodes(work)
-    source = None
-    if not path_in(model):
-        source = model if isinstance(model, ir.Model) else open_model(model)
-    report = rewrite(work, request, source, silent)
+    report = rewrite(work, request, None, silent)
     report.notes[:0] = notes
     return work, report
 
@@ -282,7 +278,7 @@ def prepared(
 
 def proven(
     model: ir.Model,
-    source: ir.Model | str,
+    source: ModelSource,
     compare: Callable[[ir.Model], Verification] | None,
     notes: list[str],
     progress: Progress,
@@ -291,7 +287,7 @@ def proven(
 
     Args:
         model: The result.
-        source: The model as it was, or the path to read it from again.
+        source: The model as it was, or what to read it from again.
         compare: What compares; None where that is switched off.
         notes: Gets a remark if the checker accepts neither.
         progress: Told of what is begun.
@@ -306,7 +302,7 @@ def proven(
     return compare(model)
 
 
-def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
+def _check_result(model: ir.Model, source: ModelSource, notes: list[str]) -> None:
     """Hold a result against onnx's checker, where the source passes it.
 
     What `value_info` of the source says that is not so is dropped before.
@@ -315,7 +311,7 @@ def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> 
         after = _complaint(model, forget_contradictions(model))
     if after is None:
         return
-    if _complaint(read(source) if isinstance(source, str) else source) is None:
+    if _complaint(source if isinstance(source, ir.Model) else open_model(source)) is None:
         raise AssertionError(f"onnx's checker rejects the result: {after}")
     notes.append(f"onnx's checker rejects the source and the result: {after}")
 
