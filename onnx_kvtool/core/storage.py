@@ -115,8 +115,9 @@ def is_misdeclared(value: ir.Value) -> bool:
     if tensor is None:
         return False
     type_, shape = value.type, value.shape
+    # `isinstance` of a class that has a protocol for a base takes a microsecond to say no.
     if type_ is not None and (
-        isinstance(type_, ir.SequenceType | ir.OptionalType)
+        type(type_) in (ir.SequenceType, ir.OptionalType)
         or type_.dtype not in (tensor.dtype, ir.DataType.UNDEFINED)
     ):
         return True

@@ -168,7 +168,7 @@ def _attribute_has(
 
 def _tensor_has(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
     """Return whether a tensor may pass a test; large tensors and strings contain no sizes."""
-    if tensor.ByteSize() > SMALL_BYTES or tensor.data_type not in types:
+    if tensor.data_type not in types or tensor.ByteSize() > SMALL_BYTES:
         return False
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return False

@@ -246,7 +246,7 @@ class _Weightless(MessageWriter):
 
 def _is_large(attribute: ir.Attr) -> bool:
     """Return whether an attribute holds more than 1 MiB."""
-    if isinstance(attribute, LongList):
+    if type(attribute) is LongList:
         return True
     kind, value = attribute.type, attribute.value
     if kind is _T.TENSOR:

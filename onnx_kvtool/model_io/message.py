@@ -356,14 +356,14 @@ class MessageWriter:
         if attribute.is_ref():
             ir.serde.serialize_reference_attribute_into(out, attribute)
             return
-        if kind in _PLAIN and not isinstance(attribute, LongList):
+        if kind in _PLAIN and type(attribute) is not LongList:
             ir.serde.serialize_attribute_into(out, attribute)
             return
         out.name = attribute.name
         out.type = cast("onnx.AttributeProto.AttributeType", kind.value)
         if attribute.doc_string:
             out.doc_string = attribute.doc_string
-        if isinstance(attribute, LongList):
+        if type(attribute) is LongList:
             (out.ints if kind is _T.INTS else out.floats).MergeFrom(attribute.numbers)
         else:
             self._attribute_value(out, kind, attribute.value)
