@@ -113,7 +113,7 @@ def test_a_library_without_malloc_trim_gives_nothing_back(monkeypatch: pytest.Mo
     memory._trim.cache_clear()
     monkeypatch.setattr(memory.ctypes, "CDLL", refuse)
     try:
-        memory.give_back()
+        memory.give_back(at_once=True)
     finally:
         memory._trim.cache_clear()
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+_REST = 0.005
+"""Seconds in which a model makes no more than some 50 MB, and a small one runs several times."""
+_last = {"trim": -math.inf}
 
-def give_back() -> None:
+
+def give_back(*, at_once: bool = False) -> None:
     """Return freed memory to the system, if the allocator supports that.
 
-    glibc keeps it: runs of a model with values of 30 MB each would hold hundreds of MB.
+    glibc keeps it: runs of a model with values of 30 MB each would hold hundreds of MB. A search of
+    the whole heap may take as long as a run of a small model.
+
+    Args:
+        at_once: Whether to do so even if it was done in the last few milliseconds.
     """
     trim = _trim()
-    if trim is not None:
+    if trim is not None and (at_once or time.monotonic() - _last["trim"] > _REST):
         trim(0)
+        _last["trim"] = time.monotonic()
 
 
 @lru_cache(maxsize=1)

@@ -438,7 +438,7 @@ class _Comparison:
             subject.unload()
         if self._recorder is not None:
             self._recorder.let_go()
-        give_back()
+        give_back(at_once=True)
 
     def _rounding(self) -> str | None:
         """Return the note on products that the comparison computes more exactly than usual."""

@@ -106,7 +106,7 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
         sizes_run = sizes_run or dict(sizes)
         del start, inputs, led  # that nothing but the runs themselves holds them
         _run_case(leader, other, script, judge, replace(case, name=name), number, first)
-        give_back()
+        give_back(at_once=True)
     if ran and time.monotonic() - begin <= script.budget.seconds:
         _draw_again(leader, other, script, judge, sizes_run)
     if ran and script.limit is not None:
@@ -217,7 +217,7 @@ def _draw_again(
             continue
         judge.begin_case()
         _run_case(leader, other, script, judge, replace(case, chunks=()), number, [*run])
-        give_back()
+        give_back(at_once=True)
 
 
 def _run_past_the_end(
