@@ -48,7 +48,7 @@ def test_steps_choose_what_a_prompt_of_all_tokens_chooses(root: Path, name, form
 
 
 PAIRS = [
-    ("growing/llama__optimum", {}),
+    ("growing/llama_eager_dynamo18", {}),
     ("growing/qwen2__dynamo_op18", {"attention": "sliced"}),
     ("models/genai/genai_llama_fp32_cpu", {}),
     pytest.param("growing/gptj__optimum", {"attention": "keep"}, marks=pytest.mark.exhaustive),
