@@ -49,7 +49,7 @@ def test_the_examples_of_a_docstring(
     assert result.attempted and not result.failed, "".join(printed)
 
 
-@pytest.mark.parametrize(
+@each(
     "function",
     [
         kv.load,

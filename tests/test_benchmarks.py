@@ -26,7 +26,7 @@ from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
 from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
 from onnx_kvtool.model_io.model import serialize
-from tests.grids import rest
+from tests.grids import each, rest
 
 
 def never(_: bool) -> Iterator[Line]:
@@ -77,7 +77,7 @@ def test_targets_are_listed_with_what_was_reached() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "lines",
     [
         pytest.param((SLOW,), id="a case is missing"),
@@ -91,7 +91,7 @@ def test_lines_that_are_not_declared_make_no_page(lines: tuple[Line, ...]) -> No
         shown(*lines)
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "met"),
     [
         pytest.param(Target("time", 1.8, 1.8), True, id="a limit may be reached"),
@@ -121,7 +121,7 @@ AssertionError
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "exit_code", "expected"),
     [
         pytest.param(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.grids import each
 from tests.house import circles, imports, rooms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +114,7 @@ def test_no_imports_go_round_in_a_circle(root: Path) -> None:
     assert (circles(arrows), circles(rooms(arrows))) == ([], [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("arrows", "expected"),
     [
         pytest.param({"a": {"b"}, "b": {"c"}, "c": set()}, 0, id="none"),

@@ -76,7 +76,7 @@ def of_language(language: str) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("block", of_language("yaml"))
+@each("block", of_language("yaml"))
 def test_yaml_is_read(block: Block) -> None:
     assert isinstance(yaml.safe_load(block.content), dict)
 

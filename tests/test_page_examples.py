@@ -171,7 +171,7 @@ def test_what_is_not_run_is_there() -> None:
         assert len(found) == 1, (page, start)
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "shown", "whole", "expected"),
     [
         pytest.param("a\nb\n", "a\nb\n", True, True, id="the same"),

@@ -131,7 +131,7 @@ def test_what_is_no_part_of_a_model_either_is_wrong_usage(thing) -> None:
         kv.ReferenceEvaluator(thing)
 
 
-@pytest.mark.parametrize("thing", [3, None, b"model", [3], onnx.GraphProto()])
+@each("thing", [3, None, b"model", [3], onnx.GraphProto()])
 def test_what_is_neither_model_nor_paths_cannot_be_checked(thing) -> None:
     with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
         kv.check(thing)

@@ -22,7 +22,7 @@ from benchmarks.real_models import (
     write,
 )
 from benchmarks.real_models.__main__ import main
-from tests.grids import rest, thinned
+from tests.grids import each, rest, thinned
 
 NO_KERNEL = {"bf16": "MatMul(13)", "fp8": "TensorScatter(24)"}
 """What onnxruntime 1.31 lacks for a type; these run in the reference runtime."""
@@ -96,7 +96,7 @@ def test_command_line_overrides_the_configuration(
     assert sum(node.op_type == "Attention" for node in graph.node) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         pytest.param({"dtype": "fp64"}, id="type"),

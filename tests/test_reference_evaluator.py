@@ -19,6 +19,7 @@ from onnx.reference import ReferenceEvaluator as OnnxEvaluator
 from onnx.reference.op_run import OpRun, OpRunExpand
 
 import onnx_kvtool as kv
+from tests.grids import each
 
 LLAMA = Path("fixtures/models/native/llama_static.onnx")
 GROWING = """<ir_version: 10, opset_import: ["": 24]>
@@ -113,7 +114,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", [*FORMS])
+@each("case", [*FORMS])
 def test_it_takes_what_onnx_reference_takes(case: str) -> None:
     ours, theirs = FORMS[case](kv.ReferenceEvaluator), FORMS[case](OnnxEvaluator)
     assert ours.input_names == [*dict.fromkeys(theirs.input_names)]
@@ -174,7 +175,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", [*REFUSED])
+@each("case", [*REFUSED])
 def test_what_no_evaluator_can_be_made_of_is_refused(case: str) -> None:
     work, message = REFUSED[case]
     with pytest.raises(kv.UsageError, match=message):
@@ -295,8 +296,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("method", ["run", "run_step"])
-@pytest.mark.parametrize("case", [*WRONG])
+@each("method", ["run", "run_step"])
+@each("case", [*WRONG])
 def test_wrong_use_is_said_before_anything_runs(case: str, method: str) -> None:
     arguments, message = WRONG[case]
     with pytest.raises(kv.UsageError, match=message):

@@ -14,6 +14,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands.evaluate import run as run_eval
 from onnx_kvtool.commands.requests import EvalRequest
+from tests.grids import each
 
 LLAMA = "fixtures/models/native/llama_static.onnx"
 
@@ -132,7 +133,7 @@ def test_results_in_memory_have_names_of_their_own(results: dict[str, Any]) -> N
     assert kv.Decoder(results["lowered"]).prefill([[1, 2]]).shape[0] == 1
 
 
-@pytest.mark.parametrize("name", [*kv.__all__, "print"])
+@each("name", [*kv.__all__, "print"])
 def test_help_says_the_name_that_is_called(name: str) -> None:
     thing = getattr(kv, name)
     if inspect.isroutine(thing) or inspect.isclass(thing):

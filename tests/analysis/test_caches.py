@@ -733,7 +733,7 @@ NONE = [
 ]
 
 
-@pytest.mark.parametrize("text", NONE)
+@each("text", NONE)
 def test_what_is_no_cache(text: str) -> None:
     assert table(graph(text)) == []
 

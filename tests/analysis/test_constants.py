@@ -225,7 +225,7 @@ _UNKNOWN: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
 }
 
 
-@pytest.mark.parametrize(("steps", "constants"), list(_UNKNOWN.values()), ids=list(_UNKNOWN))
+@each(("steps", "constants"), _UNKNOWN)
 def test_unknown_stays_unknown(steps: list[Any], constants: dict[str, np.ndarray]) -> None:
     graph: ir.Graph = ir.from_proto(_graph(_nodes(steps), constants).graph)
     assert ConstantFolder().integers(graph.outputs[0]) is None

@@ -119,7 +119,7 @@ def test_a_malformed_node_holds_nothing(body: str) -> None:
     )
 
 
-@pytest.mark.parametrize("declared", [[5], [2, 1], [], [7, 7, 7]])
+@each("declared", [[5], [2, 1], [], [7, 7, 7]])
 def test_a_value_that_contradicts_its_declaration_holds_nothing(declared: list[int]) -> None:
     model = _model(f"{_C23} y = Concat<axis = 0>(a, a)  z = Add(y, y)")
     (y,) = model.graph.outputs
@@ -130,8 +130,8 @@ def test_a_value_that_contradicts_its_declaration_holds_nothing(declared: list[i
     assert not maps.of(z).parts
 
 
-@pytest.mark.parametrize("first", ["one", "other"])
-@pytest.mark.parametrize("op", ["Add", "Concat<axis = 0>", "Expand", "Gather"])
+@each("first", ["one", "other"])
+@each("op", ["Add", "Concat<axis = 0>", "Expand", "Gather"])
 def test_values_that_are_made_from_each_other_hold_nothing(first: str, op: str) -> None:
     model = _model(f"one = Shape(start)  other = {op}(one, one)  y = Add(one, other)")
     nodes = {node.outputs[0].name: node for node in model.graph}
@@ -142,7 +142,7 @@ def test_values_that_are_made_from_each_other_hold_nothing(first: str, op: str) 
         assert ConstantFolder().integers(value) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("dims", "data", "dtype"),
     [
         pytest.param([5], bytes(8), onnx.TensorProto.INT64, id="too few bytes"),
@@ -153,7 +153,7 @@ def test_values_that_are_made_from_each_other_hold_nothing(first: str, op: str) 
         pytest.param([1] * 99, bytes(8), onnx.TensorProto.INT64, id="an absurd rank"),
     ],
 )
-@pytest.mark.parametrize("place", ["initializer", "Constant"])
+@each("place", ["initializer", "Constant"])
 def test_a_tensor_that_cannot_be_read_holds_nothing(
     place: str, dims: list[int], data: bytes, dtype: int
 ) -> None:

@@ -7,6 +7,7 @@ import onnx.parser
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import each
 
 HEADER = '<ir_version: 11, opset_import: ["": 24]>\n'
 ROW = 3 * 7 * 4
@@ -77,7 +78,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "asked", "expected"), CASES)
+@each(("model", "asked", "expected"), CASES)
 def test_what_the_caches_would_cost(model: onnx.ModelProto, asked, expected) -> None:
     found = kv.inspect(model, **asked).to_json()["whatif"]
     assert {key: found[key] for key in expected} == expected
@@ -132,7 +133,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "message"), REFUSED, ids=str)
+@each(("asked", "message"), REFUSED)
 def test_a_question_that_is_none_is_wrong_usage(asked, message: str) -> None:
     with pytest.raises(kv.UsageError, match=message):
         kv.inspect(NAMED, **asked)

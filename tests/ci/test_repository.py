@@ -167,7 +167,7 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
     assert release_notes().notes("v0.2.0", "0.2.0", changelog) == "### Added\n\n- new\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("tag", "heading", "message"),
     [
         pytest.param("v0.3.0", "[0.2.0] - 2026-11-22", "expected `v0.2.0`", id="another tag"),

@@ -38,7 +38,7 @@ def test_option_has_help(option: click.Option) -> None:
     assert option.help.endswith((".", "]"))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", [*COMMANDS])
 def test_help_is_a_page_of_a_manual(kvtool, name) -> None:
     """Usage, summary, what the command does and does not do, options, exit codes, examples."""
     result = kvtool(name, "--help")

@@ -16,6 +16,7 @@ from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.commands import requests
 from onnx_kvtool.commands.options import Request
 from onnx_kvtool.core.errors import UsageError
+from tests.grids import each
 
 REQUESTS: dict[str, type[Request]] = {
     "bench": requests.BenchRequest,
@@ -52,14 +53,14 @@ def test_every_command_is_here() -> None:
     assert REQUESTS.keys() == set(COMMANDS)
 
 
-@pytest.mark.parametrize("command", REQUESTS)
+@each("command", [*REQUESTS])
 def test_the_flags_are_the_fields_of_the_request(command: str) -> None:
     flags = {param.name for param in COMMANDS[command].params} - {"schema"}
     fields = REQUESTS[command].fields
     assert flags == {name for name, said in fields.items() if said.help or said.is_argument}
 
 
-@pytest.mark.parametrize("command", REQUESTS)
+@each("command", [*REQUESTS])
 def test_a_flag_that_is_not_given_leaves_the_default_of_the_request(command: str) -> None:
     defaults = {
         name: said.default
@@ -70,14 +71,14 @@ def test_a_flag_that_is_not_given_leaves_the_default_of_the_request(command: str
     assert {name: given[name] for name in defaults} == defaults
 
 
-@pytest.mark.parametrize("command", FUNCTIONS)
+@each("command", [*FUNCTIONS])
 def test_the_keywords_are_fields_of_the_request(command: str) -> None:
     parameters = inspect.signature(FUNCTIONS[command]).parameters.values()
     keywords = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
     assert keywords <= REQUESTS[command].fields.keys()
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "expected"),
     [
         pytest.param({"via": "scatterndd"}, "`auto`, `scatternd`", id="no word of a choice"),

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.grids import each
+
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 
 CASES = [
@@ -83,7 +85,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("line", "suggested"), CASES)
+@each(("line", "suggested"), CASES)
 def test_the_nearest_name_is_suggested(kvtool, line: str, suggested: str) -> None:
     result = kvtool(*shlex.split(line))
     assert result.exit_code in (2, 3)
@@ -95,7 +97,7 @@ def test_the_nearest_name_is_suggested(kvtool, line: str, suggested: str) -> Non
     assert help == f"  help: did you mean `{suggested}`?"
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         pytest.param("nonsense", id="a command"),

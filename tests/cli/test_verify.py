@@ -23,6 +23,7 @@ from onnx_kvtool.verification.report import (
     OutputReport,
     VerifyReport,
 )
+from tests.grids import each
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 
@@ -204,7 +205,7 @@ def test_json_has_the_keys_of_the_contract(kvtool, verify_stand_in) -> None:
     assert found["earliest"]["first_mismatch"] == {"index": [2], "expected": 1, "actual": -2}
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [
         pytest.param([MODEL], id="one model"),

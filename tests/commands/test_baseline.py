@@ -9,6 +9,8 @@ from typing import Any
 import onnx.parser
 import pytest
 
+from tests.grids import each
+
 MODEL = """
     <ir_version: 10, opset_import: ["": 24]>
     main (float[2, 3, 7, 5] past, float[2, 3, 1, 5] new, float[2] unused)
@@ -155,7 +157,7 @@ def test_each_is_listed_if_asked(kvtool) -> None:
     assert "no longer found: models/a.onnx: KV001, a, node `cache` (TensorScatter)\n" in said
 
 
-@pytest.mark.parametrize(
+@each(
     "flags",
     [
         pytest.param((*ALL, "--prune-baseline"), id="no baseline"),

@@ -14,6 +14,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Ratio, StepSeconds, Workload
 from onnx_kvtool.decoding.worker import Worker
+from tests.grids import each
 
 GROWING = "fixtures/growing/llama__optimum.onnx"
 LLAMA = "fixtures/models/native/llama_static.onnx"
@@ -110,7 +111,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "message"), WRONG, ids=str)
+@each(("wrong", "message"), WRONG)
 def test_work_that_is_none_is_wrong_usage(root: Path, wrong, message: str) -> None:
     with pytest.raises(kv.UsageError, match=message):
         kv.bench(root / LLAMA, **wrong)

@@ -24,6 +24,7 @@ from onnx_kvtool.runtime.confined import is_confining
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.evaluator import Run
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from tests.grids import each
 
 NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 LLAMA = NATIVE / "llama_static.onnx"
@@ -179,9 +180,7 @@ def test_a_circular_cache_goes_on_where_a_linear_one_is_full() -> None:
     assert np.flatnonzero(changed[0]).tolist() == [0, 1, S - 1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "help"),
-    [
+@each(("arguments", "message", "help"), [
         pytest.param({}, r"no value for `past` \(float32 \(batch, 7, 5\)\), `update`",
                      "`random=True`", id="inputs that are missing"),
         pytest.param({"inputs": {"pats": 1}}, "no value `pats`", "mean `past`?", id="input"),
@@ -207,8 +206,7 @@ def test_a_circular_cache_goes_on_where_a_linear_one_is_full() -> None:
         pytest.param({"runtime": "tensorrt"}, "`runtime` is `tensorrt`", None, id="a runtime"),
         pytest.param({"steps": 1, "random": True, "inputs": {"doubled": np.ones((2, 1, D), "f4")}},
                      "`doubled` is no input", None, id="a value that a step would compute"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_wrong_usage(arguments, message, help) -> None:
     with pytest.raises(kv.UsageError, match=message) as caught:
         kv.evaluate(**{"model": model(), **arguments})
@@ -318,7 +316,7 @@ def test_small_values_are_in_the_report_and_every_number_is_json() -> None:
     assert (output["min"], output["max"], output["nan"]) == (0.0, "inf", 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "low", "high", "values"),
     [
         ("[]", None, None, []),
@@ -638,7 +636,7 @@ def test_a_run_within_its_limits_gives_the_same() -> None:
     assert all(map(np.array_equal, limited["s"], free["s"]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("limit", "message"),
     [
         ({"time_limit": 0}, "`time_limit` is 0, expected a number of seconds above 0"),
@@ -665,7 +663,7 @@ _LISTING = {
 }
 
 
-@pytest.mark.parametrize("op", _LISTING)
+@each("op", [*_LISTING])
 def test_both_types_that_numpy_has_for_int64_are_taken(op) -> None:
     model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + _LISTING[op])
     x = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -10,6 +10,7 @@ import pytest
 
 import onnx_kvtool as kv
 from tests.core.small import plain
+from tests.grids import each
 
 CASES: dict[str, tuple[Any, dict[str, Any], str, str | None]] = {
     "dims as a list": (
@@ -69,7 +70,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", [*CASES])
 def test_a_wrong_type_is_wrong_usage(name: str) -> None:
     function, given, message, help = CASES[name]
     with pytest.raises(kv.UsageError) as raised:
@@ -82,7 +83,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert lowered.opset_imports[""] == 15
 
 
-@pytest.mark.parametrize(
+@each(
     "function",
     [kv.bench, kv.check, kv.evaluate, kv.infer, kv.inspect, kv.lower, kv.raise_, kv.verify],
 )

@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.targets.releases import releases
+from tests.grids import each
 
 
 def about(op: str) -> Operator:
@@ -24,7 +25,7 @@ def about(op: str) -> Operator:
     return operator
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "facts"),
     [
         pytest.param(
@@ -140,7 +141,7 @@ def test_without_an_operator_all_are_listed_that_a_table_names() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "help"),
     [
         pytest.param("TensorScater", "did you mean `TensorScatter`?", id="a slip"),

@@ -12,12 +12,13 @@ from onnx_kvtool.commands.output import default_output
 from onnx_kvtool.commands.raise_ import run as run_raise
 from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest
 from onnx_kvtool.core.errors import UsageError
+from tests.grids import each
 
 _DECODER = Path(__file__).resolve().parents[2] / "fixtures/models/native/llama_static.onnx"
 _HAND = Path(__file__).resolve().parents[2] / "fixtures/models/torch_static/hand"
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "suffix", "expected"),
     [
         pytest.param("a/x.onnx", "opset18", "a/x.opset18.onnx", id="beside the source"),

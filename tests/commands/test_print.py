@@ -240,7 +240,7 @@ def test_a_name_cannot_fake_a_line() -> None:
     assert '   ["a\\"\\n}\\x1b[2J"] t = Add (x, w)' in lines
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn", "bfloat16", "float8_e4m3fn"])
+@each("dtype", ["int4", "uint4", "float4_e2m1fn", "bfloat16", "float8_e4m3fn"])
 def test_a_digest_is_of_values_whatever_field_holds_them(dtype: str) -> None:
     import ml_dtypes
 

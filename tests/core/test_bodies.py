@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import onnx
-import pytest
 from onnx import AttributeProto, helper
 
 from onnx_kvtool.model_io.forms import bodies, every_holder, every_node, named_bodies
+from tests.grids import each
 
 
 def _body(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
@@ -44,7 +44,7 @@ def test_every_holder_of_some_operators() -> None:
     assert found == ["main", "F", "else", "then", "loop"]
 
 
-@pytest.mark.parametrize("operators", [None, {"If", "Loop"}, {"Switch"}, set[str]()])
+@each("operators", [None, {"If", "Loop"}, {"Switch"}, set[str]()])
 def test_every_node_is_that_of_every_holder(operators: set[str] | None) -> None:
     message = _message()
     for root in (message, message.graph, message.functions[0]):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onnx_kvtool.core.words import escape
+from tests.grids import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "printed"),
     [
         pytest.param("past.0 [red]`x`[/red]", "past.0 [red]`x`[/red]", id="printable stays"),

@@ -7,9 +7,10 @@ import errno
 import pytest
 
 from onnx_kvtool.core.machine import as_shortage
+from tests.grids import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "message"),
     [
         pytest.param(MemoryError(), "there is not enough memory", id="no memory"),

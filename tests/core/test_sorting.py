@@ -16,6 +16,7 @@ from onnx_kvtool.commands.infer import run
 from onnx_kvtool.commands.requests import EvalRequest, InferRequest
 from onnx_kvtool.model_io.model import deserialize, origin
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
+from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
 _TWICE = """
@@ -74,7 +75,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "order", "moved"), CASES)
+@each(("text", "order", "moved"), CASES)
 def test_nodes_are_sorted(text: str, order: list[str], moved: int) -> None:
     model = _model(text)
     assert unsortable(model) == frozenset()

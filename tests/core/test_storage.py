@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.storage import element_count, stored_bytes, tensor_bytes
+from tests.grids import each
 
 T = ir.DataType
 
@@ -28,7 +29,7 @@ SIZES: dict[str, tuple[list[int], ir.DataType, int | None]] = {
 }
 
 
-@pytest.mark.parametrize(("dims", "dtype", "expected"), SIZES.values(), ids=SIZES)
+@each(("dims", "dtype", "expected"), SIZES)
 def test_stored_bytes(dims: list[int], dtype: ir.DataType, expected: int | None) -> None:
     assert stored_bytes(dims, dtype) == expected
 
@@ -49,7 +50,7 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("dims", "dtype", "words"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+@each(("dims", "dtype", "words"), IMPOSSIBLE)
 def test_sizes_that_cannot_be(dims: list[int], dtype: ir.DataType, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         stored_bytes(dims, dtype)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.core.words import closest, closest_path, did_you_mean, unknown_name
+from tests.grids import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "words", "expected"),
     [
         pytest.param("lowr", ["lower", "raise"], "lower", id="a letter is missing"),
@@ -38,7 +39,7 @@ def test_what_else_to_do_is_said_where_nothing_is_near() -> None:
     assert did_you_mean("x", ["lower"]) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("known", "help"),
     [
         ([], "there are none"),

@@ -63,7 +63,7 @@ def test_each_element_type_has_a_case_and_one_name() -> None:
         assert dtype is not None and dtype_name(dtype) == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "dtype"),
     [
         ("float", ir.DataType.FLOAT),
@@ -80,7 +80,7 @@ def test_other_spellings(name, dtype) -> None:
     assert dtype_named(name) == dtype
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "expected"),
     [
         pytest.param("float16", "2049", 2048.0, id="a tie goes to the even neighbour"),
@@ -104,8 +104,8 @@ def test_numbers_are_rounded_once(name, text, expected) -> None:
     assert (found, np.signbit(found)) == (expected, np.signbit(expected))
 
 
-@pytest.mark.parametrize("text", ["NaN", '"nan"', '"NaN"'])
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float8e4m3fn", "float8e8m0"])
+@each("text", ["NaN", '"nan"', '"NaN"'])
+@each("name", ["float32", "bfloat16", "float8e4m3fn", "float8e8m0"])
 def test_nan(name, text) -> None:
     dtype = dtype_named(name)
     assert dtype is not None
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused(name, text, message) -> None:
         literal_array(parse_json(text), dtype)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shape"),
     [("5", ()), ("[]", (0,)), ("[[], []]", (2, 0)), ("[[[1]], [[2]]]", (2, 1, 1))],
 )
@@ -164,7 +164,7 @@ def test_shape(text, shape) -> None:
     assert literal_array(parse_json(text), ir.DataType.FLOAT).shape == shape
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [
         ("[1, 2]", "int64"),
@@ -179,13 +179,13 @@ def test_natural_type(text, name) -> None:
     assert dtype_name(natural_dtype(parse_json(text))) == name
 
 
-@pytest.mark.parametrize("text", ["[1, true]", '["a", 1]', "[null]", '{"a": 1}'])
+@each("text", ["[1, true]", '["a", 1]', "[null]", '{"a": 1}'])
 def test_no_natural_type(text) -> None:
     with pytest.raises(UsageError):
         natural_dtype(parse_json(text))
 
 
-@pytest.mark.parametrize("text", ["[1, 2", "[1,, 2]", "[1] 2", "'a'", "[" * 100_000, "01"])
+@each("text", ["[1, 2", "[1,, 2]", "[1] 2", "'a'", "[" * 100_000, "01"])
 def test_no_json(text) -> None:
     with pytest.raises(UsageError, match="is no JSON"):
         parse_json(text)

@@ -100,7 +100,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "inputs", "attributes", "fetch", "expected", "dtype"), RUNS)
+@each(("op", "inputs", "attributes", "fetch", "expected", "dtype"), RUNS)
 def test_an_operator_runs(op, inputs, attributes, fetch, expected, dtype) -> None:
     found = run(single(op, inputs, attributes, fetch))
     assert [array.tolist() for array in found] == expected
@@ -132,7 +132,7 @@ def test_every_operator_can_be_named(op: str) -> None:
         assert single(op).inputs == {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message", "help"),
     [
         pytest.param({"op": "Adds"}, "no operator of the default", "did you mean `Add`?", id="op"),

@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.evaluation.spec import read_spec
+from tests.grids import each
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 BF16 = np.array([[1.5, -2]], ml_dtypes.bfloat16)
@@ -58,7 +59,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("folder.npy").mkdir()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "declared", "expected"),
     [
         pytest.param("x.npy", None, X, id="a .npy file"),
@@ -97,7 +98,7 @@ def test_value(text, declared, expected) -> None:
     assert found.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         pytest.param("no.npy", "`no.npy` does not exist", id="no .npy file"),
@@ -121,7 +122,7 @@ def test_a_file_that_cannot_be_read(text, message) -> None:
         read_spec(text).value(None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "declared", "message", "help"),
     [
         pytest.param("x.npz", None, "names no array", "x.npz:KEY", id="no key"),

@@ -8,6 +8,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.guard.inference import infer_with_data
+from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
 
@@ -35,8 +36,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "type_"), CASES)
-@pytest.mark.parametrize("strict", [True, False])
+@each(("text", "type_"), CASES)
+@each("strict", [True, False])
 def test_the_process_lives(text: str, type_: int | None, strict: bool) -> None:
     model = onnx.parser.parse_model(_HEAD + text)
     for node in model.graph.node:
@@ -67,11 +68,11 @@ def _inferred(equation: str) -> onnx.TypeProto:
     return inferred.graph.output[0].type
 
 
-@pytest.mark.parametrize("equation", [".i", "....", "...i...", "i...j...->ij", "." * 100_000])
+@each("equation", [".i", "....", "...i...", "i...j...->ij", "." * 100_000])
 def test_a_stray_dot_does_not_hang(equation: str) -> None:
     assert not _inferred(equation).tensor_type.HasField("shape")
 
 
-@pytest.mark.parametrize("equation", ["ij->ji", "...j -> j...", "i...", " i j -> i j"])
+@each("equation", ["ij->ji", "...j -> j...", "i...", " i j -> i j"])
 def test_other_equations_are_inferred(equation: str) -> None:
     assert len(_inferred(equation).tensor_type.shape.dim) == 2

@@ -10,7 +10,7 @@ import pytest
 from onnx_kvtool.guard.contents import Contents
 from onnx_kvtool.guard.exhaustion import HANDED_ON, may_run_out
 from onnx_kvtool.guard.inference import infer_with_data
-from tests.grids import thinned
+from tests.grids import each, thinned
 
 _ENDS = "a = Constant <value_ints = [0]> () b = Constant <value_ints = [9]> ()"
 
@@ -110,13 +110,13 @@ def test_a_huge_size_does_not_fill_the_memory(text: str) -> None:
     assert peak < 2 << 30
 
 
-@pytest.mark.parametrize("text", BOMBS)
+@each("text", BOMBS)
 def test_a_huge_size_is_looked_at_in_a_process_of_its_own(text: str) -> None:
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 18]>' + text)
     assert may_run_out(Contents(model))
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@each("text", HARMLESS)
 def test_a_large_number_that_is_no_size_needs_no_process(text: str) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 18, "com.example": 1]>' + text

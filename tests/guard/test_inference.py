@@ -19,6 +19,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import deserialize, read
 from tests.core.small import BOOL, FLOAT, INT64, branched, external, plain, save, with_function
+from tests.grids import each
 
 ROOT = Path(__file__).parents[2]
 
@@ -339,7 +340,7 @@ REAL = sorted((ROOT / "fixtures" / "models").rglob("*.onnx"))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+@each("path", REAL)
 def test_the_answers_are_those_for_the_model(path: Path) -> None:
     def inferred(message: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
         try:
@@ -491,7 +492,7 @@ def _negative_sparse_initializer() -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize(
+@each(
     "model",
     [
         pytest.param(_negative_input(), id="of an input"),

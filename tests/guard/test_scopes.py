@@ -16,6 +16,7 @@ from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.scopes import infer_past_copied_scopes, infer_with_distinct_names
 from onnx_kvtool.model_io.forms import every_holder
 from tests.fuzz.graphs import draw
+from tests.grids import each
 
 _BRANCHES_HEAD = '<ir_version: 10, opset_import: ["": 18, "local": 1]>'
 
@@ -81,7 +82,7 @@ BRANCHES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), BRANCHES)
+@each(("text", "expected"), BRANCHES)
 def test_bodies_that_name_their_values_alike_do_not_mix(
     text: str, expected: list[list[int | None]] | None
 ) -> None:

@@ -86,8 +86,8 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("name", MATRICES)
-@pytest.mark.parametrize("strict", [True, False])
+@each("name", [*MATRICES])
+@each("strict", [True, False])
 def test_matrices_are_no_vectors(name: str, strict: bool) -> None:
     text, shape = MATRICES[name]
     model = onnx.parser.parse_model(text if text.strip().startswith("<") else _MATRIX_HEAD + text)

@@ -109,7 +109,7 @@ def test_a_check_is_given_what_the_page_says(rule: Rule) -> None:
     assert rule.runtime == "any" or rule.example_target.startswith(rule.runtime)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@each("family", sorted(FAMILIES))
 def test_the_pages_name_each_check_of_a_family(family: str) -> None:
     named = {rule.code for rule in RULES.values() if rule.family == family}
     assert set(checks_in(family)) == named

@@ -8,11 +8,12 @@ import onnx
 import pytest
 
 from onnx_kvtool.model_io.wire import Outline, outline
+from tests.grids import each
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 
 
-@pytest.mark.parametrize("path", sorted(MODELS.rglob("*.onnx"))[::7], ids=lambda path: path.stem)
+@each("path", sorted(MODELS.rglob("*.onnx"))[::7])
 def test_names_are_those_that_onnx_reads(path: Path) -> None:
     graph = onnx.load(path, load_external_data=False).graph
     found = outline(str(path))

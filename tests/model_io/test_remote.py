@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.model_io.remote import beside, is_remote, prefix, shown
+from tests.grids import each
 from tests.model_io.web_server import Server, serving
 
 pytestmark = pytest.mark.long
@@ -277,7 +278,7 @@ def test_what_needs_weights_wants_a_file(kvtool, command: str) -> None:  # type:
     assert "is a URL, which `inspect`, `check`, `infer`, `print` and `diff` read" in result.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "expected"),
     [
         ("model.onnx", False),
@@ -301,7 +302,7 @@ def test_what_is_said_of_a_url() -> None:
     assert beside(base, "w #1.data") == "https://u:p@h/a/w%20%231.data?token=1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "data"),
     [
         ("https://h/m.onnx", "https://h/w"),

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io import remote, skeleton
+from tests.grids import each
 from tests.model_io.web_server import Server, answering, serving
 
 pytestmark = pytest.mark.long
@@ -350,7 +351,7 @@ def test_a_request_behind_another_is_bounded(server: Server, chain: str) -> None
     assert caught.value.help == "allow more with `timeout=SECONDS`"
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
+@each("value", ["0", "-1", "nan", "soon"])
 def test_what_is_no_time(kvtool, value: str) -> None:  # type: ignore[no-untyped-def]
     result = kvtool("inspect", "https://example.invalid/m.onnx", "--timeout", value)
     assert result.exit_code == 2

@@ -7,6 +7,7 @@ import pytest
 
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.view import MalformedNode
+from tests.grids import each
 
 
 def node(op_type: str, count: int, outputs: int = 3, **attributes: int) -> ir.Node:
@@ -20,7 +21,7 @@ def node(op_type: str, count: int, outputs: int = 3, **attributes: int) -> ir.No
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("op_type", "past", "present"),
     [
         pytest.param("GroupQueryAttention", ("i3", "i4"), ("o1", "o2"), id="GroupQueryAttention"),
@@ -42,7 +43,7 @@ def test_where_the_caches_are(op_type, past, present) -> None:
     assert tuple(view.output(slot.present).name for slot in slots) == present
 
 
-@pytest.mark.parametrize("facts", CONTRIB_ATTENTIONS.values(), ids=lambda facts: facts.op_type)
+@each("facts", CONTRIB_ATTENTIONS.values())
 def test_the_names_of_a_table_line_fit_together(facts) -> None:
     assert len(set(facts.inputs)) == len(facts.inputs)
     for slot in facts.caches:
@@ -59,7 +60,7 @@ def test_what_is_left_out_is_none() -> None:
     assert view.write_position is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "sharing", "position"),
     [
         pytest.param(node("GroupQueryAttention", 7), True, None, id="always"),

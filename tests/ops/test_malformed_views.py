@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axes, counted_axis
+from tests.grids import each
 
 
 def _node(text: str) -> ir.Node:
@@ -17,7 +18,7 @@ def _node(text: str) -> ir.Node:
     return node
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "code"),
     [
         pytest.param("y = NoSuch(x)", "unknown-operator", id="an operator that nobody knows"),
@@ -40,12 +41,12 @@ def test_a_node_without_outputs_cannot_be_read() -> None:
         NodeView(ir.Node("", "Neg", [ir.Value(name="x")], num_outputs=0), 18)
 
 
-@pytest.mark.parametrize(("axis", "rank", "found"), [(0, 1, 0), (-1, 3, 2), (-3, 3, 0), (2, 3, 2)])
+@each(("axis", "rank", "found"), [(0, 1, 0), (-1, 3, 2), (-3, 3, 0), (2, 3, 2)])
 def test_an_axis_is_counted_from_the_front(axis: int, rank: int, found: int) -> None:
     assert counted_axis(axis, rank) == found
 
 
-@pytest.mark.parametrize(("axis", "rank"), [(0, 0), (-1, 0), (3, 3), (-4, 3), (2**62, 3)])
+@each(("axis", "rank"), [(0, 0), (-1, 0), (3, 3), (-4, 3), (2**62, 3)])
 def test_an_axis_that_is_not_there_is_no_axis(axis: int, rank: int) -> None:
     with pytest.raises(MalformedNode, match=f"`axes` is {axis}, expected"):
         counted_axes([axis], rank)

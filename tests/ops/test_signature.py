@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.ops.schema import signature
+from tests.grids import each
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
@@ -42,7 +43,7 @@ def test_values_of_tensors_do_not_count() -> None:
 _SEQUENCE = ir.SequenceType(ir.TensorType(FLOAT))
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         pytest.param(_node("Concat"), id="another operator"),
@@ -73,7 +74,7 @@ def test_sequences_of_sequences_are_told_from_sequences() -> None:
     assert signature(_node(types=(deep,))) != signature(_node(types=(_SEQUENCE,)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         pytest.param({"mode": "wrap"}, {"mode": "edge"}, id="strings"),

@@ -180,9 +180,7 @@ SCHEMA_SAYS: list[tuple[Trait, Callable[[onnx.defs.OpSchema], bool], set[str]]] 
 ]
 
 
-@pytest.mark.parametrize(
-    ("trait", "says", "but"), SCHEMA_SAYS, ids=lambda v: getattr(v, "name", "")
-)
+@each(("trait", "says", "but"), SCHEMA_SAYS)
 def test_traits_that_show_in_the_schema(
     trait: Trait, says: Callable[[onnx.defs.OpSchema], bool], but: set[str]
 ) -> None:

@@ -13,6 +13,7 @@ from onnx import helper
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from tests.cache_models import one_update
+from tests.grids import each
 
 
 def _node(op: str, inputs: list[str], **attributes: Any) -> ir.Node:
@@ -39,7 +40,7 @@ def test_absent_write_indices_are_none(write_indices: str | None) -> None:
     assert _tensor_scatter([2, 7, 5], [2, 4, 5], write_indices=write_indices).write_indices is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("past", "axis", "expected"),
     [
         ([2, 3, 7, 5], None, 2),
@@ -57,7 +58,7 @@ def test_sequence_axis(past: Any, axis: int | None, expected: int | None) -> Non
     assert _tensor_scatter(past, past, axis=axis).sequence_axis == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("past", "axis", "code"),
     [
         ([2, 3, 7, 5], 0, "axis-is-batch"),
@@ -116,7 +117,7 @@ _MALFORMED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("build", "code"), list(_MALFORMED.values()), ids=list(_MALFORMED))
+@each(("build", "code"), _MALFORMED)
 def test_malformed(build: Callable[[], object], code: str) -> None:
     with pytest.raises(MalformedNode) as error:
         build()
@@ -131,10 +132,8 @@ def test_an_attribute_that_refers_to_a_parameter_is_not_a_value() -> None:
     assert error.value.code == "unbound-attribute"
 
 
-@pytest.mark.parametrize("opset", [11, 13, 16, 18, 24])
-@pytest.mark.parametrize(
-    ("op", "view"), [("ScatterND", ScatterND), ("ScatterElements", ScatterElements)]
-)
+@each("opset", [11, 13, 16, 18, 24])
+@each(("op", "view"), [("ScatterND", ScatterND), ("ScatterElements", ScatterElements)])
 def test_scatter_versions(op: str, view: type, opset: int) -> None:
     """The version that an opset means, with `reduction` none where it is not written."""
     seen = view(_node(op, ["data", "indices", "updates"]), opset)
@@ -149,10 +148,8 @@ def test_scatter_versions(op: str, view: type, opset: int) -> None:
         assert seen.axis == 0
 
 
-@pytest.mark.parametrize(
-    ("reduction", "lowest"), [("add", 16), ("mul", 16), ("max", 18), ("min", 18)]
-)
-@pytest.mark.parametrize("view", [ScatterND, ScatterElements])
+@each(("reduction", "lowest"), [("add", 16), ("mul", 16), ("max", 18), ("min", 18)])
+@each("view", [ScatterND, ScatterElements])
 def test_reductions_and_their_opsets(view: type, reduction: str, lowest: int) -> None:
     node = _node(view.__name__, ["d", "i", "u"], reduction=reduction)
     assert view(node, lowest).reduction == reduction
@@ -160,7 +157,7 @@ def test_reductions_and_their_opsets(view: type, reduction: str, lowest: int) ->
         view(node, lowest - 1)
 
 
-@pytest.mark.parametrize("opset", range(11, onnx.defs.onnx_opset_version() + 1))
+@each("opset", range(11, onnx.defs.onnx_opset_version() + 1))
 def test_views_name_what_the_schemas_name(opset: int) -> None:
     """A view reads inputs by name; this fails when a schema renames one."""
     for op, names in {

@@ -11,6 +11,7 @@ import pytest
 
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.targets.target import find_target
+from tests.grids import each
 from tests.pages.markdown import DOCS, prose
 from tests.pages.operator_facts import element_types, fates, versions
 from tests.pages.screenshots import HEIGHTS, IMAGES
@@ -88,7 +89,7 @@ def test_every_target_of_the_pages_can_be_asked_for() -> None:
     assert {find_target(name).asked for name in named} == {name.replace("@", " ") for name in named}
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "expected"),
     [
         pytest.param(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.report.eval_text import array_lines, excerpt, ranges
+from tests.grids import each
 
 
 def text(array: np.ndarray, marks: np.ndarray | None = None) -> str:
@@ -40,7 +41,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("array", "marks", "expected"), CASES)
+@each(("array", "marks", "expected"), CASES)
 def test_text(array, marks, expected) -> None:
     assert text(array, marks) == "\n".join(f"  {line}" for line in expected.splitlines())
 
@@ -67,7 +68,7 @@ def test_the_spans_are_the_marked_elements() -> None:
     assert [line.text[begin:end] for begin, end in line.spans] == ["*20", "*3"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "expected"),
     [(0, ""), (1, "0"), (6, "0 1 2 3 4 5"), (7, "0 1 2 ... 4 5 6"), (999, "0 1 2 ... 996 997 998")],
 )
@@ -75,9 +76,8 @@ def test_excerpt(size, expected) -> None:
     assert excerpt(np.arange(size)) == expected
 
 
-@pytest.mark.parametrize(
-    ("indices", "expected"),
-    [([], ""), ([3], "3"), ([0, 1], "0-1"), ([0, 2, 3, 4, 9], "0, 2-4, 9")],
+@each(
+    ("indices", "expected"), [([], ""), ([3], "3"), ([0, 1], "0-1"), ([0, 2, 3, 4, 9], "0, 2-4, 9")]
 )
 def test_ranges(indices, expected) -> None:
     assert ranges(np.array(indices, np.int64)) == expected

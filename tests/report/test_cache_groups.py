@@ -9,9 +9,10 @@ import pytest
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.report.blocks import cache_groups, joined
+from tests.grids import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "expected"),
     [
         pytest.param(["past"], "past", id="one name"),
@@ -58,7 +59,7 @@ def test_numbers_of_a_reason_that_differ_are_left_out() -> None:
     assert group.reason == "the present `present_{}` is not a graph output"
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "expected"),
     [
         (0, "0 B"),

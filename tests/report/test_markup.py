@@ -8,6 +8,7 @@ import pytest
 
 from onnx_kvtool.report.blocks import Grid
 from onnx_kvtool.report.page import STYLE, table, whole_page
+from tests.grids import each
 
 COLUMNS = {
     "counts": (["4", "1,024"], True),
@@ -21,7 +22,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@each("name", [*COLUMNS])
 def test_columns_of_numbers_are_flush_right(name: str) -> None:
     cells, are_numbers = COLUMNS[name]
     shown = table(Grid(("nodes",), tuple((cell,) for cell in cells)))

@@ -19,7 +19,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.cli.command import DESCRIBED, REPORTS, document
 from onnx_kvtool.core.record import Record, keys_of, type_of
-from tests.grids import part
+from tests.grids import each, part
 
 pytestmark = pytest.mark.long
 
@@ -142,7 +142,7 @@ def test_schema_prints_the_published_file_and_needs_no_argument(command, root, k
     jsonschema.Draft202012Validator.check_schema(json.loads(result.stdout))
 
 
-@pytest.mark.parametrize("command", REPORTS)
+@each("command", [*REPORTS])
 def test_every_key_of_a_schema_says_what_it_means(command: str) -> None:
     schema = document(command)
     silent = [
@@ -267,7 +267,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG)
+@each(("text", "message"), WRONG)
 def test_what_is_no_report_is_wrong_usage(text: str, message: str) -> None:
     with pytest.raises(kv.UsageError, match=message):
         kv.InferReport.from_json(text)

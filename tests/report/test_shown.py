@@ -12,6 +12,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.reporting import Shown
+from tests.grids import each
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 GROWING = "fixtures/growing/bart__dynamo_op18.onnx"
@@ -51,7 +52,7 @@ def test_a_printed_report_is_what_the_command_prints(name: str, kvtool) -> None:
     assert result.exit_code in (0, 1)
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@each("name", [*REPORTS])
 def test_a_report_can_be_pickled_and_compared(name: str) -> None:
     report = made(name)
     again = pickle.loads(pickle.dumps(report))
@@ -81,7 +82,7 @@ class Words(HTMLParser):
         self.words += data.split()
 
 
-@pytest.mark.parametrize("name", [name for name in REPORTS if name != "inspect"])
+@each("name", [name for name in REPORTS if name != "inspect"])
 def test_a_notebook_shows_the_same_words(name: str) -> None:
     page = Words(made(name)._repr_html_())
     assert page.open == []

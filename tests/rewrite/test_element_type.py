@@ -22,7 +22,7 @@ from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.verification.subject import NearestHost, WideHost
-from tests.grids import part, thinned
+from tests.grids import each, part, thinned
 from tests.narrow_models import decoder, narrow
 from tests.runtime.recorded import NATIVE
 
@@ -115,7 +115,7 @@ def test_a_wrong_weight_shows_beside_padding() -> None:
     assert verifier.compare(result, widened=ir.DataType.FLOAT).status == "different"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         pytest.param("g (float[3] x) => (y) { t = Cast <to = 16> (x) y = Neg (t) }", id="Cast"),
@@ -166,7 +166,7 @@ def test_values_of_constants_stay() -> None:
     assert kept.numpy().tobytes() == values.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "constant", "to", "expected"),
     [
         pytest.param(

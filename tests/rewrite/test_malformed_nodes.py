@@ -11,6 +11,7 @@ import pytest
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.rewrite.report import Refused
+from tests.grids import each
 
 
 def _refusal(body: str, opset: int, target: int | None, only: Sequence[str] = ()) -> str:
@@ -24,7 +25,7 @@ def _refusal(body: str, opset: int, target: int | None, only: Sequence[str] = ()
     return f"{diagnostic.code}: {diagnostic.message}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "said"),
     [
         pytest.param("y = Constant()", "constant-form", id="Constant without a value"),

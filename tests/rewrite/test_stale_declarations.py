@@ -11,7 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.shapes.infer import forget_contradictions
-from tests.grids import rest
+from tests.grids import each, rest
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 FOUND = sorted(str(path.relative_to(FIXTURES)) for path in FIXTURES.rglob("*.onnx"))
@@ -65,7 +65,7 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize(("declared", "shapes"), DECLARED.values(), ids=DECLARED)
+@each(("declared", "shapes"), DECLARED)
 def test_what_contradicts_is_dropped_and_nothing_else(
     declared: str, shapes: dict[str, list[int | str] | None]
 ) -> None:

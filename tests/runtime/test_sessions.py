@@ -353,7 +353,7 @@ STRINGS = UPDATE.replace("float", "string")
 LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
 
 
-@pytest.mark.parametrize(
+@each(
     ("version", "text", "is_wrong"),
     [
         pytest.param(

@@ -280,7 +280,7 @@ def test_a_shape_follows(text: str, value: str, shape: tuple[int | str, ...]) ->
     assert found.report.conflicts == ()
 
 
-@pytest.mark.parametrize(("text", "value", "shape"), KNOWN)
+@each(("text", "value", "shape"), KNOWN)
 def test_an_inferred_model_infers_to_itself(
     text: str, value: str, shape: tuple[int | str, ...]
 ) -> None:
@@ -321,7 +321,7 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shape"), HELD)
+@each(("text", "shape"), HELD)
 def test_what_sequences_and_optionals_hold_has_a_shape(
     text: str, shape: tuple[int | str | None, ...]
 ) -> None:
@@ -335,7 +335,7 @@ def test_what_sequences_and_optionals_hold_has_a_shape(
     assert tuple(dims) == shape
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         pytest.param(
@@ -452,7 +452,7 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value", "first", "code", "why"), LOST)
+@each(("text", "value", "first", "code", "why"), LOST)
 def test_an_unknown_names_the_first_value_that_lost_it(
     text: str, value: str, first: str, code: str, why: str
 ) -> None:
@@ -561,7 +561,7 @@ CONFLICTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "value", "declared", "inferred"), CONFLICTS)
+@each(("text", "code", "value", "declared", "inferred"), CONFLICTS)
 def test_a_conflict_has_both_sides(
     text: str, code: str, value: str, declared: object, inferred: object
 ) -> None:

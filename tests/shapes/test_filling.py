@@ -5,10 +5,10 @@ from __future__ import annotations
 import onnx
 import onnx.parser
 import onnx_ir as ir
-import pytest
 
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.shapes.infer import annotate
+from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "com.microsoft": 1]>'
 _INPUTS = "float[B, 6] x, float[L, 3] z, float[5, 7] w"
@@ -44,7 +44,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", [*CASES])
 def test_a_rewrite_may_rest_on_what_is_filled_in(name: str) -> None:
     body, expected = CASES[name]
     model = deserialize(

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnx_kvtool as kv
+from tests.grids import each
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 ML, PREVIEW, TRAINING = "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"
@@ -35,7 +36,7 @@ def made(op: str, domain: str, inputs: str, version: int, **attributes: object) 
     return ir.from_proto(helper.make_model(graph, opset_imports=imports, ir_version=10))
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "domain", "inputs", "version", "attributes", "code"),
     [
         pytest.param("Foo", ML, "x", 3, {}, "ON601", id="no such operator"),
@@ -58,7 +59,7 @@ def test_a_wrong_node_is_found(
     assert {f.code for file in report.files for f in file.findings} == {code}
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "domain", "inputs", "version", "attributes", "shape"),
     [
         pytest.param("Binarizer", ML, "x", 3, {}, ["B", 3], id="elementwise"),

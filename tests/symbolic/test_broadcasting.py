@@ -11,6 +11,7 @@ from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.dimensions import read_size, words
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
+from tests.grids import each
 
 SIZES = """
     s; t; 1; 7; s + 1; s + t; s * t; 2 * s; Min(4, s); Min(1, s); Max(1, s); Max(s, t); Min(s, t);
@@ -43,7 +44,7 @@ def test_a_size_that_is_chosen_is_the_result_for_all_sizes() -> None:
     assert decided > 100
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "result"),
     [
         ("s", "Min(64, s)", "s"),

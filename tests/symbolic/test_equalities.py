@@ -6,9 +6,10 @@ import pytest
 
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim
+from tests.grids import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "same"),
     [
         (3, 3, True),
@@ -42,9 +43,7 @@ def test_what_an_expression_adds_up_to_is_no_fact() -> None:
     assert equalities.of_dim("A + 1") != equalities.of_dim("B + 1")
 
 
-@pytest.mark.parametrize(
-    "granted", [[("A", 3), ("A", 4)], [(3, 4)], [("A", 3), ("B", 4), ("A", "B")], [("A", None)]]
-)
+@each("granted", [[("A", 3), ("A", 4)], [(3, 4)], [("A", 3), ("B", 4), ("A", "B")], [("A", None)]])
 def test_equalities_that_cannot_be_are_refused(granted: list[tuple[Dim, Dim]]) -> None:
     with pytest.raises(ValueError, match=r"equal|cannot"):
         SizeEqualities(granted)

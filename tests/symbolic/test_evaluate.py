@@ -7,11 +7,12 @@ import warnings
 import pytest
 
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
+from tests.grids import each
 
 SIZES = {"a": 7, "b": 3, "s6": 5, "u0": 2, "past_sequence_len": 11, "sequence_len": 4}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "names", "size"),
     [
         pytest.param("a", ("a",), 7, id="a name"),
@@ -36,7 +37,7 @@ def test_expressions_are_computed(text: str, names: tuple[str, ...], size: int) 
     assert evaluate(text, SIZES) == size
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         pytest.param("batch-size", id="a hyphen"),

@@ -17,12 +17,13 @@ from onnx_kvtool.symbolic.simplification import (
     quotient,
     smallest,
 )
+from tests.grids import each
 from tests.shapes.agreement import size_at
 
 _FACTS = Facts()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "normal"),
     [
         pytest.param("past + seq", "past + seq", id="a sum"),

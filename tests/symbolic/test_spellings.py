@@ -107,14 +107,14 @@ def test_what_is_no_expression_is_a_name_of_its_own(command: str, text: str) -> 
     assert _COMMANDS[command](_model(text, 5), sizes) == (5,)
 
 
-@pytest.mark.parametrize("command", ["infer", "lower", "inspect", "eval", "verify"])
-@pytest.mark.parametrize("text", ["s - 2 * t - 3", "s // (t - 3)"])
+@each("command", ["infer", "lower", "inspect", "eval", "verify"])
+@each("text", ["s - 2 * t - 3", "s // (t - 3)"])
 def test_sizes_with_which_an_input_has_none_are_refused(command: str, text: str) -> None:
     with pytest.raises(UsageError, match=r"dimension 0 of input `x`"):
         _COMMANDS[command](_model(text, 1), _SIZES)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "other"),
     [
         ("1 + s", "s + 1"),

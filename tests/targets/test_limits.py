@@ -12,6 +12,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
+from tests.grids import each
 from tests.targets import tinygrad_cases
 from tests.targets.documented_cases import DOCUMENTED_CASES
 from tests.targets.size_cases import INDEXED, INDEXED_BY, SIZE_CASES
@@ -918,10 +919,9 @@ def test_a_slice_that_may_go_backward_from_behind_is_refused() -> None:
     assert written("iree", 18, text.format(5, 1)) is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "opset", "text"),
     [(name, opset, struck) for name, target, opset, struck, _ in CASES if target == "iree"],
-    ids=lambda one: one,
 )
 def test_check_reports_what_lower_does_not_leave(name: str, opset: int, text: str) -> None:
     model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)

@@ -29,7 +29,7 @@ RUNTIMES = [
 LISTED = f"use one of {', '.join(f'`{name}`' for name in RUNTIMES)}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "asked", "release", "opset"),
     [
         pytest.param(
@@ -81,7 +81,7 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
     assert target.is_known == (asked == f"{target.release.runtime} {release}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message", "help"),
     [
         pytest.param(

@@ -16,7 +16,7 @@ from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, check_weights
 from onnx_kvtool.verification.shrinking.weights import skeleton, with_counterparts
 from onnx_kvtool.verification.sizes import Large, compare_shrunk
-from tests.grids import part
+from tests.grids import each, part
 
 BLOCK = 32
 LAYERS = 4
@@ -126,7 +126,7 @@ def reader(*weights: ir.Value) -> ir.Model:
 _BYTES, _FOUR = ir.DataType.UINT8, ir.DataType.UINT4
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "refused"),
     [
         pytest.param(

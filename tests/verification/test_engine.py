@@ -12,6 +12,7 @@ from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
 from onnx_kvtool.verification import subject
 from onnx_kvtool.verification.subject import capture
 from onnx_kvtool.verification.weights import likeness
+from tests.grids import each
 from tests.runtime.recorded import model
 
 CHAIN = """
@@ -232,7 +233,7 @@ g (float[N, 3] x) => (float[N, 3] y)
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "expected"),
     [
         pytest.param([], True, id="the same model"),
@@ -291,7 +292,7 @@ def test_models_are_not_changed() -> None:
     assert before == after
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {"cases": 0},
@@ -302,7 +303,6 @@ def test_models_are_not_changed() -> None:
         {"atol": np.nan},
         {"dims": {"nobody": 2}},
     ],
-    ids=str,
 )
 def test_wrong_use_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(kv.UsageError):

@@ -31,6 +31,7 @@ from onnx_kvtool.verification.planting import (
 from onnx_kvtool.verification.probes import Probes
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import capture
+from tests.grids import each
 from tests.runtime.recorded import model
 
 HEAD = """
@@ -206,7 +207,7 @@ once (h) => (k) { k = ONCE (h) }
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("then", "once", "places"),
     [
         pytest.param("Sin", "Neg", [], id="nothing"),
@@ -234,7 +235,7 @@ DTYPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each("dtype", DTYPES)
 def test_an_open_model_is_the_model_itself_until_a_mistake_is_planted(dtype: str) -> None:
     text = """
     <ir_version: 10, opset_import: ["": 18]>

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onnx_kvtool.verification.shrinking.shrink import Pair, shrink
 from onnx_kvtool.verification.shrinking.sizes import Size, factor
 from onnx_kvtool.verification.shrinking.weights import skeleton
+from tests.grids import each
 from tests.verification.test_shrinking import compared, dims, wide
 
 
@@ -20,7 +21,7 @@ def numbers(size: Size) -> list[int | None]:
     return [atom.number for atom in size.atoms()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "expected"),
     [
         pytest.param([12, 8], [6, 16], [6, 2, 8], id="a border inside a size of the other"),

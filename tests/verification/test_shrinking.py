@@ -22,7 +22,7 @@ from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.verification.shrinking.weights import Quantised, hides, quantised_of, skeleton
 from onnx_kvtool.verification.sizes import Large, compare_shrunk, weight_bytes
-from tests.grids import part, rest
+from tests.grids import each, part, rest
 from tests.runtime.recorded import model, native
 
 pytestmark = pytest.mark.long
@@ -450,7 +450,7 @@ def table(values: list[float], dtype: ir.DataType) -> ir.TensorProtocol:
 _F, _I = ir.DataType.FLOAT, ir.DataType.INT8
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kept", "expected"),
     [
         pytest.param("weight", table([0, 0, 0], _F), True, id="a normalisation by zero"),

@@ -15,6 +15,7 @@ from onnx_kvtool.runtime.errors import NoTwin
 from onnx_kvtool.runtime.sessions import RUNTIMES, open_session
 from onnx_kvtool.verification.subject import capture
 from onnx_kvtool.verification.twins import roundable, twin
+from tests.grids import each
 from tests.runtime.recorded import serialized
 
 EVERYTHING = """
@@ -54,8 +55,8 @@ def element_types(message: onnx.ModelProto) -> set[int]:
     return {value.type.tensor_type.elem_type for value in values}
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("up", [True, False])
+@each("runtime", RUNTIMES)
+@each("up", [True, False])
 def test_everything_narrow_becomes_wide(runtime: str, up: bool) -> None:
     data = everything()
     made = twin(data)
@@ -150,7 +151,7 @@ g (float16[N] x) => (float16[N] y) <float16 w = {W}> { y = Mul (x, w) }
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "is_rounded"),
     [(0.1, True), (1.5, True), (3.0, False), (0.125, False), (0.0, False), (float("-inf"), False)],
 )

@@ -13,6 +13,7 @@ from onnx import helper
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, read, serialize
+from tests.grids import each
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, FIRST_VALUE, coded, graph, node, planted
 
@@ -649,7 +650,7 @@ def test_a_name_that_another_value_keeps_is_not_taken(text: str) -> None:
     assert first.fix is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "expected"),
     [
         pytest.param("pos_d0", "batch", "batch", id="a name with a meaning, though it is rarer"),

@@ -14,7 +14,7 @@ from benchmarks.growing_decoders import Size, growing_decoder
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.shapes.forward import Forward, GraphContext
-from tests.grids import rest
+from tests.grids import each, rest
 from tests.lint.cases import Case, cases, check_case
 from tests.rewrite.raising.attention.decoys import DECOYS, Decoy
 
@@ -104,7 +104,7 @@ def found(model: ir.Model, code: str) -> int:
     return len(lint(model, [RULES[code]]))
 
 
-@pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS)
+@each("decoy", DECOYS)
 def test_what_raise_leaves_is_not_mentioned(decoy: Decoy) -> None:
     model = ir.from_proto(onnx.parser.parse_model(decoy.text))
     types = [(value, value.type) for node in model.graph for value in node.outputs]

@@ -14,7 +14,7 @@ from onnx_kvtool.model_io.model import deserialize, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target
-from tests.grids import part
+from tests.grids import each, part
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted
 
@@ -291,7 +291,7 @@ def test_a_mode_that_makes_no_difference_becomes_linear(text: str) -> None:
     assert (node.op_type, modes) == ("TensorScatter", [b"linear"])
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         pytest.param(circular(", int64[2] w"), id="starts of the caller"),

@@ -8,6 +8,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from tests.grids import each
 from tests.lint.cases import Case, check_case
 
 
@@ -515,7 +516,7 @@ CASES: dict[str, list[Case]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "case"),
     [pytest.param(code, case, id=f"{code} {case.name}") for code in CASES for case in CASES[code]],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
+from tests.grids import each
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_a_shard_does_not_depend_on_how_a_file_is_named(tree: Path) -> None:
     assert len({[bool(part) for part in shards([name], 5)].index(True) for name in names}) == 1
 
 
-@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "²/3"])
+@each("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "²/3"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected `i/n`"):
         parse_shard(text)

@@ -9,13 +9,14 @@ import pytest
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.lint.settings.config import PerFileIgnore, Selection, check_codes, find_rule
+from tests.grids import each
 
 
 def codes(selection: Selection, path: str = "") -> set[str]:
     return {rule.code for rule in selection.rules(path)}
 
 
-@pytest.mark.parametrize(
+@each(
     ("selection", "on", "off"),
     [
         pytest.param(Selection(), {"KV001", "MD400"}, set(), id="all rules are on by default"),
@@ -78,7 +79,7 @@ def test_per_file_ignores(
     assert "MD400" in codes(selection, path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "near"),
     [
         pytest.param("KV01", None, id="a prefix of a code"),
@@ -106,7 +107,7 @@ def test_a_rule_is_found_by_code_in_any_case_and_by_name() -> None:
     assert find_rule("KV003") is find_rule("kv003") is find_rule("bad-mode") is RULES["KV003"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "near"),
     [("KV00", "KV001"), ("KV0O3", "KV003"), ("bad-moode", "bad-mode"), ("nonsense", None)],
 )

@@ -13,6 +13,7 @@ from onnx_kvtool.lint.engine import KEY, look
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
+from tests.grids import each
 
 MODEL = """
     <ir_version: 10, opset_import: ["": 24, "own": 1]>
@@ -76,7 +77,7 @@ def labels(findings: list[Finding]) -> list[str]:
     return [f"{f.location.node_label}" for f in findings if f.code == "KV003"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "codes", "left"),
     [
         pytest.param(on_model, "KV003", [], id="the model covers everything"),
@@ -133,7 +134,7 @@ def test_what_suppresses_nothing_is_found(
     assert place(one).get(KEY) == ("KV003" if "," in codes else None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("codes", "rules"),
     [
         pytest.param("KV001", ("KV003", "MD410"), id="a rule that is off"),

@@ -12,6 +12,7 @@ import pytest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.report.findings.writer import folded, others_in_words
+from tests.grids import each
 
 LAYERS = 30
 
@@ -31,7 +32,7 @@ def found(
     return Finding(diagnostic, "name", "", None if fix is None else Fix("safe", fix, lambda: None))
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         pytest.param(found(node="layer.0.k"), found(node="layer.29.k"), id="the node of a layer"),
@@ -62,7 +63,7 @@ def test_numbers_in_names_make_no_difference(one: Finding, other: Finding) -> No
     assert one.group == other.group
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         pytest.param(found(code="KV208"), id="another rule"),
@@ -90,7 +91,7 @@ def test_numbers_that_are_no_part_of_a_name_do(one: str, other: str) -> None:
     assert found(one).group != found(other).group
 
 
-@pytest.mark.parametrize(
+@each(
     ("nodes", "expected"),
     [
         pytest.param(["k.1"], "1 more, main:k.1", id="one"),

@@ -18,6 +18,7 @@ from onnx_kvtool.report.findings.github import StepSummary
 from onnx_kvtool.report.findings.table import WRITERS
 from onnx_kvtool.report.findings.writer import blocks, closing, counts, rendered
 from onnx_kvtool.report.text import text_of_blocks
+from tests.grids import each
 
 # The schema of OASIS as the SARIF Multitool (MIT) ships it.
 SCHEMA = json.loads((Path(__file__).parent / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
@@ -326,7 +327,7 @@ def test_statistics_are_counts() -> None:
     }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@each("name", [*WRITERS])
 def test_nasty_names_break_no_format(name: str) -> None:
     text = rendered(WRITERS[name], HOSTILE)
     assert "\x1b" not in text
@@ -339,6 +340,6 @@ def test_nasty_names_break_no_format(name: str) -> None:
         assert len(text.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@each("name", [*WRITERS])
 def test_every_format_takes_an_empty_report(name: str) -> None:
     assert isinstance(rendered(WRITERS[name], CheckReport(())), str)

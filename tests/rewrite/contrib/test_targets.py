@@ -17,7 +17,7 @@ from onnx_kvtool.targets.limits import highest_opset
 from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target
-from tests.grids import part
+from tests.grids import each, part
 
 STRANGERS = [
     *CONTRIB_RULES,
@@ -110,7 +110,7 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each("name", [*PARTS])
 def test_a_form_that_came_later_is_no_operator_of_the_release(name: str) -> None:
     version, op, count, attributes, words = PARTS[name]
     names = [f"i{i}" for i in range(count)]
@@ -142,7 +142,7 @@ def test_a_package_of_npm_knows_what_the_release_of_its_version_knows(runtime: s
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("op", ["MatMulNBits", "GatherBlockQuantized", "QMoE", "DequantizeLinear"])
+@each("op", ["MatMulNBits", "GatherBlockQuantized", "QMoE", "DequantizeLinear"])
 def test_weights_of_4_bits_lower_the_opset_of_a_release_without_them(op: str) -> None:
     domain = "" if op == "DequantizeLinear" else "com.microsoft"
     node = helper.make_node(op, ["a", "b", "c"], ["y"], domain=domain)

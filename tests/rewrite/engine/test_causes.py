@@ -13,6 +13,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.rewrite.report import Refused
+from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "com.microsoft": 1, "my": 1]>'
 _WEIGHTS = "uint8[32, 2, 8] w, float[64] s, float[32] scale"
@@ -161,7 +162,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), REFUSED)
+@each(("text", "expected"), REFUSED)
 def test_a_refusal_names_the_cause_once(
     text: str, expected: list[tuple[str, str | None, str]]
 ) -> None:

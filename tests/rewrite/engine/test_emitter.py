@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.emit.emitter import Emitter, Names, Operand, Refusal, ScopedValues
+from tests.grids import each
 
 _D = ir.DataType
 
@@ -38,7 +39,7 @@ CASES: list[tuple[str, str, list[Operand], int, np.ndarray, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("op_type", "inputs", "at", "expected", "name"),
     [pytest.param(*case, id=title) for title, *case in CASES],
 )

@@ -19,6 +19,7 @@ from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.rewrite.upgrade import upgrade
 from tests.cache_models import one_update
+from tests.grids import each
 
 Verb = Literal["lower", "upgrade", "raise"]
 _VERBS: tuple[Verb, ...] = ("lower", "upgrade", "raise")
@@ -44,8 +45,8 @@ def _without_import() -> ir.Model:
     return source
 
 
-@pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize(
+@each("verb", _VERBS)
+@each(
     ("model", "opset", "expected"),
     [
         pytest.param(_model(), 24, [], id="nothing"),

@@ -15,6 +15,7 @@ from onnx_kvtool.core.walk import graphs, nodes, values
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes
+from tests.grids import each
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 _DIMS = {"B": 2, "S": 3, "P": 5}
@@ -250,7 +251,7 @@ _TYPED = {"float16": 0x4200, "bfloat16": 0x4040, "double": 3, "uint8": 3, "int32
 """The number 3 as the parser takes it: of narrow floats it takes the bits."""
 
 
-@pytest.mark.parametrize("name", _TYPED)
+@each("name", [*_TYPED])
 def test_constants_keep_their_type(name: str) -> None:
     three = _TYPED[name]
     text = f"""{_HEAD}main (float[B, S] x) => ({name}[B, S] y) {{
@@ -340,7 +341,7 @@ _DYNAMIC: Mapping[str, tuple[str, list[tuple[str, str | None]], str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected", "said"), list(_DYNAMIC.values()), ids=list(_DYNAMIC))
+@each(("text", "expected", "said"), _DYNAMIC)
 def test_what_stays_dynamic_is_named(
     text: str, expected: list[tuple[str, str | None]], said: str
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.grids import part
+from tests.grids import each, part
 from tests.rewrite.lowering.integers import SIGNED, UNSIGNED, numbers
 from tests.rewrite.lowering.single import check, one_node, refusal
 
@@ -27,7 +27,7 @@ def test_bitwise_operators_of_two_operands(op: str, dtype: type) -> None:
         check(model, inputs, target, [compute(x[:, None], x[::-1])])
 
 
-@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+@each("dtype", SIGNED + UNSIGNED)
 def test_bitwise_not(dtype: type) -> None:
     inputs = {"X": numbers(dtype)}
     check(one_node("BitwiseNot", inputs, [dtype], opset=18), inputs, 11, [~inputs["X"]])

@@ -17,7 +17,7 @@ from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.dialect import FORMS, departures
-from tests.grids import thinned
+from tests.grids import each, thinned
 
 _ROOT = Path(__file__).resolve().parents[3]
 _FIXTURES = {
@@ -90,7 +90,7 @@ _BROKEN = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", [*FORMS])
 def test_the_check_of_a_form_finds_what_departs_from_it(form: str) -> None:
     text = f'<ir_version: 10, opset_import: ["": 18]> {_BROKEN[form]}'
     empty = _parsed(

@@ -7,6 +7,7 @@ import pytest
 
 from onnx_kvtool.ops.operators import parse
 from onnx_kvtool.ops.view import MalformedNode
+from tests.grids import each
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(31)
@@ -73,10 +74,9 @@ def test_an_unknown_rank_is_refused() -> None:
     assert (found.code, found.lowest_opset) == ("unknown-rank", 12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("equation", "ranks"),
     [("ij->k", [2]), ("ij->ii", [2]), ("ij,jk->ik", [2]), ("ijk->i", [2]), ("...i->i", [2])],
-    ids=str,
 )
 def test_equations_that_mean_nothing(equation: str, ranks: list[int]) -> None:
     with pytest.raises(MalformedNode):

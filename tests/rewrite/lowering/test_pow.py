@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import each
 from tests.rewrite.lowering.single import check, one_node
 
 _POWERS = {
@@ -19,7 +20,7 @@ _POWERS = {
 }
 
 
-@pytest.mark.parametrize(("base", "exponent", "x", "y"), list(_POWERS.values()), ids=list(_POWERS))
+@each(("base", "exponent", "x", "y"), _POWERS)
 def test_powers_of_mixed_types(base: type, exponent: type, x: list[float], y: list[float]) -> None:
     inputs = {"X": np.array(x, base), "Y": np.array(y, exponent)}
     expected = np.power(np.float64(x), np.float64(y)).astype(base)

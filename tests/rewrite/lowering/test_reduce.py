@@ -10,7 +10,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import reference
-from tests.grids import part
+from tests.grids import each, part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.random.default_rng(3).normal(size=(2, 3, 5)).astype(np.float32)
@@ -133,10 +133,10 @@ def test_what_is_rounded_once_is_refused_for_integers(op: str) -> None:
     assert (found.code, found.lowest_opset) == ("dynamic-input", 18)
 
 
-@pytest.mark.parametrize("opset", [20, 18, 13])
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("axes", [(1,), (0, -1), ()], ids=str)
-@pytest.mark.parametrize(("op", "nothing"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+@each("opset", [20, 18, 13])
+@each("keepdims", [0, 1])
+@each("axes", [(1,), (0, -1), ()])
+@each(("op", "nothing"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
 def test_infinities_stay_where_a_release_loses_them(
     op: str, nothing: float, axes: tuple[int, ...], keepdims: int, opset: int
 ) -> None:

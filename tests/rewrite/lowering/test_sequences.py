@@ -13,6 +13,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import each
 
 _X = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
 _SPLIT = "<int64 two = {2}, int64 last = {-1}, int64 first = {0}, int64[3] sizes = {1, 4, 2}>"
@@ -94,7 +95,7 @@ def test_a_sequence_of_known_elements_is_read_through(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "op"),
     [
         pytest.param(
@@ -116,7 +117,7 @@ def test_a_sequence_of_known_elements_is_read_through(
         ),
     ],
 )
-@pytest.mark.parametrize("opset", [11, 18])
+@each("opset", [11, 18])
 def test_another_sequence_is_refused(text: str, op: str, opset: int) -> None:
     with pytest.raises(Refused) as refused:
         lower(ir.from_proto(_model(text, opset)), opset=10, verify=False)

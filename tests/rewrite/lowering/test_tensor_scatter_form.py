@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.rewrite.report import Refused
 from tests.cache_models import model, one_update, tensor_scatter_node, value
-from tests.grids import part
+from tests.grids import each, part
 
 _T = onnx.TensorProto
 
@@ -244,7 +244,7 @@ def _with_constant(starts: list[int]) -> onnx.ModelProto:
     return source
 
 
-@pytest.mark.parametrize(("build", "code"), list(_REFUSALS.values()), ids=list(_REFUSALS))
+@each(("build", "code"), _REFUSALS)
 def test_refusal(build: Callable[[], onnx.ModelProto], code: str) -> None:
     """What the specification forbids, or cannot be known, is refused with its reason and place."""
     with pytest.raises(Refused) as refused:

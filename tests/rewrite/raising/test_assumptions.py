@@ -8,13 +8,14 @@ import pytest
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.rewrite.raising.stage import Assumptions, dims_to_run
+from tests.grids import each
 
 _MODEL = """<ir_version: 8, opset_import: ["": 18]>
     decoder (float[batch,7,5] cache, int64[s28] positions) => (float[batch,7,5] same, int64[s28] p)
     { same = Identity (cache) p = Identity (positions) }"""
 
 
-@pytest.mark.parametrize(
+@each(
     ("texts", "message"),
     [
         pytest.param(["contigous"], "is no assumption", id="a misspelt kind"),
@@ -58,7 +59,7 @@ def test_without_a_name_inputs_are_meant_and_not_what_the_graph_computes() -> No
     assert bare.grants("in-range", given) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("pairs", "chosen", "expected"),
     [
         pytest.param([("a", "b"), ("b", "c")], {}, {"a": 2, "b": 2, "c": 2}, id="names"),

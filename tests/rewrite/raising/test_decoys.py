@@ -8,7 +8,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import serialize
-from tests.grids import part
+from tests.grids import each, part
 from tests.rewrite.raising.brute_force import Draws, Runtimes, compare
 from tests.rewrite.raising.decoys.decoy import INSIDE, Decoy
 from tests.rewrite.raising.decoys.table import DECOYS
@@ -53,7 +53,7 @@ def test_a_decoy_stays(decoy: Decoy, is_granted: bool) -> None:
     assert serialize(model) == serialize(source)
 
 
-@pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS)
+@each("decoy", DECOYS)
 def test_a_decoy_is_a_model_that_runs(decoy: Decoy) -> None:
     source = parsed(decoy.text)
     onnx.checker.check_model(source)

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import each
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -224,7 +225,7 @@ def model_of(name: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(f"{_head(nodes)} g ({inputs}) => ({outputs}) {{ {nodes} }}")
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", [*CASES])
 def test_it_stays(name: str) -> None:
     *_, code, assumption = CASES[name]
     source = model_of(name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from tests.grids import each
 from tests.rewrite.lowering.single import one_node
 from tests.rewrite.upgrading.single import check
 
@@ -306,7 +306,7 @@ _CASES: Mapping[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("name", _CASES)
+@each("name", [*_CASES])
 def test_a_node_means_the_same_at_the_later_opset(name: str) -> None:
     case = _CASES[name]
     model = one_node(

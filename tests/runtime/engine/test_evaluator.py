@@ -18,6 +18,7 @@ from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction
 from onnx_kvtool.runtime.kernels.table import find_kernel
+from tests.grids import each
 from tests.runtime.text_models import evaluator, run
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -93,7 +94,7 @@ SCOPES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), SCOPES)
+@each(("text", "expected"), SCOPES)
 def test_values_are_found_where_the_scopes_put_them(text: str, expected: np.ndarray | None) -> None:
     if expected is None:
         with pytest.raises(RuntimeUnavailable, match="nothing before produces the value"):
@@ -133,7 +134,7 @@ def test_an_input_can_be_fetched_and_a_value_twice() -> None:
     np.testing.assert_array_equal(values["b"], -X[0])
 
 
-@pytest.mark.parametrize(
+@each(
     ("inputs", "message"),
     [
         pytest.param({"x": X[0]}, "the graph input `z` is missing", id="a missing input"),
@@ -235,7 +236,7 @@ def test_a_model_that_cannot_be_prepared_says_why(text: str, message: str) -> No
         evaluator(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         pytest.param(

@@ -12,6 +12,7 @@ from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.stepping import advance
+from tests.grids import each
 from tests.runtime.recorded import NAMES, native
 from tests.runtime.text_models import evaluator
 
@@ -148,7 +149,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize("text", REUSED)
+@each("text", REUSED)
 def test_the_buffer_is_reused(text: str) -> None:
     run = evaluator(text).run
     expected = run(feeds()).values
@@ -159,7 +160,7 @@ def test_the_buffer_is_reused(text: str) -> None:
         assert found[name].tobytes() == value.tobytes(), name
 
 
-@pytest.mark.parametrize("text", KEPT)
+@each("text", KEPT)
 def test_the_buffer_is_kept_where_it_is_still_read(text: str) -> None:
     run = evaluator(text).run
     expected = run(feeds()).values

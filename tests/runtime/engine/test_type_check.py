@@ -8,6 +8,7 @@ import pytest
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, RunFailed
+from tests.grids import each
 from tests.runtime.text_models import run
 
 F, N = np.zeros(2, np.float32), np.zeros(2, np.int64)
@@ -23,7 +24,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("op", "inputs", "message"), REFUSED)
+@each(("op", "inputs", "message"), REFUSED)
 def test_refused(op, inputs, message) -> None:
     facts = op_facts(op, 24)
     assert facts is not None
@@ -31,7 +32,7 @@ def test_refused(op, inputs, message) -> None:
         TypeCheck(facts)(inputs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "inputs"),
     [
         pytest.param("Clip", [F, None, F], id="an optional input that is absent"),

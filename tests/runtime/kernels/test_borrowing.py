@@ -151,7 +151,7 @@ GOTTEN_WRONG: dict[str, tuple[str, int, dict[str, Any], list[Any]]] = {
 """What is legal; onnx.reference computes something else, or fails."""
 
 
-@pytest.mark.parametrize("name", GOTTEN_WRONG)
+@each("name", [*GOTTEN_WRONG])
 def test_a_kernel_of_ours_is_needed(name: str) -> None:
     graph, opset, feeds, expected = GOTTEN_WRONG[name]
     assert is_same(ours(graph, opset, feeds), expected)
@@ -344,7 +344,7 @@ def test_what_onnx_reference_runs(name: str) -> None:
     assert is_same([found], [expected])
 
 
-@pytest.mark.parametrize(
+@each(
     ("dtype", "written"),
     [
         (np.bool_, "bool"),
@@ -364,7 +364,7 @@ def test_what_onnx_reference_moves_keeps_its_bits(dtype: Any, written: str) -> N
     assert same(again, given)
 
 
-@pytest.mark.parametrize(
+@each(
     "graph",
     [
         pytest.param(
@@ -489,7 +489,7 @@ ILLEGAL: dict[str, tuple[str, dict[str, Any], str]] = {
 """What is not legal, and of which onnx.reference computes something or says little."""
 
 
-@pytest.mark.parametrize("name", ILLEGAL)
+@each("name", [*ILLEGAL])
 def test_what_onnx_reference_should_not_take_is_refused(name: str) -> None:
     graph, feeds, message = ILLEGAL[name]
     with pytest.raises(RunFailed) as caught:

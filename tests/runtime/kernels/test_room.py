@@ -12,6 +12,7 @@ from onnx_kvtool.runtime.kernels.linear import check_factors
 from onnx_kvtool.runtime.kernels.movement.choosing import constant_of_shape, one_hot_11, range_11
 from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_5, tile, unsqueeze_11
 from onnx_kvtool.runtime.kernels.movement.slicing import pad_19
+from tests.grids import each
 
 _BITS = 2**62
 _PAIR = np.ones(2, np.float32)
@@ -42,14 +43,14 @@ _VAST = {
 }
 
 
-@pytest.mark.parametrize("call", _VAST.values(), ids=_VAST)
+@each("call", _VAST)
 def test_a_result_without_room_is_refused(call) -> None:
     with pytest.raises(KernelError, match=r"takes [\d.]+ [A-Z]iB") as caught:
         call()
     assert caught.value.help
 
 
-@pytest.mark.parametrize(
+@each(
     "call",
     [
         pytest.param(lambda ones: reshape_5(_PAIR[:1], ones, allowzero=0), id="Reshape"),

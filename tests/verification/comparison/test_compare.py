@@ -16,6 +16,7 @@ from onnx_kvtool.verification.comparison.compare import (
     largest,
     tolerance_of,
 )
+from tests.grids import each
 
 F = np.float32
 
@@ -141,7 +142,7 @@ DIFFER: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in AGREE.items()])
+@each("case", [pytest.param(c, id=name) for name, c in AGREE.items()])
 def test_values_that_agree(case: Case) -> None:
     found = compare("y", case.expected, case.actual, exact=case.exact)
     assert (found.within, found.bit_equal) == (True, case.bit_equal)
@@ -149,7 +150,7 @@ def test_values_that_agree(case: Case) -> None:
     assert (found.first_mismatch, found.reason) == (None, None)
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in DIFFER.items()])
+@each("case", [pytest.param(c, id=name) for name, c in DIFFER.items()])
 def test_values_that_differ(case: Case) -> None:
     found = compare("y", case.expected, case.actual, exact=case.exact)
     assert (found.within, found.bit_equal) == (False, False)
@@ -194,13 +195,13 @@ def test_the_unused_half_of_a_byte_does_not_count(dtype: Any) -> None:
     assert bits_differ(low, high).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.uint8, object, ml_dtypes.int4])
+@each("dtype", [np.int64, np.bool_, np.uint8, object, ml_dtypes.int4])
 def test_rounding_cannot_reach_discrete_types(dtype: Any) -> None:
     tolerance = tolerance_of(np.dtype(dtype))
     assert (tolerance.rtol, tolerance.atol) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "left_out", "expected"),
     [
         pytest.param(np.array([1.0, -3.0, 2.0], np.float32), False, 3.0, id="of either sign"),

@@ -8,6 +8,7 @@ import pytest
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
 from onnx_kvtool.verification.comparison.movement import Emptiness
+from tests.grids import each
 from tests.runtime.recorded import model
 
 SHRINKING = """
@@ -22,8 +23,8 @@ g (float[N, 3, H, W] x) => (float[N, 3] y)
 """
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(("size", "is_empty"), [(16, False), (7, True), (6, True), (64, False)])
+@each("runtime", RUNTIMES)
+@each(("size", "is_empty"), [(16, False), (7, True), (6, True), (64, False)])
 def test_a_value_without_elements_is_found(size: int, is_empty: bool, runtime: RuntimeName) -> None:
     empty = Emptiness(serialize(model(SHRINKING)), "", runtime)
     assert empty({"x": np.ones((2, 3, size, 16), np.float32)}) == is_empty

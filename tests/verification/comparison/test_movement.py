@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onnx_kvtool.verification.comparison.movement import arithmetic
+from tests.grids import each
 from tests.runtime.recorded import model, native
 
 LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1, "com.microsoft": 1]>'
@@ -12,7 +13,7 @@ SIGNATURE = "g (float[N, M] x, int64[N, M] i, float[N, M] u, bool c) => ({} y)"
 FLOATS = "float[N, M]"
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "body", "is_moved"),
     [
         pytest.param(FLOATS, "y = Identity (x)", True, id="a copy"),
@@ -185,7 +186,7 @@ _PATHS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", _PATHS)
+@each("name", [*_PATHS])
 def test_the_coarsest_type_on_the_path_of_an_output_is_named(name: str) -> None:
     body, expected = _PATHS[name]
     text = f"""{LOCAL} main (float[N] x) => (float[N] y) <bfloat16[1] w = {{1}}> {{ {body} }}

@@ -8,7 +8,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.verification.comparison.randomness import RUNS, random_values
-from tests.grids import thinned
+from tests.grids import each, thinned
 
 _HEAD = '<ir_version: 10, opset_import: ["": 15, "m": 1]> '
 
@@ -59,7 +59,7 @@ _RANDOM = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), _RANDOM)
+@each(("text", "expected"), _RANDOM)
 def test_values_that_random_numbers_go_into(text: str, expected: set[str]) -> None:
     assert random_values(ir.from_proto(_model(text))) == expected
 

@@ -13,6 +13,7 @@ from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.points import Directions, Points
 from onnx_kvtool.verification.inputs.values import varied
+from tests.grids import each
 
 _FLOATS = "(float[N,4] x) => (float[N,M] y) "
 _IDS = (
@@ -80,7 +81,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@each("name", [*PAIRS])
 def test_cases_are_those_in_which_two_ways_to_compute_differ(name: str) -> None:
     *texts, expected = PAIRS[name]
     one, other = map(planned, texts)
@@ -106,14 +107,14 @@ def test_corners_are_drawn(seed: int) -> None:
     assert (_drawn("starts in int32", seed)["at"] >= 1 << 32).all()
 
 
-@pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"])
+@each("dtype", ["FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"])
 def test_what_is_large_depends_on_the_type(dtype: str) -> None:
     drawn = varied(np.random.default_rng(2), ir.DataType[dtype], (50,), "huge", Points(), "x")
     with np.errstate(over="ignore"):
         assert np.isfinite(drawn).all() and np.isinf(drawn * drawn).sum() > 40
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_no_zero_has_a_sign(seed: int) -> None:
     """Where of onnxruntime gives 0 for -0, and what is moved is compared bit for bit."""
     points = Points(numbers=(-0.0, 2.0))
@@ -133,7 +134,7 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDED)
+@each("name", [*BOUNDED])
 def test_any_integer_is_drawn_for_an_index_that_is_bounded(name: str) -> None:
     body, is_sizing = BOUNDED[name]
     known = planned(_IDS + "{ " + body + " y = Gather(t, i) }")
@@ -149,10 +150,7 @@ def test_a_bound_that_the_caller_may_give_is_none() -> None:
     assert "x" in known.points.sizing
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["c = Less(x)", "c = Sub(x)", "c = Gather(x)", "c = Sum()", "c = Mul(x)"],
-)
+@each("body", ["c = Less(x)", "c = Sub(x)", "c = Gather(x)", "c = Sum()", "c = Mul(x)"])
 def test_what_inputs_a_node_lacks_says_nothing(body: str) -> None:
     known = planned("(float[N] x) => (float[N] y) { " + body + " y = Sin(x) }")
     assert known.corners(planned("(float[N] x) => (float[N] y) { y = Sin(x) }")) == ()

@@ -15,6 +15,7 @@ from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.stepping import advance
 from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of, sizes_for
+from tests.grids import each
 from tests.runtime.recorded import NAMES, ORACLE, model, native
 
 SEEDS = range(5)
@@ -112,7 +113,7 @@ CIRCULAR = (
 LINEAR = CIRCULAR.replace(', mode = "circular"', "")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each("seed", SEEDS)
 def test_starts_of_circular_caches_cross_the_end_and_lie_past_it(seed: int) -> None:
     inputs = draw(plan(model(CIRCULAR)), END, seed)
     capacity, length = inputs["past"].shape[1], inputs["update"].shape[1]
@@ -121,8 +122,8 @@ def test_starts_of_circular_caches_cross_the_end_and_lie_past_it(seed: int) -> N
     assert starts[1] >= capacity
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each("seed", SEEDS)
+@each("case", CASES)
 def test_starts_allow_for_what_the_model_adds(case: Case, seed: int) -> None:
     text = LINEAR.replace(
         "{ present", "{ four = Constant <value_int = 4> () late = Sub (start, four) present"
@@ -143,7 +144,7 @@ def test_no_more_rows_are_drawn_than_a_fixed_cache_holds() -> None:
 NOT_IN_TENSOR_SCATTER = {"UNDEFINED", "INT2", "UINT2", "FLOAT6E2M3", "FLOAT6E3M2"}
 
 
-@pytest.mark.parametrize("dtype", [d for d in ir.DataType if d.name not in NOT_IN_TENSOR_SCATTER])
+@each("dtype", [d for d in ir.DataType if d.name not in NOT_IN_TENSOR_SCATTER])
 def test_every_element_type_can_be_drawn(dtype: ir.DataType) -> None:
     source = model(LINEAR)
     for value in (*source.graph.inputs[:2], *source.graph.outputs):
@@ -179,7 +180,7 @@ def test_sizes_that_cannot_be_drawn_are_refused(
         draw(plan(model(text)), PROMPT, 0, dims)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kind"),
     [
         ("mask_length", "total"),
@@ -330,7 +331,7 @@ def test_a_present_that_does_not_fit_its_past_ends_the_steps() -> None:
     assert advance(found, inputs, outputs) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("node", "axis"),
     [
         ("GatherElements <axis = 0> (d, i)", 0),

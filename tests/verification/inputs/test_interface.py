@@ -10,13 +10,14 @@ from onnx_kvtool.verification.inputs.interface import (
     interface_difference,
     interface_of,
 )
+from tests.grids import each
 from tests.runtime.recorded import model
 
 SOURCE = "g (float[B, L] x, int64[B] i) => (float[B, L] y, int64[B] z) {}"
 BODY = "{ y = Identity (x) z = Identity (i) }"
 
 
-@pytest.mark.parametrize(
+@each(
     ("signature", "difference"),
     [
         pytest.param(SOURCE, None, id="the same"),

@@ -10,6 +10,7 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.verification.inputs.flow import Flow, Place
 from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.plan import plan
+from tests.grids import each
 from tests.runtime.recorded import NAMES, model, native, recorded_run
 
 DECODER = {
@@ -111,7 +112,7 @@ SIGNATURE = "g (float[B, S, D] past, float[B, L, D] update, {}) => (float[B, S, 
 LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "body", "offset"),
     [
         pytest.param("int64[B] x", SCATTER.format("x"), 0, id="directly"),
@@ -201,7 +202,7 @@ def test_a_function_that_calls_itself_does_not_stall_the_search() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
+@each(
     ("past", "present", "kind"),
     [
         pytest.param("past_key_values.3.key", "present.3.key", "named", id="as optimum names them"),

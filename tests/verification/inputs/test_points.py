@@ -16,6 +16,7 @@ from onnx_kvtool.verification.inputs.points import Directions, Points
 from onnx_kvtool.verification.inputs.stepping import advance
 from onnx_kvtool.verification.inputs.symbols import reaching
 from onnx_kvtool.verification.inputs.values import varied
+from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 
@@ -50,7 +51,7 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("name", LIMITED)
+@each("name", [*LIMITED])
 def test_inputs_that_only_small_values_suit_are_known(name: str) -> None:
     body, sizing, divisors, scaled = LIMITED[name]
     head = _HEAD.replace("21]", '21, "a" : 1]')
@@ -59,7 +60,7 @@ def test_inputs_that_only_small_values_suit_are_known(name: str) -> None:
     assert (found.sizing, found.divisors, found.scaled) == (sizing, divisors, scaled)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_no_integer_is_divided_by_zero_and_none_by_minus_one(seed: int) -> None:
     points = Points(divisors=frozenset({"x"}), numbers=(0.0, -1.0))
     for values in ("edges", "small", "wide"):
@@ -113,7 +114,7 @@ _GROWING = (
 )
 
 
-@pytest.mark.parametrize(("window", "past"), [(32, 30), (128, 126), (7, None), (100_000, None)])
+@each(("window", "past"), [(32, 30), (128, 126), (7, None), (100_000, None)])
 def test_caches_grow_past_windows(window: int, past: int | None) -> None:
     known = planned(_GROWING.replace("WINDOW", str(window)))
     longer = list(reaching(known, CASES[-1], {}, Budget()))

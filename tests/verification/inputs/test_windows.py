@@ -12,6 +12,7 @@ from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.symbols import attempts
 from onnx_kvtool.verification.inputs.windows import Windows, windows_of
+from tests.grids import each
 from tests.runtime.recorded import model
 
 PATCHES = """
@@ -137,7 +138,7 @@ def test_a_model_without_windows_has_no_extents() -> None:
     assert list(windows(text).candidates()) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("found", "sizes"),
     [
         (Windows({}, ("H", "W"), (1, 4, 32), (4, 4)), {"H": 64, "W": 96}),

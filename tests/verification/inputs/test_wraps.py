@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onnx_kvtool.verification.inputs.flow import wrapping_capacities
+from tests.grids import each
 from tests.runtime.recorded import model
 
 TEXT = """
@@ -20,7 +21,7 @@ g (float[S, 5] past, float[B, 5] update, int64[B] start, int64 size) => (float[S
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "expected"),
     [
         pytest.param("at = Mod (start, seven)", [7], id="a constant"),

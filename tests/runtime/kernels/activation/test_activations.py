@@ -107,7 +107,7 @@ def test_the_formula_holds(
     )
 
 
-@pytest.mark.parametrize(("kernel", "attributes", "formula"), _FORMULAS.values(), ids=_FORMULAS)
+@each(("kernel", "attributes", "formula"), _FORMULAS)
 def test_a_value_without_dimensions_stays_an_array(
     kernel: Any, attributes: dict[str, Any], formula: Any
 ) -> None:
@@ -137,7 +137,7 @@ _EDGES: dict[str, list[float]] = {
 }
 
 
-@pytest.mark.parametrize("name", _FORMULAS)
+@each("name", [*_FORMULAS])
 def test_infinity_nan_and_great_numbers_follow_the_formula_without_a_warning(name: str) -> None:
     kernel, attributes, _ = _FORMULAS[name]
     (y,) = kernel(np.array([-_INF, _INF], np.float32), **attributes)
@@ -156,7 +156,7 @@ def test_sixteen_bits_are_rounded_once() -> None:
     assert np.array_equal(y, wide.astype(ml_dtypes.bfloat16), equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+@each("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_relu_takes_integers(dtype: Any) -> None:
     least = np.iinfo(dtype).min
     (y,) = relu_1(np.array([least, -1, 0, 5], dtype))

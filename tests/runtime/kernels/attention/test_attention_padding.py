@@ -6,7 +6,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,8 +104,8 @@ def kept(arrays: list[Array], counts: list[int], mask: Array | None = None) -> i
     return int(found.key.shape[2])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("rank", [3, 4])
+@each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+@each("rank", [3, 4])
 def test_as_many_keys_as_the_longest_row_has(rank: int, dtype: Any) -> None:
     arrays = operands(rank, 1, dtype)
     assert kept(arrays, [2, 5]) == 5

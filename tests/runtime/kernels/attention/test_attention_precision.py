@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23
+from tests.grids import each
 from tests.naive_attention import naive_attention
 from tests.runtime.kernels.attention.test_attention_results import PLAIN
 
@@ -40,8 +41,8 @@ def _body(q: Any, k: Any, v: Any, bias: Any, cap: float, precision: Any) -> tupl
     return product(weights, v), raw, capped, biased, weights
 
 
-@pytest.mark.parametrize("precision", list(_NUMBERS), ids=lambda t: f"softmax {t.__name__}")
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=lambda t: t.__name__)
+@each("precision", list(_NUMBERS))
+@each("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_all_outputs_are_rounded_where_the_body_has_a_value(dtype: Any, precision: Any) -> None:
     """Float32 sums may fall on the other side of a tie: one unit in few elements is allowed."""
     q, k, v = (_normal(n, 2, 3, 5, 8).astype(dtype) for n in range(3))

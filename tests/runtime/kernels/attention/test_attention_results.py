@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx.reference.ops.op_attention import _compute_attention
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23
 from onnx_kvtool.runtime.kernels.kernel import Context
-from tests.grids import search
+from tests.grids import each, search
 from tests.naive_attention import flat, naive_attention
 
 PLAIN: dict[str, Any] = {
@@ -246,7 +245,7 @@ def test_scores_of_minus_infinity_at_seen_keys_make_nan_not_zero() -> None:
     assert y is not None and np.isnan(y).all()
 
 
-@pytest.mark.parametrize("mode", [0, 1, 2, 3])
+@each("mode", [0, 1, 2, 3])
 def test_the_fourth_output_is_left_out_where_the_node_has_none(mode: int) -> None:
     attributes = {**PLAIN, "qk_matmul_output_mode": mode}
     assert attention_23(*QKV, **attributes, context=Context(24, 3, print))[3] is None

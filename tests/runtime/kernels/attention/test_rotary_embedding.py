@@ -131,7 +131,7 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("inputs", "attributes", "message"), _REFUSED.values(), ids=_REFUSED)
+@each(("inputs", "attributes", "message"), _REFUSED)
 def test_refused(inputs: tuple[Any, ...], attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
         rotary_embedding_23(*inputs, **{**_PLAIN, **attributes})

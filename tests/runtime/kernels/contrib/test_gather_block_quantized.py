@@ -117,7 +117,7 @@ def test_a_table_without_rows_gives_zeros() -> None:
     assert found.shape == (2, COLUMNS) and not found.any()
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         pytest.param({"bits": 3}, "`bits` is `3`", id="three bits"),

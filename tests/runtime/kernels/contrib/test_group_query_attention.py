@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.grids import part
+from tests.grids import each, part
 from tests.runtime.kernels.contrib.grouped import (
     HEADS,
     KV_HEADS,
@@ -177,7 +177,7 @@ def test_against_one_query_and_one_key_at_a_time(
         )
 
 
-@pytest.mark.parametrize("call", CALLS)
+@each("call", CALLS)
 def test_the_cache_holds_the_past_the_new_rows_and_zeros(call: Call) -> None:
     inputs = call.inputs()
     found = ours("GroupQueryAttention", inputs, OUTPUTS[:3], **COUNTS)

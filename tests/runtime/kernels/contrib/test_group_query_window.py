@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.contrib.grouped import Window
-from tests.grids import search
+from tests.grids import each, search
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, OUTPUTS, Array, D
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -132,9 +132,7 @@ def test_a_window_cache_gives_what_a_whole_one_does(
         np.testing.assert_allclose(found[-1][name][:, :, :kept], expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("positions", "kept"), [(0, 0), (1, 1), (6, 6), (7, 4), (8, 5), (9, 6), (10, 4)]
-)
+@each(("positions", "kept"), [(0, 0), (1, 1), (6, 6), (7, 4), (8, 5), (9, 6), (10, 4)])
 def test_positions_leave_at_once(positions: int, kept: int) -> None:
     """A buffer of six rows for a window of four: three leave when there is no room."""
     assert Window(6, 4).resident(positions) == kept

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import open_session
+from tests.grids import each
 from tests.runtime.text_models import run
 
 X = np.arange(15, dtype=np.float32).reshape(3, 5) - 4
@@ -87,7 +88,7 @@ def test_the_reference_and_onnxruntime_agree(text: str, inputs: dict[str, Any]) 
         assert got[name].dtype == value.dtype
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "inputs", "message"),
     [
         pytest.param(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.cast import cast_6, cast_like_15
-from tests.grids import search
+from tests.grids import each, search
 from tests.runtime.kernels.arrays import recording
 
 INF, NAN = np.inf, np.nan
@@ -57,7 +57,7 @@ SCALES = [
 ]
 
 
-@pytest.mark.parametrize(("x", "mode", "saturated", "strict"), SCALES)
+@each(("x", "mode", "saturated", "strict"), SCALES)
 def test_scales_by_the_table(x: float, mode: str, saturated: int, strict: int) -> None:
     for saturate, expected in ((1, saturated), (0, strict)):
         got, warnings = cast(np.array([x]), E8M0, saturate=saturate, round_mode=mode)
@@ -98,7 +98,7 @@ INTEGERS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "to", "expected"), INTEGERS)
+@each(("values", "to", "expected"), INTEGERS)
 def test_floats_to_integers(values: list[float], to: Any, expected: list[int]) -> None:
     got, warnings = cast(np.array(values), to)
     assert got.astype(object).tolist() == expected
@@ -123,8 +123,8 @@ def test_numpy_agrees_where_it_is_defined() -> None:
         assert (cast(values, to)[0] == values.astype(to)).all()
 
 
-@pytest.mark.parametrize("source", [np.int64, np.int16, np.uint64])
-@pytest.mark.parametrize("to", [np.int8, np.uint8, np.uint32, INT4, UINT4, INT2, UINT2])
+@each("source", [np.int64, np.int16, np.uint64])
+@each("to", [np.int8, np.uint8, np.uint32, INT4, UINT4, INT2, UINT2])
 def test_integers_lose_higher_bits(source: Any, to: Any) -> None:
     values = np.array([200, 7, 8, 13, 30000, 3], source)
     if np.dtype(source).kind == "i":
@@ -137,15 +137,13 @@ def test_integers_lose_higher_bits(source: Any, to: Any) -> None:
     assert got.astype(np.int64).tolist() == expected and not warnings
 
 
-@pytest.mark.parametrize(
-    "source", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
-)
+@each("source", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
 def test_all_but_zeros_are_true(source: Any) -> None:
     got, _ = cast(np.array([0.0, -0.0, NAN, INF, 0.25], source), np.bool_)
     assert got.tolist() == [False, False, True, True, True]
 
 
-@pytest.mark.parametrize("to", [np.float32, np.int8, INT4, ml_dtypes.float8_e4m3fn, np.float16])
+@each("to", [np.float32, np.int8, INT4, ml_dtypes.float8_e4m3fn, np.float16])
 def test_bool_is_one_and_zero(to: Any) -> None:
     assert cast(np.array([True, False]), to)[0].astype(float).tolist() == [1, 0]
 
@@ -169,7 +167,7 @@ STRINGS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "expected"), STRINGS)
+@each(("values", "expected"), STRINGS)
 def test_numbers_to_strings(values: np.ndarray, expected: list[str]) -> None:
     got, _ = cast(values, object)
     assert got.tolist() == expected
@@ -193,7 +191,7 @@ PARSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("texts", "to", "expected"), PARSED)
+@each(("texts", "to", "expected"), PARSED)
 def test_strings_to_numbers(texts: list[str], to: Any, expected: list[Any]) -> None:
     got, warnings = cast(np.array(texts, object), to)
     assert got.astype(object).tolist() == expected and not warnings
@@ -215,7 +213,7 @@ def test_fractions_to_integers_warn() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "to", "message"),
     [
         ("Hello World!", np.float32, r"`input`\[0\] is 'Hello World!', expected a decimal number"),

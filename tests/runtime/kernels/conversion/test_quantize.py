@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.kernels.conversion.quantize import (
     dynamic_quantize_linear_11,
     quantize_linear_10,
 )
+from tests.grids import each
 from tests.runtime.kernels.arrays import recording
 
 BF16, E4M3, E8M0, F4 = (
@@ -33,13 +34,10 @@ def f32(*values: Any) -> np.ndarray:
     return np.array(values, F32)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "low", "high"),
-    [
+@each(("dtype", "low", "high"), [
         (U8, 0, 255), (I8, -128, 127), (np.uint16, 0, 65535), (np.int16, -32768, 32767),
         (UINT4, 0, 15), (INT4, -8, 7), (UINT2, 0, 3), (INT2, -2, 1),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_integers_saturate(dtype: Any, low: int, high: int) -> None:
     x = f32(-1e9, -np.inf, 1e9, np.inf, 0)
     got = quantize(x, np.array(0.5, F32), np.array(1, dtype))
@@ -99,9 +97,7 @@ def test_scales_that_are_powers_of_two() -> None:
         dequantize_linear_10(got, scale, axis=0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "attributes", "message"),
-    [
+@each(("inputs", "attributes", "message"), [
         pytest.param([f32([1, 2, 3]), f32(1, 2)], {}, r"`y_scale` has shape \(2,\), expected \(\) "
                      r"or \(3,\): axis 1 of `x` with shape \(1, 3\)", id="per axis"),
         pytest.param([f32([1, 2, 3]), f32([1, 1, 1])], {}, r"`y_scale` has shape \(1, 3\)",
@@ -117,8 +113,7 @@ def test_scales_that_are_powers_of_two() -> None:
         pytest.param([f32(1), f32(1)], {"output_dtype": 10}, "`y` would be of dtype float16",
                      id="a type that is none to quantize to"),
         pytest.param([f32(1), f32(1)], {"block_size": -1}, "`block_size` is -1", id="block size"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_refusals(inputs: list[Any], attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(KernelError, match=message):
         quantize(*inputs, **attributes)
@@ -145,7 +140,7 @@ def test_int32_has_no_zero_point(zero: np.ndarray, message: str) -> None:
         dequantize_linear_10(np.array([4], np.int32), np.array(1, F32), zero)
 
 
-@pytest.mark.parametrize("dtype", [INT4, UINT4, INT2, UINT2, I8, U8, np.int16, np.uint16])
+@each("dtype", [INT4, UINT4, INT2, UINT2, I8, U8, np.int16, np.uint16])
 def test_quantizing_what_was_dequantized_gives_the_codes_back(dtype: Any) -> None:
     bits = {INT4: 4, UINT4: 4, INT2: 2, UINT2: 2}.get(dtype) or 8 * np.dtype(dtype).itemsize
     low = -(1 << (bits - 1)) if dtype in (INT4, INT2, I8, np.int16) else 0
@@ -169,7 +164,7 @@ def test_dynamic_quantization_includes_zero_in_its_range() -> None:
     assert (int(zero), y.tolist()) == (0, [100, 255]) and scale == F32(5.1) / F32(255)
 
 
-@pytest.mark.parametrize(
+@each(
     ("x", "to", "expected"),
     [
         (f32(1.0, -0.0), np.int32, [0x3F800000, -(2**31)]),

@@ -235,7 +235,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "version", "inputs", "attributes", "message"), REFUSALS)
+@each(("op", "version", "inputs", "attributes", "message"), REFUSALS)
 def test_refusals(
     op: str, version: int, inputs: list[Any], attributes: dict[str, Any], message: str
 ) -> None:

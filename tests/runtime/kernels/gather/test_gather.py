@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.gather import gather, gather_elements, gather_nd
+from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 DTYPE = st.sampled_from(DTYPES)
@@ -183,9 +184,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(run: Callable[[], Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
         run()

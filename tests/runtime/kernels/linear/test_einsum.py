@@ -57,9 +57,7 @@ def test_capitals_come_first_in_the_implicit_output() -> None:
     assert einsum_12(x, equation="aB")[0].tolist() == x.T.tolist()
 
 
-@pytest.mark.parametrize(
-    ("equation", "shapes", "message"),
-    [
+@each(("equation", "shapes", "message"), [
         ("ij,jk->ik", [(2, 3), (5, 7)],
          r"`j` of `equation` .* is 3 in `Inputs`\[0\] with shape \(2, 3\) and 5 in `Inputs`\[1\]"),
         ("ij,jk->ik", [(2, 1), (5, 7)], "`j` of `equation`"),
@@ -74,8 +72,7 @@ def test_capitals_come_first_in_the_implicit_output() -> None:
         ("...i,...i->i", [(2, 3), (5, 3)], r"the ellipsis .* is 2 in `Inputs`\[0\]"),
         ("...ijk->i", [(2, 3)], "terms longer than the ranks"),
         ("i->i", [], "there is no operand"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_refusals(equation: str, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(KernelError, match=message):
         einsum_12(*[np.ones(shape, np.float32) for shape in shapes], equation=equation)

@@ -69,7 +69,7 @@ def test_integers_are_exact_and_wrap_around(bits: int, size: int, seed: int, dty
             assert (int(got[row, column]) - total) % (1 << width) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "message"),
     [
         ((2, 3), (5, 7), r"axis -1 of `A` with shape \(2, 3\) has size 3, expected 5 as axis -2"),
@@ -107,7 +107,7 @@ def test_gemm(trans_a: int, trans_b: int, c_shape: Any, dtype: Any) -> None:
     assert got.shape == (2, 5) and same(got + np.zeros((), dtype), (expected + 0.0).astype(dtype))
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "c", "message"),
     [
         ((2, 3), (5, 3), None, "have no common dimension: axis 1 of `A` has size 3, axis 0"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11, pad_19
+from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 
@@ -82,9 +83,7 @@ def test_what_is_removed_is_not_repeated(mode: str, expected: list[int]) -> None
     assert output.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("dtype", "fill"), [(np.float32, 0), (np.bool_, False), (object, ""), (np.int8, 0)]
-)
+@each(("dtype", "fill"), [(np.float32, 0), (np.bool_, False), (object, ""), (np.int8, 0)])
 def test_without_a_value_zero_is_added(dtype: Any, fill: Any) -> None:
     data = np.array(["a", "b"], object) if dtype is object else np.ones(2, dtype)
     (output,) = pad_11(data, integers(1, 0), mode="constant")
@@ -144,9 +143,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(run: Callable[[], Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
         run()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.movement.slicing import slice_1, slice_10
+from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 BOUNDS = st.integers(-7, 7) | st.sampled_from([2**63 - 1, -(2**63), 2**31 - 1, -(2**31)])
@@ -114,9 +115,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: str) -> None:
     given = {
         "starts": integers(0, 1),

@@ -24,6 +24,7 @@ from onnx_kvtool.runtime.kernels.normalization.layer import (
     layer_normalization_17,
     rms_normalization_23,
 )
+from tests.grids import each
 
 _EPSILON = float(np.float32(1e-5))
 _BF16 = ml_dtypes.bfloat16
@@ -76,8 +77,8 @@ def test_a_variance_beside_a_great_mean_does_not_cancel() -> None:
     np.testing.assert_allclose(y, [[-(2**0.5), 0, 2**0.5, 0]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, _BF16], ids=lambda t: t.__name__)
-@pytest.mark.parametrize("stash", [1, 10, 11, 16])
+@each("dtype", [np.float32, np.float16, _BF16])
+@each("stash", [1, 10, 11, 16])
 def test_rms_normalization(dtype: Any, stash: int) -> None:
     x, scale = (_normal(2, 3, 64) * 2).astype(dtype), _normal(64, seed=1)
     (y,) = rms_normalization_23(x, scale, axis=-1, epsilon=_EPSILON, stash_type=stash)
@@ -180,7 +181,7 @@ def test_a_norm_of_tiny_numbers_does_not_vanish() -> None:
     np.testing.assert_allclose(lp_normalization_1(x, axis=1, p=2)[0], [[0.6, -0.8]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 20])
+@each("size", [1, 2, 3, 4, 7, 20])
 def test_lrn_sums_over_neighbouring_channels(size: int) -> None:
     x = _normal(2, 6, 5)
     (y,) = lrn_1(x, alpha=0.5, beta=0.75, bias=2.0, size=size)
@@ -265,7 +266,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "message"), _REFUSED.values(), ids=_REFUSED)
+@each(("call", "message"), _REFUSED)
 def test_refused(call: Any, message: str) -> None:
     with pytest.raises(KernelError) as caught:
         call()

@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.kernels.normalization.softmax import (
     log_softmax,
     softmax,
 )
+from tests.grids import each
 
 _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "softmax": tuple(forms_of_softmax(softmax).values()),
@@ -39,8 +40,8 @@ def _rows(kind: str, rows: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
-@pytest.mark.parametrize("kind", _KINDS)
+@each("axis", [-3, -2, -1, 0, 1, 2])
+@each("kind", [*_KINDS])
 def test_since_13_one_axis_counts_and_before_all_behind_it(kind: str, axis: int) -> None:
     x = np.random.default_rng(1).standard_normal((2, 3, 5)).astype(np.float32)
     old, new = (kernel(x, axis=axis)[0] for kernel in _KINDS[kind])
@@ -55,8 +56,8 @@ def test_since_13_one_axis_counts_and_before_all_behind_it(kind: str, axis: int)
     )
 
 
-@pytest.mark.parametrize("dtype", _UNIT, ids=lambda t: t.__name__)
-@pytest.mark.parametrize("kind", _KINDS)
+@each("dtype", [*_UNIT])
+@each("kind", [*_KINDS])
 def test_every_type_is_rounded_once(kind: str, dtype: Any) -> None:
     x = np.random.default_rng(2).standard_normal((3, 700)).astype(dtype)
     before = x.copy()
@@ -86,8 +87,8 @@ def test_nothing_gives_nothing(kind: str) -> None:
             assert kernel(np.zeros(shape, np.float32), axis=1)[0].shape == shape
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("axis", [2, -3])
+@each("kind", [*_KINDS])
+@each("axis", [2, -3])
 def test_an_axis_outside_the_rank_is_refused(kind: str, axis: int) -> None:
     for kernel in _KINDS[kind]:
         with pytest.raises(KernelError, match=r"`axis` is -?\d, expected -2 to 1"):

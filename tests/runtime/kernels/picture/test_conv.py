@@ -14,6 +14,7 @@ from onnx import helper
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels import windows
 from onnx_kvtool.runtime.kernels.picture import conv
+from tests.grids import each
 
 Sizes = tuple[int, ...]
 
@@ -118,7 +119,7 @@ REFUSED: dict[str, tuple[Sizes, Sizes, Sizes, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", [*REFUSED])
 def test_refusals(name: str) -> None:
     *shapes, attributes, message = REFUSED[name]
     with pytest.raises(KernelError, match=message):

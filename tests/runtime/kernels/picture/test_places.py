@@ -14,6 +14,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.picture import affine_grid_20
+from tests.grids import each
 
 
 def one_node(op: str, feeds: dict[str, np.ndarray], result: int, **given: Any) -> onnx.ModelProto:
@@ -63,7 +64,7 @@ def test_a_grid_of_bfloat16_and_one_of_nothing() -> None:
     assert (found.shape, found.dtype) == ((2, 0, 5, 2), theta.dtype)
 
 
-@pytest.mark.parametrize(
+@each(
     ("shape", "size", "message"),
     [
         pytest.param((1, 2, 3), [1, 1, 5], "expected four or five sizes", id="a line"),

@@ -21,6 +21,7 @@ from onnx_kvtool.runtime.kernels.picture import (
     max_pool,
 )
 from onnx_kvtool.runtime.kernels.windows import Sliding
+from tests.grids import each
 
 f32 = np.float32
 LINE = f32([[[3, 1, 7, 2, 5, 5, 0]]])
@@ -99,8 +100,8 @@ def looked_at(op: str, x: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("op", KERNELS)
-@pytest.mark.parametrize("way", WAYS)
+@each("op", [*KERNELS])
+@each("way", [*WAYS])
 def test_each_window(op: str, way: str) -> None:
     x, attributes = WAYS[way]
     found, *_ = pooled(op, x, attributes)
@@ -173,8 +174,8 @@ def test_nan_is_taken_where_there_is_nothing_else_and_the_sign_of_zero_is_kept()
     assert positions.tolist() == [[[0, 0, 2, 2, 3, 4, 6, 6]]]
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
-@pytest.mark.parametrize("op", KERNELS)
+@each("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+@each("op", [*KERNELS])
 def test_narrow_types_are_rounded_once(op: str, dtype: Any) -> None:
     x = PICTURE.astype(dtype)
     (found, *_) = pooled(op, x, {"kernel_shape": [5, 7]})
@@ -228,7 +229,7 @@ def test_the_cost_of_a_window_grows_with_the_digits_of_its_size() -> None:
     assert made[1] <= made[0] + 2, made
 
 
-@pytest.mark.parametrize(
+@each(
     ("op", "attributes", "message"),
     [
         pytest.param(

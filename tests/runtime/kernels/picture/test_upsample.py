@@ -15,6 +15,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.picture import upsample_1, upsample_7, upsample_9
+from tests.grids import each
 
 f32 = np.float32
 LINE = f32([1, 2, 4])
@@ -73,7 +74,7 @@ def test_the_first_version_has_a_scale_for_each_side() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.uint8, np.int64, np.complex64])
+@each("dtype", [np.float16, np.float64, np.uint8, np.int64, np.complex64])
 def test_linear_of_other_types(dtype: Any) -> None:
     (found,) = upsample_7(np.array([1, 4], dtype), mode="linear", scales=[4])
     np.testing.assert_array_equal(found, np.array([1, 1.75, 2.5, 3.25, 4, 4, 4, 4]).astype(dtype))
@@ -129,7 +130,7 @@ FAILING: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILING)
+@each("name", [*FAILING])
 def test_what_makes_no_sense_fails(name: str) -> None:
     call, message = FAILING[name]
     with pytest.raises(KernelError, match=message):

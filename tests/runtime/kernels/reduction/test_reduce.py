@@ -131,7 +131,7 @@ NOTHING = [
 ]
 
 
-@pytest.mark.parametrize(("op", "version", "dtype", "expected"), NOTHING)
+@each(("op", "version", "dtype", "expected"), NOTHING)
 def test_nothing_reduces_to_what_the_text_says(
     op: str, version: int, dtype: Any, expected: Any
 ) -> None:
@@ -189,7 +189,7 @@ def test_exponentials_and_squares_do_not_overflow() -> None:
     assert got.tolist() == [float(F32(5e30))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "expected"),
     [([INF, 1], INF), ([-INF, -INF], -INF), ([np.nan, 1], np.nan), ([-INF, 0], 0.0)],
 )

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.reduction import arg_max_1, arg_min_1, top_k_1, top_k_10
-from tests.grids import search
+from tests.grids import each, search
 
 DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kernel", "attributes", "expected"),
     [
         (arg_max_1, {"axis": 1}, [[1], [2]]),
@@ -27,7 +27,7 @@ DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)
         (arg_min_1, {"axis": 1, "keepdims": 0, "select_last_index": 1}, [3, 3]),
     ],
 )
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float16, ml_dtypes.bfloat16])
+@each("dtype", [np.float32, np.int8, np.float16, ml_dtypes.bfloat16])
 def test_positions(kernel: Any, attributes: dict[str, int], expected: Any, dtype: Any) -> None:
     (got,) = kernel(DATA.astype(dtype), **attributes)
     assert got.dtype == np.int64 and got.tolist() == expected
@@ -72,7 +72,7 @@ def test_other_axes_and_the_attribute_form() -> None:
     assert top.tolist() == [[2, 7, 7, 1]] and positions.tolist() == [[0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("k", "message"),
     [
         (np.array([5]), r"`K` is 5, expected 0 to 4: axis 1 of `X` with shape \(2, 4\)"),

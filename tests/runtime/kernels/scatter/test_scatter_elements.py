@@ -14,6 +14,7 @@ from onnx_kvtool.runtime.kernels.kernel import Context
 from onnx_kvtool.runtime.kernels.scatter.scatter import (
     scatter_elements_11,
 )
+from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, recording, same
 from tests.runtime.kernels.scatter import oracle
 
@@ -160,7 +161,7 @@ def test_not_a_number_wins(reduction: str) -> None:
     assert np.isnan(output).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("reduction", "expected"),
     [("add", [0, 1, 1, 1]), ("max", [0, 1, 1, 1]), ("mul", [0, 0, 0, 1]), ("min", [0, 0, 0, 1])],
 )
@@ -170,7 +171,7 @@ def test_reductions_of_bool_are_or_and_and(reduction: str, expected: list[int]) 
     assert same(output, np.array(expected, np.bool_))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@each("dtype", DTYPES)
 def test_no_data_takes_no_updates(dtype: Any) -> None:
     empty = np.zeros((3, 0), dtype)
     (output,) = scatter_elements_11(empty, np.zeros((2, 0), np.int64), empty[:2], axis=1)
@@ -268,9 +269,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: str) -> None:
     given = {
         "data": D.copy(),

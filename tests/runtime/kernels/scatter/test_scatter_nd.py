@@ -215,9 +215,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: str) -> None:
     given = {"data": D.copy(), "indices": I, "updates": U, "reduction": "none", **changed}
     operands = [np.asarray(given.pop(name)) for name in ("data", "indices", "updates")]

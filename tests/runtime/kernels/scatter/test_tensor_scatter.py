@@ -15,7 +15,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
 from onnx_kvtool.runtime.sessions import Session, open_session
 from tests.cache_models import one_update, tensor_scatter_oracle
-from tests.grids import search
+from tests.grids import each, search
 from tests.runtime.kernels.arrays import DTYPES, array, same
 from tests.runtime.recorded import needs_24
 
@@ -244,9 +244,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "past_cache": np.zeros((B, S, D), np.float32),

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.sequence import optional, sequence_insert
+from tests.grids import each
 
 A, B, C = (np.full((2, size), size, np.float32) for size in (3, 5, 7))
 ABC = [A, B, C]
@@ -33,7 +34,7 @@ RESULTS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "expected"), RESULTS)
+@each(("call", "expected"), RESULTS)
 def test_results(call: Callable[[], tuple[Any]], expected: Any) -> None:
     (got,) = call()
     if isinstance(expected, list):
