@@ -275,19 +275,7 @@ class Emitter:
             tuple(tensor.shape),
             tensor.tobytes() if words is None else words,
         )
-        known = self._constants.get(key)
-        if known is None:
-            known = self.scope.root.shared.get(key)
-        if known is None:
-            name = self.scope.names.fresh(f"kvtool/{hint}")
-            known = ir.Value(
-                name=name,
-                type=ir.TensorType(tensor.dtype),
-                shape=ir.Shape(tensor.numpy().shape),
-                const_value=tensor,
-            )
-            self._constants[key] = known
-        return known
+        return self._initializer(key, lambda: tensor, f"kvtool/{hint}")
 
     def weight(self, key: Hashable, build: Callable[[], ir.TensorProtocol], hint: str) -> ir.Value:
         """Return a tensor as an initializer of the root graph; what it holds is not looked at.
@@ -297,10 +285,15 @@ class Emitter:
             build: Makes the tensor.
             hint: First part of the name when it is new.
         """
-        key = ("weight", key)
-        known = self._constants.get(key)
-        if known is None:
-            known = self.scope.root.shared.get(key)
+        weight = self._initializer(("weight", key), build, hint)
+        if weight.const_value is not None:
+            weight.const_value.name = weight.name
+        return weight
+
+    def _initializer(
+        self, key: Hashable, build: Callable[[], ir.TensorProtocol], hint: str
+    ) -> ir.Value:
+        known = self._constants.get(key) or self.scope.root.shared.get(key)
         if known is None:
             tensor = build()
             known = self._constants[key] = ir.Value(
@@ -309,7 +302,6 @@ class Emitter:
                 shape=ir.Shape(tensor.shape.numpy()),
                 const_value=tensor,
             )
-            tensor.name = known.name
         return known
 
     def adopt(self, node: ir.Node, hint: str) -> None:

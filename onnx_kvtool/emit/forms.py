@@ -161,6 +161,15 @@ def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None 
     return em.op("Squeeze", value, axes=list(axes), hint=hint)
 
 
+def split(
+    em: Emitter, value: ir.Value, sizes: Sequence[int], axis: int = -1
+) -> tuple[ir.Value, ...]:
+    """Return parts of `value` of these sizes along an axis."""
+    if em.opset >= 13:
+        return em.multi("Split", value, list(sizes), axis=axis, count=len(sizes))
+    return em.multi("Split", value, axis=axis, split=list(sizes), count=len(sizes))
+
+
 def reduce(
     em: Emitter,
     op_type: str,
@@ -371,19 +380,39 @@ def looped(
     return em.multi("Loop", rounds, True, *start, body=body, count=len(body.outputs) - 1)
 
 
-def scanned(
-    em: Emitter, start: ir.Value, data: ir.Value, body: ir.Graph, axis: int, *, reverse: bool
+def accumulated(
+    em: Emitter,
+    op_type: str,
+    start: ir.Value,
+    data: ir.Value,
+    dims: Sequence[Dim],
+    axis: int,
+    *,
+    exclusive: bool,
+    reverse: bool,
 ) -> ir.Value:
-    """Return what a Scan of one state makes of the slices along an axis, put together again.
+    """Return the sums or products of slices up to each one along an axis, by a Scan.
 
     Args:
         em: Where to build.
-        start: The state before the first slice.
-        data: What is taken apart.
-        body: body(state, slice) -> state, slice of the result.
-        axis: The axis, of `data` and of the result.
+        op_type: Add or Mul.
+        start: What comes before the first slice.
+        data: The slices.
+        dims: What is known of the shape of a slice.
+        axis: The axis.
+        exclusive: Whether a slice is left out of its own result.
         reverse: Whether the last slice comes first; it is the last of the result, too.
     """
+    dtype = dtype_of(data)
+    state, part = (formal(em, name, dtype, [None] * len(dims)) for name in ("total", "slice"))
+
+    def step() -> list[ir.Value]:
+        following = em.op(op_type, state, part, hint="total")
+        given = em.op("Identity", state if exclusive else following)
+        given.shape = ir.Shape(dims)  # which nothing else says where there are no slices
+        return [following, given]
+
+    body = em.nested(step, [state, part], hint="body")
     _, result = em.multi(
         "Scan",
         start,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 
 import onnx_ir as ir
 
@@ -76,46 +75,33 @@ _WIDENED: _Carriers = {_D.BFLOAT16: (_D.FLOAT,)}
 _NARROW_FLOATS: _Carriers = {_D.FLOAT16: (_D.FLOAT,), **_WIDENED}
 
 
-def _each(names: str, parameter: str, carriers: _Carriers) -> Iterable[tuple[str, _Way]]:
-    return [(name, _Way(parameter, carriers)) for name in names.split()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Which inputs and outputs take the detour, and through what.
-
-    Attributes:
-        parameter: The type parameter whose values are cast; all others stay.
-        carriers: The types in between.
-    """
-
-    parameter: str
-    carriers: _Carriers
-
-
 _OWN = frozenset({"CenterCropPad", "Concat", "OneHot", *having(Trait.SAME), *having(Trait.UPDATES)})
 """Movers that take every type which Cast takes, or whose lowering sees to types itself, and OneHot
 with its `T3`."""
 
-_WAYS: Mapping[str, _Way] = Table(
+_WAYS: Mapping[str, tuple[str, _Carriers]] = Table(
     "element type detour",
     [
-        *((op, _Way("T", _MOVED)) for op in sorted(having(Trait.MOVES)) if op not in _OWN),
-        ("Unique", _Way("T", _MOVED)),
-        ("OneHot", _Way("T3", _MOVED)),
-        ("IsInf", _Way("T1", _ORDERED)),
-        ("IsNaN", _Way("T1", _ORDERED)),
-        *_each("Clip Max MaxPool Min ReduceMax ReduceMin Relu", "T", _ORDERED),
-        *_each("Add Div Mul Sub", "T", _WRAPPED),
-        ("QLinearMatMul", _Way("TS", _NARROW_FLOATS)),
-        ("Range", _Way("T", _NARROW_FLOATS)),
-        *_each("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
-        *_each("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
-        *_each("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),
-        *_each("CumSum LeakyRelu PRelu Softplus Softsign Tan ThresholdedRelu", "T", _WIDENED),
-        ("Pow", _Way("T1", _WIDENED)),
+        (op, (parameter, carriers))
+        for names, parameter, carriers in (
+            (" ".join(sorted(having(Trait.MOVES) - _OWN)), "T", _MOVED),
+            ("Unique", "T", _MOVED),
+            ("OneHot", "T3", _MOVED),
+            ("IsInf IsNaN", "T1", _ORDERED),
+            ("Clip Max MaxPool Min ReduceMax ReduceMin Relu", "T", _ORDERED),
+            ("Add Div Mul Sub", "T", _WRAPPED),
+            ("QLinearMatMul", "TS", _NARROW_FLOATS),
+            ("Range", "T", _NARROW_FLOATS),
+            ("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
+            ("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
+            ("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),
+            ("CumSum LeakyRelu PRelu Softplus Softsign Tan ThresholdedRelu", "T", _WIDENED),
+            ("Pow", "T1", _WIDENED),
+        )
+        for op in names.split()
     ],
 )
+"""For an operator the type parameter whose values are cast (all others stay), and through what."""
 
 
 def exact_carrier(dtype: ir.DataType, op_type: str, opset: int) -> ir.DataType | None:
@@ -153,8 +139,7 @@ def _casts(dtype: ir.DataType, opset: int) -> bool:
 
 def detoured_parameter(op_type: str) -> str | None:
     """Return the type parameter of an operator that may take a detour; None without one."""
-    way = _WAYS.get(op_type)
-    return None if way is None else way.parameter
+    return _WAYS[op_type][0] if op_type in _WAYS else None
 
 
 def carrier_of(
@@ -179,7 +164,7 @@ def carrier_of(
     """
     if dtype is None or not _casts(dtype, opset):
         return None
-    for carrier in _WAYS[op_type].carriers.get(dtype, ()):
+    for carrier in _WAYS[op_type][1].get(dtype, ()):
         if takes(op_type, index, carrier, opset) and (
             among is None or carrier.name.lower() in among
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import numpy as np
@@ -203,6 +204,7 @@ def _cast(data: ir.Value | None, to: ir.DataType) -> ir.TensorProtocol | None:
 # The function body in the schema of an operator, as a separate graph.
 
 
+@dataclass(frozen=True, slots=True)
 class Body:
     """A function body, bound to the attributes and types of one call.
 
@@ -214,13 +216,10 @@ class Body:
         opset: Version of the default domain that the body is written for.
     """
 
-    def __init__(
-        self, model: ir.Model, inputs: tuple[int, ...], outputs: tuple[int, ...], opset: int
-    ) -> None:
-        self.model = model
-        self.inputs = inputs
-        self.outputs = outputs
-        self.opset = opset
+    model: ir.Model
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    opset: int
 
 
 def has_body(op_type: str) -> bool:
@@ -363,13 +362,13 @@ class _BodySchema(Protocol):
     ) -> bytes: ...
 
 
+@dataclass(frozen=True, slots=True)
 class _Call:
     """A call with every name replaced by the schema's, so that equal calls look equal."""
 
-    def __init__(self) -> None:
-        self.node = onnx.NodeProto()
-        self.types: list[onnx.TypeProto] = []
-        self.constants: dict[str, onnx.TensorProto] = {}
+    node: onnx.NodeProto = field(default_factory=onnx.NodeProto)
+    types: list[onnx.TypeProto] = field(default_factory=list)
+    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
 
 def _call(node: ir.Node, opset: int, folder: ConstantFolder) -> _Call:
@@ -390,8 +389,7 @@ def _call(node: ir.Node, opset: int, folder: ConstantFolder) -> _Call:
             call.constants[name] = onnx.numpy_helper.from_array(array, name)
     for index, output in enumerate(node.outputs):
         call.node.output.append(f"out_{index}" if output.name else "")
-    given = sorted(node.attributes)
-    for name in given:
+    for name in sorted(node.attributes):
         call.node.attribute.append(ir.to_proto(node.attributes[name]))
     for name, attribute in sorted(schema.attributes.items()):
         if name not in node.attributes and attribute.default_value.name:
@@ -407,12 +405,11 @@ def _type(value: ir.Value | None) -> onnx.TypeProto:
 
 def _function(call: _Call, op_type: str, opset: int) -> onnx.FunctionProto | None:
     schema = cast(_BodySchema, onnx.defs.get_schema(op_type, min(opset, NEWEST), ""))
-    if schema.has_function:
-        versions = [v for v in schema.function_opset_versions if v <= opset]
-        if versions:
-            raw = schema.get_function_with_opset_version(max(versions))
-            return _parsed(raw)
-    if schema.has_context_dependent_function:
+    raw = b""
+    versions = [v for v in schema.function_opset_versions if v <= opset]
+    if schema.has_function and versions:
+        raw = schema.get_function_with_opset_version(max(versions))
+    elif schema.has_context_dependent_function:
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
         if versions:
             raw = schema.get_context_dependent_function_with_opset_version(
@@ -420,14 +417,7 @@ def _function(call: _Call, op_type: str, opset: int) -> onnx.FunctionProto | Non
                 call.node.SerializeToString(),
                 [t.SerializeToString() for t in call.types],
             )
-            return _parsed(raw) if raw else None
-    return None
-
-
-def _parsed(raw: bytes) -> onnx.FunctionProto:
-    function = onnx.FunctionProto()
-    function.ParseFromString(raw)
-    return function
+    return onnx.FunctionProto.FromString(raw) if raw else None
 
 
 def _bind(

@@ -7,15 +7,14 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import (
+    accumulated,
     cast,
     covers,
-    formal,
     known_dims,
     known_type,
     one_number,
     one_shape,
     reduce,
-    scanned,
     unsqueeze,
     where,
 )
@@ -50,7 +49,7 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
             "element-type",
             f"no operator before opset 26 reads the bits of {name} as {to.name}",
         )
-    return em.op("Cast", data, to=to.value)
+    return cast(em, data, to)
 
 
 def _bits_of(dtype: ir.DataType | None) -> int:
@@ -150,7 +149,7 @@ def _by_bits(
     powers = em.constant(2 ** np.arange(width - 1, dtype=np.int64), "powers")
     bits = [_bits(em, x, value, powers, width) for x, value in zip(wide, values, strict=True)]
     chosen = em.op(logic, *bits)  # (..., width)
-    numbers = em.op("Cast", chosen, to=_INT64.value)
+    numbers = cast(em, chosen, _INT64)
     places = [2**k for k in range(min(width - 1, _HALF))]
     if width <= _HALF:
         return _weighted(em, numbers, [*places, -(2 ** (width - 1))])
@@ -174,8 +173,7 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
     magnitude = em.op("Where", negative, em.op("Sub", column, -(2 ** (width - 1))), column)
     shifted = em.op("Div", magnitude, powers)
     bit = em.op("Mod", shifted, 2)
-    low_bits = em.op("Cast", bit, to=_BOOL.value)
-    return em.op("Concat", low_bits, negative, axis=-1)
+    return em.op("Concat", cast(em, bit, _BOOL), negative, axis=-1)
 
 
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
@@ -419,23 +417,12 @@ def _scan(
 
     body(product, slice): next = product * slice; gives `product` when exclusive, else `next`
     """
-    shape = em.op(
-        "Gather", em.op("Shape", data), [a for a in range(rank) if a != axis], hint="slice_shape"
-    )  # (rank - 1,)
+    others = [a for a in range(rank) if a != axis]
+    shape = em.op("Gather", em.op("Shape", data), others, hint="slice_shape")  # (rank - 1,)
     one = ir.tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape, value=one)
-    unknown = [None] * (rank - 1)
-    dims = dims_of(data)
-    sizes = ir.Shape(unknown if dims is None else [d for a, d in enumerate(dims) if a != axis])
-    product, part = (formal(em, name, dtype, unknown) for name in ("product", "slice"))
-
-    def step() -> list[ir.Value]:
-        following = em.op("Mul", product, part)
-        given = em.op("Identity", product if exclusive else following)
-        given.shape = sizes  # which nothing else says where there are no slices
-        return [following, given]
-
-    body = em.nested(step, [product, part], hint="body")
-    result = scanned(em, ones, data, body, axis, reverse=reverse)
+    dims = dims_of(data) or (None,) * rank
+    sizes = [dims[a] for a in others]
+    result = accumulated(em, "Mul", ones, data, sizes, axis, exclusive=exclusive, reverse=reverse)
     result.shape = data.shape and ir.Shape(data.shape)
     return result

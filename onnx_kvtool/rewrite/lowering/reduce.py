@@ -25,7 +25,6 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _BOOL = ir.DataType.BOOL
-_INT64 = ir.DataType.INT64
 
 _OF_ONE = {"ReduceL2": "Abs"}
 """What a reduction makes of one number; where it is another one."""
@@ -153,10 +152,10 @@ def _on_bool(
 ) -> ir.Value:
     """Return whether any element is true; with `every`, whether no element is false."""
     counted = em.op("Not", data) if every else data
-    numbers = em.op("Cast", counted, to=_INT64.value)
+    numbers = cast(em, counted, ir.DataType.INT64)
     numbers.shape = data.shape
     total = _reduce(em, "ReduceSum", numbers, axes, keepdims, noop)
-    found = em.op("Cast", total, to=_BOOL.value)
+    found = cast(em, total, _BOOL)
     return em.op("Not", found) if every else found
 
 

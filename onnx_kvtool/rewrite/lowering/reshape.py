@@ -104,11 +104,11 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
     dtype = dtype_of(data)
     zero, one = em.constant([0]), em.constant([1])
     is_empty = em.op("Equal", shape, zero, hint="is_empty")
-    empty = em.op("Cast", is_empty, to=ir.DataType.INT64.value, hint="empty")
+    empty = cast(em, is_empty, ir.DataType.INT64, "empty")
     sizes = em.op("Add", shape, empty, hint="sizes")
     product = em.op("ReduceProd", shape, keepdims=1)
     is_none = em.op("Equal", product, zero, hint="is_none")
-    none = em.op("Cast", is_none, to=ir.DataType.INT64.value, hint="none")
+    none = cast(em, is_none, ir.DataType.INT64, "none")
     needed = em.op("ReduceProd", sizes, keepdims=1, hint="needed")
     lacking = em.op("Mul", none, needed, hint="lacking")
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
@@ -221,9 +221,6 @@ def _cut_out(
 # Squeeze-13 and Unsqueeze-13 with axes that are known at run time only, for opsets below 13.
 
 
-_BOOL = ir.DataType.BOOL
-
-
 def lower_squeeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     """Reshape to the sizes of the axes that are not named.
 
@@ -261,8 +258,7 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
     last = em.constant(rank - 1, "last")
     inside = em.op("Less", before, last)
     sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
-    named = em.op("Cast", marks, to=_BOOL.value)
-    shape = em.op("Where", named, 1, sizes)
+    shape = em.op("Where", cast(em, marks, ir.DataType.BOOL), 1, sizes)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import dtype_of, unsqueeze
+from onnx_kvtool.emit.forms import dtype_of, split, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -86,12 +86,12 @@ class _Rotation:
             x = self._reshape(x, [0, 0, self.heads, self.size])
         if self.interleaved:
             cos, sin = self._one_head("cos_cache"), self._one_head("sin_cache")
-            first, rest = self._split(x, [rotated, self.size - rotated])
+            first, rest = split(self.em, x, [rotated, self.size - rotated])
             turned = [
                 self._turned(first, self._other_of_pairs(first, [0, 0, 0, rotated]), cos, sin)
             ]
         else:
-            *halves, rest = self._split(x, [rotated // 2, rotated // 2, self.size - rotated])
+            *halves, rest = split(self.em, x, [rotated // 2, rotated // 2, self.size - rotated])
             turned = self._turned_halves(*halves)
         joined = self._op("Concat", *turned, rest, attributes={"axis": -1}, hint="joined")
         if self.rank == 3:
@@ -108,7 +108,7 @@ class _Rotation:
         A Gather of single elements takes four times as long in onnxruntime 1.31.1.
         """
         pairs = self._reshape(x, [*shape[:-1], shape[-1] // 2, 2])
-        first, second = self._split(pairs, [1, 1])
+        first, second = split(self.em, pairs, [1, 1])
         axis = {"axis": len(shape)}
         swapped = self._op("Concat", second, first, attributes=axis, hint="swapped")
         return self._reshape(swapped, shape)
@@ -180,13 +180,6 @@ class _Rotation:
 
     def _key(self, name: str) -> tuple[ir.Value, ir.Value | None]:
         return self.view.required(name), self.view.input("position_ids")
-
-    def _split(self, value: ir.Value, sizes: list[int]) -> tuple[ir.Value, ...]:
-        """Split the last axis into parts of these sizes."""
-        em, count = self.em, len(sizes)
-        if em.opset >= 13:
-            return em.multi("Split", value, sizes, axis=-1, count=count)
-        return em.multi("Split", value, axis=-1, split=sizes, count=count)
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
         return self._op("Reshape", value, self.em.constant(shape, "shape"))

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import dtype_of, formal, looped, positions, reduce, size, where
+from onnx_kvtool.emit.forms import cast, dtype_of, formal, looped, positions, reduce, size, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -96,7 +96,7 @@ def _numbered(
         key = counted if key is None else em.op("Add", em.op("Mul", key, extent), counted)
     assert key is not None
     if not em.branches:  # below opset 11 TopK takes floats only; no tensor is beyond float64
-        key = em.op("Cast", key, to=ir.DataType.DOUBLE.value)
+        key = cast(em, key, ir.DataType.DOUBLE)
     if count is None:
         length = em.op("Shape", key, hint="count")  # (1,)
         whole = em.op("Reshape", length, [])
@@ -109,7 +109,7 @@ def _numbered(
     before = em.op("Slice", shifted, [0], [-1], [0], hint="before")
     is_same = em.op("Equal", by_place, before, hint="is_same")
     is_first = em.op("Not", is_same, hint="is_first")
-    marks = em.op("Cast", is_first, to=ir.DataType.INT64.value, hint="marks")
+    marks = cast(em, is_first, ir.DataType.INT64, "marks")
     run = em.op("Sub", em.op("CumSum", marks, 0), 1, hint="run")
     firsts = _flat(em, em.op("NonZero", is_first))
     return order, em.op("Sub", everyone, em.op("Gather", firsts, run), hint="number")
@@ -227,9 +227,7 @@ def _tuples(
 ) -> ir.Value:
     """Return the whole index of each element: (..., rank), int64, for one along an axis."""
     dims = dims or (None,) * rank
-    whole = indices
-    if indices.dtype != ir.DataType.INT64:
-        whole = em.op("Cast", indices, to=ir.DataType.INT64.value)
+    whole = cast(em, indices, ir.DataType.INT64)
     columns = []
     nothing = em.op("Mul", whole, 0, hint="nothing")
     for place in range(rank):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -14,7 +13,7 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of, known_type, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -82,13 +81,12 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> ir.Value:
     dims = dims_of(data)
     if dims is None or len(dims) < 2:
         raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
-    axis = _axis(view.context, view, len(dims))
+    axis = _axis(view, len(dims))
     inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))
 
     def transform(place: int) -> ir.Value:
         if em.opset < 17:
-            matrix = _matrix_of_parts(view.context, data, dims, place, length, inverse, onesided)
-            return _product(em, data, len(dims), place, matrix)
+            return _product(em, data, len(dims), place, _matrix_of_parts(view, dims, place))
         attributes = {"inverse": int(inverse), "onesided": int(onesided), "axis": place}
         given = [] if length is None else [length]
         return em.op("DFT", data, *given, attributes=attributes)
@@ -100,10 +98,7 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> ir.Value:
     places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
     if not em.branches and (onesided or length is not None):
         marks = axis_marks(em, view.required("axis"), len(dims))
-        matrices = {
-            p: _matrix_of_parts(view.context, data, dims, p, length, inverse, onesided)
-            for p in places
-        }
+        matrices = {p: _matrix_of_parts(view, dims, p) for p in places}
         return _cut(em, marks, data, matrices, len(dims))
     form = None if onesided or length is not None else (*dims[:-1], 2)
     return _chosen(em, view.required("axis"), len(dims), places, transform, form)
@@ -125,12 +120,14 @@ def _chosen(
     result = transform(places[-1])
     result.shape = None if form is None else ir.Shape(form)
     for place in places[:-1]:
-        result = switch(em, marks, place, result, functools.partial(_at, transform, place))
+        result = switch(
+            em,
+            marks,
+            place,
+            result,
+            lambda _, place=place: transform(place),  # type: ignore[misc]
+        )
     return result
-
-
-def _at(transform: Callable[[int], ir.Value], place: int, otherwise: ir.Value) -> ir.Value:
-    return transform(place)
 
 
 def _cut(
@@ -171,7 +168,7 @@ def _cut(
     return with_parts(result, most, components)
 
 
-def _axis(context: LoweringContext, view: NodeView, rank: int) -> int | None:
+def _axis(view: Rewritten, rank: int) -> int | None:
     """Return the axis, not negative; None when it is known at run time only."""
     if "axis" in view.facts.attributes:
         return view.integer("axis") % rank
@@ -180,21 +177,15 @@ def _axis(context: LoweringContext, view: NodeView, rank: int) -> int | None:
         return (-2) % rank
     if rank == 2:
         return 0  # the only one that is not the components'
-    known = context.folder.integers(given)
+    known = view.known(given)
     return None if known is None else int(known.ravel()[0]) % rank
 
 
-def _matrix_of_parts(
-    context: LoweringContext,
-    data: ir.Value,
-    dims: tuple[Dim, ...],
-    axis: int,
-    length: ir.Value | None,
-    inverse: bool,
-    onesided: bool,
-) -> NDArray[np.float64]:
-    """Return the transform as a matrix: (N, C, K, components)."""
-    size, parts, known = dims[axis], dims[-1], context.folder.integers(length)
+def _matrix_of_parts(view: Rewritten, dims: tuple[Dim, ...], axis: int) -> NDArray[np.float64]:
+    """Return the transform of a DFT as a matrix: (N, C, K, components)."""
+    data, length = view.required("input"), view.input("dft_length")
+    inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))
+    size, parts, known = dims[axis], dims[-1], view.known(length)
     if not isinstance(size, int) or parts not in (1, 2) or (length is not None and known is None):
         raise Refusal(
             "unknown-dimension",
@@ -255,8 +246,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses a number of components that is unknown, and a length that makes the matrix too large.
     """
     signal, step = view.operands("signal", "frame_step")
-    window, length = view.input("window"), view.input("frame_length")
-    dims = dims_of(signal)
+    window, dims = view.input("window"), dims_of(signal)
     if dims is None or len(dims) not in (2, 3) or (len(dims) == 3 and dims[2] not in (1, 2)):
         raise Refusal(
             "unknown-dimension",
@@ -267,7 +257,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     is_half = view.integer("onesided") != 0
     elements = 0
-    known, count = _length(view.context, em, signal, dims, window, length)
+    known, count = _length(view, em, signal, dims)
     if known is not None:
         if known <= 0:
             raise MalformedNode("bad-length", f"`frame_length` is {known}, expected at least 1")
@@ -309,21 +299,17 @@ def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _length(
-    context: LoweringContext,
-    em: Emitter,
-    signal: ir.Value,
-    dims: tuple[Dim, ...],
-    window: ir.Value | None,
-    length: ir.Value | None,
+    view: Rewritten, em: Emitter, signal: ir.Value, dims: tuple[Dim, ...]
 ) -> tuple[int | None, ir.Value]:
     """Return the length of a frame where it is known, and as a value: (), int64."""
+    window, length = view.input("window"), view.input("frame_length")
     if window is not None:
         shape = dims_of(window) or (None,)
         known = shape[0]
         if isinstance(known, int):
             return known, em.constant(known)
     if length is not None:
-        numbers = context.folder.integers(length)
+        numbers = view.known(length)
         if numbers is not None and numbers.size == 1:
             return int(numbers.ravel()[0]), em.constant(int(numbers.ravel()[0]))
         return None, _scalar(em, length)

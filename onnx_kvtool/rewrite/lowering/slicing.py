@@ -8,9 +8,9 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_type, positions, size, where
+from onnx_kvtool.emit.forms import again, cast, dtype_of, known_type, positions, size, split, where
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
+from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
@@ -38,16 +38,11 @@ def lower_split_18(view: Rewritten, em: Emitter) -> Replacement:
     dims = dims_of(data)
     size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     if isinstance(size, int):
-        sizes = _sizes(size, count)
-        if em.opset < 13:
-            return Replacement(em.multi("Split", data, axis=axis, split=sizes, count=count))
-        lengths = em.constant(sizes, "split")
-    elif em.opset < 13:
-        computed = _computed(em, data, axis, count)
+        return Replacement(split(em, data, _sizes(size, count), axis))
+    computed = _computed(em, data, axis, count)
+    if em.opset < 13:
         return Replacement(_slices(em, data, computed, axis, count))
-    else:
-        lengths = _computed(em, data, axis, count)
-    return Replacement(em.multi("Split", data, lengths, axis=axis, count=count))
+    return Replacement(em.multi("Split", data, computed, axis=axis, count=count))
 
 
 def _slices(
@@ -75,8 +70,7 @@ def _sizes(size: int, count: int) -> list[int]:
 
 
 def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
-    shape = em.op("Shape", data)
-    size = em.op("Gather", shape, [axis], hint="size")  # (1,)
+    size = em.op("Gather", em.op("Shape", data), [axis], hint="size")  # (1,)
     rounded = em.op("Add", size, [count - 1])
     each = em.op("Div", rounded, [count], hint="part")
     rest = em.op("Sub", size, em.op("Mul", each, [count - 1]), hint="rest")
@@ -87,7 +81,7 @@ def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
 
 
-def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value:
+def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Spread the pads of the given axes over all axes, zero elsewhere; gather what wraps.
 
     pads of all axes = ScatterElements(zeros (2 * rank,), positions of the given axes, pads)
@@ -109,11 +103,8 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value:
     if axes is not None and dims is not None and (em.opset < 18 or wraps):
         pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
     if wraps and dims is not None:
-        return _wrapped(view.context, em, data, pads, dims)
-    inputs = [data, pads, view.input("constant_value"), axes]
-    while inputs[-1] is None:
-        inputs.pop()
-    return em.op("Pad", *inputs, mode=mode)
+        return _wrapped(view, em, data, pads, dims)
+    return again(em, view.node, [data, pads, view.input("constant_value"), axes])
 
 
 def pads_of_all_axes(
@@ -153,9 +144,9 @@ def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> i
 
 
 def _wrapped(
-    context: LoweringContext, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
+    view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
 ) -> ir.Value:
-    known, rank = context.folder.integers(pads), len(dims)
+    known, rank = view.known(pads), len(dims)
     result = data
     for axis, dim in enumerate(dims):
         if known is not None and not known[axis] and not known[axis + rank]:
@@ -166,9 +157,7 @@ def _wrapped(
         index = em.op("Range", first, last, 1)
         inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
         result = em.op("Gather", result, inside, axis=axis)
-    if result is data:
-        return em.op("Identity", data)
-    return result
+    return em.op("Identity", data) if result is data else result
 
 
 # Trilu-14, for opsets below 14.

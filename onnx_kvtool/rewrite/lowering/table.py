@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter, Replacement
     from onnx_kvtool.rewrite.engine.rule import Rewritten
 
+    Apply = Callable[[Rewritten, Emitter], ir.Value | Replacement | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
@@ -93,7 +95,7 @@ class Lowering:
 
     name: str
     since: int
-    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None]
+    apply: Apply
     removes: bool = False
     reads: int | None = None
 
@@ -110,63 +112,61 @@ class Lowering:
 
 
 def lowering(
-    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None],
+    apply: Apply,
     *,
     removes: bool = False,
     reads: int | None = None,
 ) -> Lowering:
-    """Return the rule that a function called `lower_<name>_<opset>` applies."""
+    """Return the rule that a function called `lower_<name>_<opset>` applies, with options."""
     name, _, since = apply.__name__.removeprefix("lower_").rpartition("_")
     return Lowering(name, int(since), apply, removes, reads)
 
 
-def by_operator(kind: str, lines: Iterable[tuple[str, Lowering]]) -> Mapping[str, Lowering]:
-    """Return a table of rules, each for the operators before it."""
-    return Table(kind, [(op, rule) for ops, rule in lines for op in ops.split()])
+def by_operator(kind: str, lines: Iterable[tuple[str, Lowering | Apply]]) -> Mapping[str, Lowering]:
+    """Return a table of rules, or of functions that are rules, each for the operators before it."""
+    rules = [(ops, x if isinstance(x, Lowering) else lowering(x)) for ops, x in lines]
+    return Table(kind, [(op, rule) for ops, rule in rules for op in ops.split()])
 
 
 LOWERINGS: Mapping[str, Lowering] = by_operator(
     "lowering",
     [
-        ("AffineGrid", lowering(lower_affine_grid_20)),
-        ("ArgMax ArgMin", lowering(lower_arg_max_min_12)),
+        ("AffineGrid", lower_affine_grid_20),
+        ("ArgMax ArgMin", lower_arg_max_min_12),
         (
             "Attention",
             Lowering("attention", 25, lower_attention_23_24_25, removes=True, reads=23),
         ),
         ("AveragePool MaxPool", lowering(lower_pool_22, reads=10)),
-        ("BatchNormalization", lowering(lower_batch_normalization_14)),
-        ("BitCast", lowering(lower_bit_cast_26)),
-        ("BitShift", lowering(lower_bit_shift_28)),
-        ("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", lowering(lower_bitwise_18)),
-        (
-            "BlackmanWindow HammingWindow HannWindow",
-            lowering(lower_cosine_window_17),
-        ),
-        ("Clip", lowering(lower_clip_12)),
+        ("BatchNormalization", lower_batch_normalization_14),
+        ("BitCast", lower_bit_cast_26),
+        ("BitShift", lower_bit_shift_28),
+        ("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", lower_bitwise_18),
+        ("BlackmanWindow HammingWindow HannWindow", lower_cosine_window_17),
+        ("Clip", lower_clip_12),
         ("Col2Im", lowering(lower_col2im_18, removes=True)),
-        ("Constant", lowering(lower_constant_12)),
-        ("CumProd", lowering(lower_cum_prod_26)),
+        ("Constant", lower_constant_12),
+        ("CumProd", lower_cum_prod_26),
         ("DFT", lowering(lower_dft_20, reads=17)),
         ("DeformConv", lowering(lower_deform_conv_19, removes=True)),
         (
             "DequantizeLinear",
             Lowering("dequantize_linear", 25, lower_dequantize_linear, removes=True, reads=13),
         ),
-        ("Dropout", lowering(lower_dropout_12)),
-        ("Einsum", lowering(lower_einsum_12)),
-        ("Equal", lowering(lower_equal_19)),
-        ("GRU LSTM RNN", lowering(lower_recurrent_14)),
-        ("GatherND", lowering(lower_gather_nd_12)),
+        ("Dropout", lower_dropout_12),
+        ("Einsum", lower_einsum_12),
+        ("Equal", lower_equal_19),
+        ("GRU LSTM RNN", lower_recurrent_14),
+        ("GatherND", lower_gather_nd_12),
         ("GridSample", lowering(lower_grid_sample_20, removes=True, reads=16)),
-        ("Hardmax LogSoftmax Softmax", lowering(lower_softmax_13)),
-        ("Identity", lowering(lower_identity_14)),
+        ("Hardmax LogSoftmax Softmax", lower_softmax_13),
+        ("Identity", lower_identity_14),
         (
             "LayerNormalization",
             lowering(lower_layer_normalization_17, removes=True),
         ),
         ("LpPool", Lowering("pool", 18, lower_pool_22)),
-        ("Max Min", lowering(lower_max_min_12)),
+        ("Max Min", lower_max_min_12),
         (
             "MeanVarianceNormalization",
             lowering(lower_mean_variance_normalization_13, removes=True, reads=9),
@@ -175,11 +175,11 @@ LOWERINGS: Mapping[str, Lowering] = by_operator(
             "MelWeightMatrix",
             lowering(lower_mel_weight_matrix_17, removes=True),
         ),
-        ("Mod", lowering(lower_mod_28)),
+        ("Mod", lower_mod_28),
         ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),
         ("OptionalHasElement", Lowering("optional", 18, lower_optional_has_element_18)),
         ("Pad", lowering(lower_pad_19, reads=11)),
-        ("Pow", lowering(lower_pow_12)),
+        ("Pow", lower_pow_12),
         (
             "QuantizeLinear",
             Lowering("quantize_linear", 25, lower_quantize_linear, removes=True, reads=13),
@@ -191,22 +191,22 @@ LOWERINGS: Mapping[str, Lowering] = by_operator(
         ),
         ("ReduceMax ReduceMin", lowering(lower_reduce_20, removes=True, reads=13)),
         ("ReduceSum", Lowering("reduce", 13, lower_reduce_20)),
-        ("Relu", lowering(lower_relu_14)),
-        ("Reshape", lowering(lower_reshape_14)),
+        ("Relu", lower_relu_14),
+        ("Reshape", lower_reshape_14),
         ("Resize", lowering(lower_resize_19, reads=11)),
-        ("RoiAlign", lowering(lower_roi_align_16)),
+        ("RoiAlign", lower_roi_align_16),
         ("RotaryEmbedding", lowering(lower_rotary_embedding_23, removes=True)),
         ("STFT", lowering(lower_stft_17, removes=True)),
         (
             "ScatterElements ScatterND",
             Lowering("scatter_reduction", 18, lower_scatter_18, reads=16),
         ),
-        ("Shape", lowering(lower_shape_15)),
+        ("Shape", lower_shape_15),
         ("Size", Lowering("size", 1, lower_size, removes=True)),
         ("Split", lowering(lower_split_18, removes=True, reads=13)),
-        ("Squeeze", lowering(lower_squeeze_13)),
+        ("Squeeze", lower_squeeze_13),
         ("TensorScatter", lowering(lower_tensor_scatter_24, removes=True)),
-        ("Trilu", lowering(lower_trilu_14)),
-        ("Unsqueeze", lowering(lower_unsqueeze_13)),
+        ("Trilu", lower_trilu_14),
+        ("Unsqueeze", lower_unsqueeze_13),
     ],
 )

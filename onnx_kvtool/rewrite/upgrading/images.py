@@ -14,13 +14,13 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.grid_sample import NEW_NAMES
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
-from onnx_kvtool.rewrite.upgrading.rules import fixed, number_like
+from onnx_kvtool.rewrite.upgrading.rules import number_like
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Normalisations: BatchNormalization, GroupNormalization, and Softmax with its relatives.
 
 
-def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Replacement:
+def upgrade_batch_normalization_9_14(view: Rewritten, em: Emitter) -> Replacement:
     """Write `spatial=0` in plain arithmetic; else leave out what the later version lacks.
 
     Without `spatial`, scale, bias, mean and variance are (C, D1, ...), one for each element of a
@@ -28,25 +28,21 @@ def upgrade_batch_normalization_9_14(rewritten: Rewritten, em: Emitter) -> Repla
 
     Refuses further outputs, which are those of a training step.
     """
-    opset = rewritten.opset
-    view = NodeView(rewritten.node, opset)
-    if further_outputs(rewritten.node):
+    if further_outputs(view.node):
         raise Refusal(
             "changed-meaning",
             "further outputs are those of a training step, which opset 14 gives in another form",
             help="export the model for inference",
         )
     if view.integer("spatial", 1):
-        return again(em, rewritten.node, without=("spatial",), outputs=1)
+        return again(em, view.node, without=("spatial",), outputs=1)
     data, scale, bias = view.operands("X", "scale", "B")
     mean, variance = view.operands("mean", "var")
-    epsilon = view.attribute("epsilon")
-    assert isinstance(epsilon, float)
-    small = number_like(em, epsilon, data, "epsilon")
+    small = number_like(em, view.real("epsilon"), data, "epsilon")
     deviation = em.op("Sqrt", em.op("Add", variance, small))
     normal = em.op("Div", em.op("Sub", data, mean), deviation)
     result = em.op("Add", em.op("Mul", normal, scale), bias)
-    return Replacement((result, *[None] * (len(rewritten.node.outputs) - 1)))
+    return Replacement((result, *[None] * (len(view.node.outputs) - 1)))
 
 
 def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
@@ -61,16 +57,15 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
     dims = dims_of(data)
     channels = dims[1] if dims is not None and len(dims) > 1 else None
     if isinstance(channels, int):
-        target = fixed([groups, channels // groups], em, "per_group")
+        target = em.constant([groups, channels // groups], "per_group")
     else:
         count = em.op("Shape", data, start=1, end=2, hint="channels")  # (1,)
-        each = em.op("Div", count, fixed([groups], em, "groups"))
-        target = em.op("Concat", fixed([groups], em, "groups"), each, axis=0)
+        target = em.op("Concat", [groups], em.op("Div", count, [groups]), axis=0)
 
     def spread(value: ir.Value) -> ir.Value:
-        column = em.op("Reshape", value, fixed([groups, 1], em, "column"))
+        column = em.op("Reshape", value, [groups, 1])
         repeated = em.op("Expand", column, target)  # (num_groups, C / num_groups)
-        return em.op("Reshape", repeated, fixed([-1], em, "flat"))
+        return em.op("Reshape", repeated, [-1])
 
     inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
     dtype = known_type(data)
@@ -115,11 +110,10 @@ def upgrade_upsample_9_10(view: Rewritten, em: Emitter) -> ir.Value | Replacemen
         scales = em.constant(given, "scales")
     if em.opset < 10:
         return again(em, view.node, [view.required("X"), scales], without=("scales",))
-    mode = _mode(view)
-    return _resize(em, view.required("X"), scales, mode, "floor")
+    return _resize(em, view.required("X"), scales, _mode(view), "floor")
 
 
-def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> ir.Value | Replacement:
+def upgrade_resize_11_13(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Say to version 11 what version 10 does, and to version 13 what an empty `scales` means.
 
     Version 10 resizes at x / scale. Its text leaves open how that is rounded; its examples and
@@ -130,11 +124,9 @@ def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> ir.Value | Replac
 
     Refuses `tf_half_pixel_for_nn` with another rounding or mode.
     """
-    opset = rewritten.opset
-    view = NodeView(rewritten.node, opset)
     data = view.required("X")
-    if opset >= 11:
-        return _from_11(view, rewritten.node, em)
+    if view.opset >= 11:
+        return _from_11(view, em)
     scales, mode = view.required("scales"), _mode(view)
     if mode != "nearest":
         return _resize(em, data, scales, mode, "floor")
@@ -148,10 +140,10 @@ def upgrade_resize_11_13(rewritten: Rewritten, em: Emitter) -> ir.Value | Replac
     return _resize(em, grown, em.op("Min", scales, one), mode, "ceil")
 
 
-def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:
+def _from_11(view: NodeView, em: Emitter) -> Replacement:
     roi, scales, sizes = (view.input(name) for name in ("roi", "scales", "sizes"))
     if em.opset < 13:
-        return again(em, node)
+        return again(em, view.node)
     changed: dict[str, AttributeValue] = {}
     if view.string("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
         rounding = view.string("nearest_mode")
@@ -166,7 +158,7 @@ def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:
             "nearest_mode": _HALF_PIXEL_OF[rounding],
         }
     inputs = [view.required("X"), roi, None if sizes is not None else scales, sizes]
-    return again(em, node, inputs, attributes=changed)
+    return again(em, view.node, inputs, attributes=changed)
 
 
 def _numbers(scales: ir.Value) -> np.ndarray | None:

@@ -9,15 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import again, cast, dtype_of, formal, known_type
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 
 # What the rules have in common: the same node in a later form, and constants beside it.
-
-
-def fixed(numbers: Sequence[int] | int, em: Emitter, hint: str) -> ir.Value:
-    """Return integers as a constant: int64; (n,) for a sequence, () for one number."""
-    return em.tensor(ir.Tensor(np.asarray(numbers, np.int64)), hint)
 
 
 def number_like(em: Emitter, number: float, data: ir.Value, hint: str) -> ir.Value:
@@ -57,7 +52,7 @@ def upgrade_axes_13_18(view: Rewritten, em: Emitter) -> Replacement:
         raise Refusal("empty-axes", "runtimes differ on what an empty list of axes means")
     if not numbers and view.node.op_type != "Unsqueeze":
         return again(em, view.node, [data], without=("axes",))
-    return again(em, view.node, [data, fixed(numbers, em, "axes")], without=("axes",))
+    return again(em, view.node, [data, em.constant(numbers, "axes")], without=("axes",))
 
 
 _NO_LARGER = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
@@ -73,8 +68,7 @@ def upgrade_clip_11(view: Rewritten, em: Emitter) -> Replacement:
     data = view.required("input")
     bounds: list[ir.Value | None] = []
     for name in ("min", "max"):
-        bound = view.attribute(name)
-        assert isinstance(bound, float)
+        bound = view.real(name)
         absent = bound == view.facts.attributes[name].default and data.dtype in _NO_LARGER
         bounds.append(None if absent else number_like(em, bound, data, name))
     return again(em, view.node, [data, *bounds], without=("min", "max"))
@@ -82,7 +76,7 @@ def upgrade_clip_11(view: Rewritten, em: Emitter) -> Replacement:
 
 def upgrade_dft_20(view: Rewritten, em: Emitter) -> Replacement:
     """Give the axis as an input: (), int64; 1 where version 17 left it out, and 20 takes -2."""
-    axis = fixed(view.integer("axis"), em, "axis")
+    axis = em.constant(view.integer("axis"), "axis")
     inputs = [view.required("input"), view.input("dft_length"), axis]
     return again(em, view.node, inputs, without=("axis",))
 
@@ -107,9 +101,8 @@ def upgrade_dropout_10_12(view: Rewritten, em: Emitter) -> Replacement:
 
 def upgrade_pad_11(view: Rewritten, em: Emitter) -> Replacement:
     """Give the pads, (2 * rank,), and a value other than zero, (), as inputs."""
-    data, pads, value = view.required("data"), view.attribute("pads"), view.attribute("value")
-    assert isinstance(pads, tuple) and isinstance(value, float)
-    inputs = [data, fixed([int(pad) for pad in pads], em, "pads")]
+    data, value = view.required("data"), view.real("value")
+    inputs = [data, em.constant(view.integers("pads"), "pads")]
     if value != 0.0 and view.string("mode") == "constant":
         inputs.append(number_like(em, value, data, "pad_value"))
     return again(em, view.node, inputs, without=("pads", "value"))
@@ -121,7 +114,7 @@ def upgrade_slice_10(view: Rewritten, em: Emitter) -> Replacement:
     for name in ("starts", "ends", "axes"):
         numbers = view.attribute(name)
         if isinstance(numbers, tuple):
-            inputs.append(fixed([int(number) for number in numbers], em, name))
+            inputs.append(em.constant([int(number) for number in numbers], name))
         elif name != "axes":
             raise MalformedNode("attribute", f"attribute `{name}` of Slice is required and absent")
     return again(em, view.node, inputs, without=("starts", "ends", "axes"))
@@ -130,10 +123,10 @@ def upgrade_slice_10(view: Rewritten, em: Emitter) -> Replacement:
 def upgrade_split_13_18(view: Rewritten, em: Emitter) -> Replacement:
     """Give the sizes as an input, (outputs,), int64; without sizes, the number of equal parts."""
     data = view.required("input")
-    sizes = view.attribute("split") if "split" in view.facts.attributes else None
+    sizes = view.integers("split")
     lengths = view.input("split") if len(view.facts.inputs) > 1 else None
-    if isinstance(sizes, tuple) and sizes:
-        lengths = fixed([int(size) for size in sizes], em, "split")
+    if sizes:
+        lengths = em.constant(sizes, "split")
     if lengths is not None:
         return again(em, view.node, [data, lengths], without=("split",))
     parts = {"num_outputs": len(view.node.outputs)} if em.opset >= 18 else {}
@@ -142,7 +135,7 @@ def upgrade_split_13_18(view: Rewritten, em: Emitter) -> Replacement:
 
 def upgrade_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
     """Give `k` as an input: (1,), int64."""
-    count = fixed([view.integer("k")], em, "k")
+    count = em.constant([view.integer("k")], "k")
     return again(em, view.node, [view.required("X"), count], without=("k",))
 
 
@@ -163,14 +156,11 @@ def upgrade_cast_24(view: Rewritten, em: Emitter) -> Replacement:
 
 def upgrade_dequantize_linear_13(view: Rewritten, em: Emitter) -> Replacement:
     """Make scale and zero point scalars, see `upgrade_quantize_linear_13_19`."""
-    return again(
-        em,
-        view.node,
-        [view.node.inputs[0], *(_scalar(em, value) for value in view.node.inputs[1:])],
-    )
+    data, *numbers = view.node.inputs
+    return again(em, view.node, [data, *(_scalar(em, value) for value in numbers)])
 
 
-def upgrade_quantize_linear_13_19(rewritten: Rewritten, em: Emitter) -> Replacement:
+def upgrade_quantize_linear_13_19(view: Rewritten, em: Emitter) -> Replacement:
     """Make scale and zero point scalars, and the input a float where the types must be the same.
 
     Before opset 13 both are one number, and from then on a value of rank 1 holds one number for
@@ -179,20 +169,18 @@ def upgrade_quantize_linear_13_19(rewritten: Rewritten, em: Emitter) -> Replacem
 
     Refuses an unknown input type for these opsets.
     """
-    opset = rewritten.opset
-    view = NodeView(rewritten.node, opset)
-    data, numbers = view.required("x"), list(rewritten.node.inputs[1:])
-    if opset < 13:
+    data, numbers = view.required("x"), list(view.node.inputs[1:])
+    if view.opset < 13:
         numbers = [_scalar(em, value) for value in numbers]
-    if opset < 19 <= em.opset < 23 and known_type(data) == ir.DataType.INT32:
+    if view.opset < 19 <= em.opset < 23 and known_type(data) == ir.DataType.INT32:
         data = cast(em, data, ir.DataType.FLOAT)
-    return again(em, rewritten.node, [data, *numbers])
+    return again(em, view.node, [data, *numbers])
 
 
 def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
     if value is None or (value.shape is not None and len(value.shape) == 0):
         return value
-    return em.op("Reshape", value, fixed([], em, "scalar"), hint="scalar")
+    return em.op("Reshape", value, [], hint="scalar")
 
 
 # Operators that select by indices: OneHot and Scatter.
@@ -212,13 +200,10 @@ def upgrade_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     known = view.known(indices)
     if known is not None and (known >= 0).all():
         return again(em, view.node, [indices, depth, values])
-    whole = [
-        value if value.dtype == _INT64 else em.op("Cast", value, to=_INT64.value)
-        for value in (indices, depth)
-    ]
+    whole = [cast(em, value, _INT64) for value in (indices, depth)]
     # One element, of rank 0 or 1: as (1,) it would give scalar indices a dimension.
-    scalar = em.op("Reshape", whole[1], fixed([], em, "scalar"), hint="depth")
-    negative = em.op("Less", whole[0], fixed(0, em, "zero"))
+    scalar = em.op("Reshape", whole[1], [], hint="depth")
+    negative = em.op("Less", whole[0], 0)
     kept = em.op("Where", negative, scalar, whole[0], hint="indices")
     return again(em, view.node, [kept, scalar, values])
 

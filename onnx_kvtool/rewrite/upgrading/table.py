@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
@@ -76,60 +76,37 @@ def _upgrade(
 
 
 _AXES_18 = Upgrade("axes", (18,), upgrade_axes_13_18, typed=False)
-_AXES_13 = Upgrade("axes", (13,), upgrade_axes_13_18, typed=False)
-_CAST = _upgrade(upgrade_cast_24)
-_SOFTMAX = _upgrade(upgrade_softmax_13)
 
 UPGRADES: Mapping[str, Upgrade] = Table(
     "upgrade",
     [
-        (
-            "BatchNormalization",
-            _upgrade(upgrade_batch_normalization_9_14),
-        ),
-        ("Cast", _CAST),
-        ("CastLike", _CAST),
-        ("Clip", _upgrade(upgrade_clip_11)),
-        ("DFT", _upgrade(upgrade_dft_20, typed=False)),
-        (
-            "DequantizeLinear",
-            _upgrade(upgrade_dequantize_linear_13),
-        ),
-        ("Dropout", _upgrade(upgrade_dropout_10_12, typed=False)),
-        ("GridSample", _upgrade(upgrade_grid_sample_20, typed=False)),
-        (
-            "GroupNormalization",
-            _upgrade(upgrade_group_normalization_21),
-        ),
-        ("Hardmax", _SOFTMAX),
-        ("LogSoftmax", _SOFTMAX),
-        ("OneHot", _upgrade(upgrade_one_hot_11)),
-        ("Pad", _upgrade(upgrade_pad_11)),
-        (
-            "QuantizeLinear",
-            _upgrade(upgrade_quantize_linear_13_19),
-        ),
-        ("ReduceL1", _AXES_18),
-        ("ReduceL2", _AXES_18),
-        ("ReduceLogSum", _AXES_18),
-        ("ReduceLogSumExp", _AXES_18),
-        ("ReduceMax", _AXES_18),
-        ("ReduceMean", _AXES_18),
-        ("ReduceMin", _AXES_18),
-        ("ReduceProd", _AXES_18),
-        ("ReduceSum", _AXES_13),
-        ("ReduceSumSquare", _AXES_18),
-        ("Resize", _upgrade(upgrade_resize_11_13)),
-        ("RoiAlign", _upgrade(upgrade_roi_align_16, typed=False)),
-        ("Scan", _upgrade(upgrade_scan_9)),
-        ("Scatter", _upgrade(upgrade_scatter_11, typed=False)),
-        ("Slice", _upgrade(upgrade_slice_10, typed=False)),
-        ("Softmax", _SOFTMAX),
-        ("Split", _upgrade(upgrade_split_13_18, typed=False)),
-        ("Squeeze", _AXES_13),
-        ("TopK", _upgrade(upgrade_top_k_10, typed=False)),
-        ("Unsqueeze", _AXES_13),
-        ("Upsample", _upgrade(upgrade_upsample_9_10)),
+        (op, rule)
+        for ops, rule in (
+            ("BatchNormalization", _upgrade(upgrade_batch_normalization_9_14)),
+            ("Cast CastLike", _upgrade(upgrade_cast_24)),
+            ("Clip", _upgrade(upgrade_clip_11)),
+            ("DFT", _upgrade(upgrade_dft_20, typed=False)),
+            ("DequantizeLinear", _upgrade(upgrade_dequantize_linear_13)),
+            ("Dropout", _upgrade(upgrade_dropout_10_12, typed=False)),
+            ("GridSample", _upgrade(upgrade_grid_sample_20, typed=False)),
+            ("GroupNormalization", _upgrade(upgrade_group_normalization_21)),
+            ("Hardmax LogSoftmax Softmax", _upgrade(upgrade_softmax_13)),
+            ("OneHot", _upgrade(upgrade_one_hot_11)),
+            ("Pad", _upgrade(upgrade_pad_11)),
+            ("QuantizeLinear", _upgrade(upgrade_quantize_linear_13_19)),
+            ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax", _AXES_18),
+            ("ReduceMean ReduceMin ReduceProd ReduceSumSquare", _AXES_18),
+            ("ReduceSum Squeeze Unsqueeze", replace(_AXES_18, changes=(13,))),
+            ("Resize", _upgrade(upgrade_resize_11_13)),
+            ("RoiAlign", _upgrade(upgrade_roi_align_16, typed=False)),
+            ("Scan", _upgrade(upgrade_scan_9)),
+            ("Scatter", _upgrade(upgrade_scatter_11, typed=False)),
+            ("Slice", _upgrade(upgrade_slice_10, typed=False)),
+            ("Split", _upgrade(upgrade_split_13_18, typed=False)),
+            ("TopK", _upgrade(upgrade_top_k_10, typed=False)),
+            ("Upsample", _upgrade(upgrade_upsample_9_10)),
+        )
+        for op in ops.split()
     ],
 )
 

@@ -9,12 +9,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    accumulated,
     cast,
-    formal,
     known_dims,
     known_type,
     reduce,
-    scanned,
     squeeze,
     unsqueeze,
 )
@@ -122,18 +121,8 @@ def _summed(
     nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
     zero = ir.Tensor(nothing.astype(dtype.numpy()))
     start = em.op("ConstantOfShape", others, value=zero)
-    state, part = formal(em, "sum", dtype), formal(em, "slice", dtype)
-
     shape = [dim for d, dim in enumerate(dims) if d != axis]
-
-    def build() -> list[ir.Value]:
-        added = em.op("Add", state, part, hint="sum")
-        given = em.op("Identity", state if exclusive else added, hint="given")
-        given.shape = ir.Shape(shape)  # which nothing else says where there are no slices
-        return [added, given]
-
-    body = em.nested(build, [state, part], hint="adding")
-    return scanned(em, start, data, body, axis, reverse=reverse)
+    return accumulated(em, "Add", start, data, shape, axis, exclusive=exclusive, reverse=reverse)
 
 
 # Unique-11, for opset 10.

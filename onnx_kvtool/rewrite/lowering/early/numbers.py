@@ -10,7 +10,12 @@ from onnx_kvtool.emit.forms import cast, covers, formal, known_type, looped, one
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.arithmetic import bounded
-from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute
+from onnx_kvtool.rewrite.lowering.early.again import (
+    added_where,
+    again,
+    as_attribute,
+    replaced_where,
+)
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Round, Equal, Clip with inputs, BitShift and Gemm without C, of opset 11, for opset 10.
@@ -43,8 +48,7 @@ def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     is_half = em.op("Not", em.op("Less", above, 0.5))
     to_even = em.op("And", is_half, em.op("Greater", odd, 0.5))
     up = em.op("Or", em.op("Greater", above, 0.5), to_even, hint="is_up")
-    more = em.op("Cast", up, to=dtype.value)
-    return em.op("Add", down, more)
+    return em.op("Add", down, cast(em, up, dtype))
 
 
 def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -148,9 +152,7 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> ir.Value:
     rest = _rest(em, a, b)
     if not view.integer("fmod"):
         signs = em.op("Mul", em.op("Sign", rest), em.op("Sign", b), hint="signs")
-        zero = em.constant(0, "zero")
-        differ = em.op("Less", signs, zero, hint="signs_differ")
-        rest = em.op("Add", rest, em.op("Mul", cast(em, differ, _INT64), b), hint="rest")
+        rest = added_where(em, rest, em.op("Less", signs, 0, hint="signs_differ"), b, "rest")
     return cast(em, rest, dtype)
 
 
@@ -178,13 +180,12 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     half = em.op("Add", half, em.op("Mul", once, [1 << 62]), hint="half")
 
     wide = em.op("Less", b, [0])
-    divisor = em.op("Add", b, em.op("Mul", cast(em, wide, _INT64), em.op("Sub", [1], b)))
+    divisor = added_where(em, b, wide, em.op("Sub", [1], b), "divisor")
     twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), [2]), last, hint="doubled")
     not_less = em.op("Or", em.op("Less", twice, [0]), em.op("Not", em.op("Less", twice, divisor)))
     by_half = taken(twice, not_less)
     at_most_once = taken(a, em.op("And", is_large, em.op("Not", em.op("Less", a, b))))
-    kept = em.op("Mul", cast(em, wide, _INT64), em.op("Sub", at_most_once, by_half))
-    return em.op("Add", by_half, kept, hint="rest")
+    return replaced_where(em, by_half, wide, at_most_once)
 
 
 def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -> ir.Value:
@@ -207,19 +208,12 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
         given[1] = one_shape(em, given[1], given[0], None)
         sizes = [em.op("Abs", value, hint="size") for value in given]
     left = _reduced(em, sizes[0], sizes[1], tables, count)
-    zero = em.constant(np.zeros(1), "zero")
-
-    def mul(x: ir.Value, y: ir.Value) -> ir.Value:
-        return em.op("Mul", x, y)
-
-    sign = em.op("Sign", given[0])
-    nothing = mul(given[0], zero)  # of the sign of the dividend, or no number
-    some = em.op("Greater", left, zero)
-    rest = where(em, some, mul(left, sign), nothing, "rest")
+    nothing = em.op("Mul", given[0], [0])  # of the sign of the dividend, or no number
+    signed = em.op("Mul", left, em.op("Sign", given[0]))
+    rest = where(em, em.op("Greater", left, [0]), signed, nothing, "rest")
     # What is infinite has no rest, and nothing has one of zero.
     doubtful = em.op("Div", nothing, given[1])
-    is_none = em.op("IsNaN", doubtful)
-    return cast(em, where(em, is_none, doubtful, rest), dtype)
+    return cast(em, where(em, em.op("IsNaN", doubtful), doubtful, rest), dtype)
 
 
 def _reduced(

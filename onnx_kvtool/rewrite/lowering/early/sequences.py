@@ -16,7 +16,7 @@ from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import read_values, remove_node, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
-from onnx_kvtool.emit.forms import squeeze, unsqueeze
+from onnx_kvtool.emit.forms import split, squeeze, unsqueeze
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.inline import replace_node
@@ -162,7 +162,7 @@ def _split(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | No
     if not sizes:
         return ()
     em = Emitter(scope, _OPSET, node.name or node.op_type)
-    parts = em.multi("Split", data, axis=axis, split=sizes, count=len(sizes))
+    parts = split(em, data, sizes, axis)
     if drops:
         parts = tuple(squeeze(em, part, [axis]) for part in parts)
     new = em.commit()

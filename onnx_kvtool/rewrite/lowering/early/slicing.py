@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     from_front,
     joined_sizes,
     product,
+    replaced_where,
 )
 from onnx_kvtool.rewrite.lowering.resize import resized
 from onnx_kvtool.symbolic.dimensions import Dim
@@ -76,12 +77,11 @@ def _gathered(
 ) -> ir.Value:
     """Gather the places of each axis; axes and steps are None where they are run-time inputs."""
     data = view.required("data")
-    far = em.constant([-_LONG], "far"), em.constant([_LONG], "far")
+    far = [-_LONG], [_LONG]
 
     def entries(name: str) -> list[ir.Value]:
         value = cast(em, view.required(name), _INT64)
-        places = [em.constant([place], "place") for place in range(count)]
-        return [em.op("Gather", value, place, hint="bound") for place in places]
+        return [em.op("Gather", value, [place], hint="bound") for place in range(count)]
 
     # They may be as far out as int64 goes, where adding or subtracting would wrap.
     starts, ends = ([clamped(em, one, *far) for one in entries(n)] for n in ("starts", "ends"))
@@ -175,7 +175,7 @@ def _index(
     begin, end = clamped(em, begin, zero, most), clamped(em, end, least, most)
     way = em.op("Sub", end, begin, hint="way")
     count = em.op("Div", em.op("Add", way, rounding), stride, hint="count")
-    count = clamped(em, count, zero, em.constant([_LONG], "most"))
+    count = clamped(em, count, zero, [_LONG])
     return em.op("Add", em.op("Mul", count_up(em, count), stride), begin, hint="places")
 
 
@@ -205,18 +205,14 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     time = spread(count_up(em, count), along_time)
     last = em.op("Sub", spread(cast(em, lengths, _INT64), along_batch), [1])
     back = em.op("Sub", last, time, hint="back")
-    is_behind = em.op("Less", back, [0])
-    more = em.op("Sub", time, back, hint="way")
-    place = em.op("Add", back, em.op("Mul", cast(em, is_behind, _INT64), more), hint="place")
+    place = replaced_where(em, back, em.op("Less", back, [0]), time)
     number = spread(count_up(em, batch), along_batch)
     if time_first:
         row = em.op("Add", em.op("Mul", place, batch), number, hint="row")
     else:
         row = em.op("Add", em.op("Mul", number, count), place, hint="row")
-    inside = em.op("Less", place, count)
-    outside = cast(em, em.op("Not", inside), _INT64, hint="is_outside")
-    missing = em.op("Sub", product(em, data, dims, [0, 1]), row, hint="missing")
-    row = em.op("Add", row, em.op("Mul", outside, missing), hint="row")
+    outside = em.op("Not", em.op("Less", place, count), hint="is_outside")
+    row = replaced_where(em, row, outside, product(em, data, dims, [0, 1]))
     shape = joined_sizes(em, data, dims, [[0, 1], *([axis] for axis in range(2, len(dims)))])
     rows = em.op("Reshape", data, shape, hint="rows")
     return em.op("Gather", rows, row, axis=0)
@@ -227,7 +223,6 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
 
 _D = ir.DataType
 _FLOATS = FLOAT_TYPES - {_D.BFLOAT16}
-_MOST = int(np.iinfo(np.int32).max)
 
 
 def lower_pad_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -280,18 +275,15 @@ def _padded(
     """
     rank = len(dims)
     zero = em.constant([0], "zero")
-    begin, end = (
-        em.op("Gather", pads, em.constant([place], "place"), hint="pad")
-        for place in (axis, axis + rank)
-    )
+    begin, end = (em.op("Gather", pads, [place], hint="pad") for place in (axis, axis + rank))
     length = product(em, data, dims, [axis])
     total = em.op("Add", em.op("Add", begin, length), end, hint="total")
-    count = clamped(em, total, zero, em.constant([_MOST], "most"))
+    count = clamped(em, total, zero, [_LONG])
     place = em.op("Sub", count_up(em, count), begin, hint="place")
     if fill is None:
         last = em.op("Sub", length, [1], hint="last")
         if reflects:
-            twice = clamped(em, em.op("Add", last, last), em.constant([1]), em.constant([_MOST]))
+            twice = clamped(em, em.op("Add", last, last), [1], [_LONG])
             turns = em.op("Mod", em.op("Abs", place), twice, hint="turns")
             place = em.op("Sub", last, em.op("Abs", em.op("Sub", last, turns)), hint="place")
         index = clamped(em, place, zero, last)
@@ -300,11 +292,8 @@ def _padded(
     value = em.op("Reshape", fill, [1] * rank)
     row = em.op("Expand", value, target, hint="fill")
     more = em.op("Concat", data, row, axis=axis)
-    before = em.op("Less", place, zero)
-    behind = em.op("Less", length, place)
-    outside = cast(em, em.op("Or", before, behind), _D.INT64, hint="is_outside")
-    missing = em.op("Mul", outside, em.op("Sub", length, place), hint="missing")
-    index = em.op("Add", place, missing, hint="index")
+    outside = em.op("Or", em.op("Less", place, zero), em.op("Less", length, place))
+    index = replaced_where(em, place, outside, length)
     return em.op("Gather", more, index, axis=axis, hint="padded")
 
 

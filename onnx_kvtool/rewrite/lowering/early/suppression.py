@@ -77,8 +77,7 @@ def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
     if most is None:
         return em.constant(0, "rounds")
     asked = em.op("Reshape", most, [1], hint="asked")
-    held = clamped(em, asked, em.constant([0], "zero"), count)
-    return em.op("Reshape", held, [], hint="rounds")
+    return em.op("Reshape", clamped(em, asked, [0], count), [], hint="rounds")
 
 
 @dataclass(frozen=True, slots=True)
