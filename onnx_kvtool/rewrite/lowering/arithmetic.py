@@ -99,12 +99,13 @@ def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.Da
 
 
 def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:
-    half = em.op("Div", amount, 2, hint="half")
+    op = em.op
+    half = op("Div", amount, 2, hint="half")
     powers = em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers")
-    for part in (half, em.op("Sub", amount, half, hint="rest")):
-        power = em.op("Gather", powers, part, hint="power")
-        multiple = em.op("Sub", x, em.op("Mod", x, power), hint="multiple")
-        x = em.op("Div", multiple, power, hint="shifted")
+    for part in (half, op("Sub", amount, half, hint="rest")):
+        power = op("Gather", powers, part, hint="power")
+        multiple = op("Sub", x, op("Mod", x, power), hint="multiple")
+        x = op("Div", multiple, power, hint="shifted")
     return x
 
 
@@ -168,12 +169,13 @@ def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
 
 def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: int) -> ir.Value:
     """Return the bits of `x` along a new last axis, lowest first: (..., width), bool."""
+    op = em.op
     column = unsqueeze(em, x, [len(known_dims(value))])
-    negative = em.op("Less", column, 0)
-    magnitude = em.op("Where", negative, em.op("Sub", column, -(2 ** (width - 1))), column)
-    shifted = em.op("Div", magnitude, powers)
-    bit = em.op("Mod", shifted, 2)
-    return em.op("Concat", cast(em, bit, _BOOL), negative, axis=-1)
+    negative = op("Less", column, 0)
+    magnitude = op("Where", negative, op("Sub", column, -(2 ** (width - 1))), column)
+    shifted = op("Div", magnitude, powers)
+    bit = op("Mod", shifted, 2)
+    return op("Concat", cast(em, bit, _BOOL), negative, axis=-1)
 
 
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
@@ -189,20 +191,21 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
     NaNs compare false throughout and stay. The sign of zero does not come from a Where, because
     that of onnxruntime loses it.
     """
+    op = em.op
     a, b = view.operands("A", "B")
     dtype = a.dtype
     if dtype is None or not dtype.is_floating_point():
         name = "unknown" if dtype is None else dtype.name
         raise Refusal("element-type", f"the type of `{a.name}` is {name}, no float that Mod takes")
-    rest = em.op("Mod", a, b, fmod=1)
+    rest = op("Mod", a, b, fmod=1)
     if view.integer("fmod") != 0:
         return rest
-    up = em.op("And", em.op("Less", rest, 0.0), em.op("Greater", b, 0.0))
-    down = em.op("And", em.op("Greater", rest, 0.0), em.op("Less", b, 0.0))
-    crossed = em.op("Or", up, down)
-    moved = where(em, crossed, em.op("Add", rest, b), rest)
-    size = em.op("Abs", moved)
-    return em.op("Mul", size, em.op("Sign", b))
+    up = op("And", op("Less", rest, 0.0), op("Greater", b, 0.0))
+    down = op("And", op("Greater", rest, 0.0), op("Less", b, 0.0))
+    crossed = op("Or", up, down)
+    moved = where(em, crossed, op("Add", rest, b), rest)
+    size = op("Abs", moved)
+    return op("Mul", size, op("Sign", b))
 
 
 # Pow-12 with an exponent of another type, or of integers, for opset 11.
@@ -258,24 +261,25 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     An exponent above 63 counts as 62 or 63: only the powers of 0, 1 and -1 are held, which tell odd
     from even. One below 0 gives what is left of a fraction, 0, for a base other than 1 and -1.
     """
+    op = em.op
     zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
 
-    odd = em.op("Mod", exponent, two, hint="odd")
-    most = em.op("Add", odd, 62, hint="most")
-    rest = where(em, em.op("Less", most, exponent), most, exponent, "exponent")
-    is_negative = em.op("Less", exponent, zero)
+    odd = op("Mod", exponent, two, hint="odd")
+    most = op("Add", odd, 62, hint="most")
+    rest = where(em, op("Less", most, exponent), most, exponent, "exponent")
+    is_negative = op("Less", exponent, zero)
     rest = where(em, is_negative, odd, rest, "exponent")
-    is_unit = em.op("Equal", em.op("Abs", base), one)
-    is_held = em.op("Or", em.op("Not", is_negative), is_unit)
+    is_unit = op("Equal", op("Abs", base), one)
+    is_held = op("Or", op("Not", is_negative), is_unit)
     power, square = cast(em, is_held, _D.INT64), base
     for bit in range(_BITS):
-        half = em.op("Div", rest, two, hint="half")
-        digit = em.op("Sub", rest, em.op("Mul", half, two), hint="bit")
+        half = op("Div", rest, two, hint="half")
+        digit = op("Sub", rest, op("Mul", half, two), hint="bit")
         # The square where the bit is set, else 1; a Where would need operands of one shape.
-        factor = em.op("Add", em.op("Mul", digit, em.op("Sub", square, one)), one, hint="factor")
-        power, rest = em.op("Mul", power, factor, hint="power"), half
+        factor = op("Add", op("Mul", digit, op("Sub", square, one)), one, hint="factor")
+        power, rest = op("Mul", power, factor, hint="power"), half
         if bit + 1 < _BITS:
-            square = em.op("Mul", square, square, hint="square")
+            square = op("Mul", square, square, hint="square")
     return power
 
 
@@ -349,21 +353,22 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
 
     Unique numbers them, which knows strings since opset 11. Nothing is done for other types.
     """
+    op = em.op
     operands = view.required("A"), view.required("B")
     if any(value.dtype != _D.STRING for value in operands):
         return None
-    rows = [em.op("Reshape", value, [-1]) for value in operands]
-    both = em.op("Concat", *rows, axis=0, hint="both")
+    rows = [op("Reshape", value, [-1]) for value in operands]
+    both = op("Concat", *rows, axis=0, hint="both")
     unique = em.multi("Unique", both, count=3, hint="numbered")
     unique[1].name = ""
     zero, end = em.constant([0], "start"), em.constant([_TO_THE_END], "end")
-    first = em.op("Reshape", em.op("Size", operands[0]), [1], hint="count")
+    first = op("Reshape", op("Size", operands[0]), [1], hint="count")
     numbers = []
     for value, start, stop in zip(operands, (zero, first), (first, end), strict=True):
-        part = em.op("Slice", unique[2], start, stop, hint="numbers")
+        part = op("Slice", unique[2], start, stop, hint="numbers")
         empty = not never_empty(value)
-        numbers.append(reshape_literally(em, part, em.op("Shape", value), empty=empty))
-    return em.op("Equal", *numbers, hint="equal")
+        numbers.append(reshape_literally(em, part, op("Shape", value), empty=empty))
+    return op("Equal", *numbers, hint="equal")
 
 
 # CumProd-26, for opsets below 26.

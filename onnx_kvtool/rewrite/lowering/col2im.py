@@ -101,14 +101,15 @@ class _Line:
         Those that are not there are the row behind all others.
         """
         em = self.em
+        op = em.op
         y, q = self._counted(self.length, [-1, 1]), self._counted(self.elements, [1, -1])
         way = self._op("Sub", self._op("Add", y, self.before), self._op("Mul", q, self.dilation))
         number = self._op("Div", way, self.stride)
-        begins = em.op("Less", way, [0])
-        ends = em.op("Less", number, self.blocks)
-        is_there = em.op("And", em.op("Not", begins), ends)
+        begins = op("Less", way, [0])
+        ends = op("Less", number, self.blocks)
+        is_there = op("And", op("Not", begins), ends)
         if self.stride != 1:
-            whole = em.op("Equal", self._op("Mul", number, self.stride), way)
-            is_there = em.op("And", is_there, whole)
+            whole = op("Equal", self._op("Mul", number, self.stride), way)
+            is_there = op("And", is_there, whole)
         row = self._op("Add", self._op("Mul", q, self.blocks), number)
         return where(em, is_there, row, self.rows)

@@ -166,29 +166,30 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     with an If whose branches differ in shape, and divides by zero for a single row or column. Such
     a row is at -1, as a single layer is in the body.
     """
+    op = em.op
     theta, size = view.operands("theta", "size")
     count, dtype = dims_of(size), theta.dtype
     if count not in ((4,), (5,)) or dtype is None:
         return None
     rank = 2 if count == (4,) else 3
     axes = [em.constant(axis, "axis") for axis in range(2, rank + 2)]
-    counts = [em.op("Gather", size, axis, hint="count") for axis in axes]
-    sizes = [em.op("Reshape", value, [1], hint="count") for value in counts]
-    shape = em.op("Concat", *sizes, [1], axis=0, hint="shape")
+    counts = [op("Gather", size, axis, hint="count") for axis in axes]
+    sizes = [op("Reshape", value, [1], hint="count") for value in counts]
+    shape = op("Concat", *sizes, [1], axis=0, hint="shape")
     columns = []
     for axis in reversed(range(rank)):  # width, height, depth
         line = _line(em, counts[axis], dtype, corners=view.integer("align_corners") != 0)
         line = unsqueeze(em, line, [d for d in range(rank + 1) if d != axis])
-        columns.append(em.op("Expand", line, shape, hint="places"))
+        columns.append(op("Expand", line, shape, hint="places"))
     unit = em.constant(np.ones(1, dtype.numpy()), "unit")
-    columns.append(em.op("Expand", unit, shape, hint="ones"))
-    places = em.op("Concat", *columns, axis=rank, hint="places")
-    flat = em.op("Reshape", places, [-1, rank + 1])
-    turned = em.op("Transpose", theta, perm=[0, 2, 1])
-    moved = em.op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
-    batch = em.op("Gather", size, [0], hint="batch")
-    whole = em.op("Concat", batch, *sizes, [rank], axis=0, hint="shape")
-    return em.op("Reshape", moved, whole)
+    columns.append(op("Expand", unit, shape, hint="ones"))
+    places = op("Concat", *columns, axis=rank, hint="places")
+    flat = op("Reshape", places, [-1, rank + 1])
+    turned = op("Transpose", theta, perm=[0, 2, 1])
+    moved = op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
+    batch = op("Gather", size, [0], hint="batch")
+    whole = op("Concat", batch, *sizes, [rank], axis=0, hint="shape")
+    return op("Reshape", moved, whole)
 
 
 def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:
@@ -203,15 +204,16 @@ def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) ->
     Returns:
         (count,)
     """
-    numbered = em.op("Range", 0, count, 1, hint="numbered")
+    op = em.op
+    numbered = op("Range", 0, count, 1, hint="numbered")
     places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
     if corners:
-        parts = em.op("Sub", parts, 1)
-        is_single = em.op("Equal", count, 1)
+        parts = op("Sub", parts, 1)
+        is_single = op("Equal", count, 1)
         parts = where(em, is_single, 1, parts, "parts")
-    step = em.op("Div", 2, parts)
-    start = -1 if corners else em.op("Add", -1, em.op("Div", step, 2))
-    return em.op("Add", start, em.op("Mul", places, step))
+    step = op("Div", 2, parts)
+    start = -1 if corners else op("Add", -1, op("Div", step, 2))
+    return op("Add", start, op("Mul", places, step))
 
 
 # Inputs and outputs of element types that the target lacks, told once for each type.

@@ -26,6 +26,7 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses an unknown rank, and element types that are not one float type throughout.
     """
+    op = em.op
     data, scale, bias = view.operands("X", "scale", "B")
     old_mean, old_var = view.operands("input_mean", "input_var")
     dtype = dtype_of(data)
@@ -42,7 +43,7 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     rank = len(dims_of(data) or ())
     if view.integer("training_mode") == 0:
         inputs = (data, scale, bias, old_mean, old_var)
-        out = em.op(
+        out = op(
             "BatchNormalization",
             *inputs,
             epsilon=view.real("epsilon"),
@@ -51,18 +52,18 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
         return outputs_of(view.node, out, None, None)
 
     axes, column = [a for a in range(rank) if a != 1], [-1] + [1] * (rank - 2)
-    mean = em.op("ReduceMean", data, axes=axes)  # (1, C, 1, ...)
-    centred = em.op("Sub", data, mean)
-    var = em.op("ReduceMean", em.op("Mul", centred, centred), axes=axes)
-    root = em.op("Sqrt", em.op("Add", var, view.real("epsilon")))
-    scaled = em.op("Mul", em.op("Div", centred, root), em.op("Reshape", scale, column))
-    result = em.op("Add", scaled, em.op("Reshape", bias, column))
+    mean = op("ReduceMean", data, axes=axes)  # (1, C, 1, ...)
+    centred = op("Sub", data, mean)
+    var = op("ReduceMean", op("Mul", centred, centred), axes=axes)
+    root = op("Sqrt", op("Add", var, view.real("epsilon")))
+    scaled = op("Mul", op("Div", centred, root), op("Reshape", scale, column))
+    result = op("Add", scaled, op("Reshape", bias, column))
     momentum = float(np.float32(view.real("momentum")))
     outputs: list[ir.Value | None] = [result]
     for old, current in ((old_mean, mean), (old_var, var)):
-        kept = em.op("Mul", old, momentum)
-        taken = em.op("Mul", em.op("Reshape", current, [-1]), 1 - momentum)
-        outputs.append(em.op("Add", kept, taken))
+        kept = op("Mul", old, momentum)
+        taken = op("Mul", op("Reshape", current, [-1]), 1 - momentum)
+        outputs.append(op("Add", kept, taken))
     return outputs_of(view.node, *outputs)
 
 
@@ -88,6 +89,7 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
     Refuses an unknown rank where `axis` counts from the front; types that are not one float type;
     Scale and B that do not broadcast to X.
     """
+    op = em.op
     x, scale, bias = view.required("X"), view.required("Scale"), view.input("B")
     stash, dtype = ir.DataType(view.integer("stash_type")), x.dtype
     if stash not in FLOAT_TYPES or dtype not in FLOAT_TYPES:
@@ -106,24 +108,24 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
 
     wide = cast(em, x, stash)
     mean = reduce(em, "ReduceMean", wide, axes, hint="mean")
-    centred = em.op("Sub", wide, mean, hint="centred")
+    centred = op("Sub", wide, mean, hint="centred")
     squared = (
-        em.op("Pow", centred, constant(2, "two"), hint="squared")
+        op("Pow", centred, constant(2, "two"), hint="squared")
         if fusible
-        else em.op("Mul", centred, centred, hint="squared")
+        else op("Mul", centred, centred, hint="squared")
     )
     variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    shifted = em.op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
-    deviation = em.op("Sqrt", shifted, hint="deviation")
-    normalized = cast(em, em.op("Div", centred, deviation, hint="normalized"), dtype)
-    y = em.op("Mul", normalized, scale, hint="scaled")
+    shifted = op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
+    deviation = op("Sqrt", shifted, hint="deviation")
+    normalized = cast(em, op("Div", centred, deviation, hint="normalized"), dtype)
+    y = op("Mul", normalized, scale, hint="scaled")
     if bias is not None:
-        y = em.op("Add", y, bias, hint="biased")
+        y = op("Add", y, bias, hint="biased")
     outputs: list[ir.Value | None] = [y, None, None][: len(view.node.outputs)]
     if len(outputs) > 1 and view.node.outputs[1].name:
         outputs[1] = mean
     if len(outputs) > 2 and view.node.outputs[2].name:
-        outputs[2] = em.op("Reciprocal", deviation, hint="inverse")
+        outputs[2] = op("Reciprocal", deviation, hint="inverse")
     return Replacement(tuple(outputs))
 
 
@@ -136,20 +138,21 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Val
 
     Refuses types that are no float type.
     """
+    op = em.op
     x, given = view.required("X"), view.attribute("axes")
     if x.dtype not in FLOAT_TYPES or not isinstance(given, tuple):
         name = "an unknown type" if x.dtype is None else x.dtype.name
         raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
     dtype, axes = x.dtype, [int(axis) for axis in given]
     if view.context.keep_fused and takes(view.node.op_type, 0, dtype, em.opset):
-        return em.op(view.node.op_type, x, axes=axes)
+        return op(view.node.op_type, x, axes=axes)
     stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     wide = cast(em, x, stash)
-    centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
-    squared = em.op("Mul", centred, centred, hint="squared")
+    centred = op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
+    squared = op("Mul", centred, centred, hint="squared")
     variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    deviation = em.op("Add", em.op("Sqrt", variance), 1e-9)
-    result = em.op("Div", centred, deviation, hint="normalized")
+    deviation = op("Add", op("Sqrt", variance), 1e-9)
+    result = op("Div", centred, deviation, hint="normalized")
     return cast(em, result, dtype)
 
 
@@ -278,6 +281,7 @@ def _dropped(
         data: The data.
         training: Whether anything is dropped; None for yes.
     """
+    op = em.op
     dtype = known_type(data)
     wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
     given = view.input("ratio")
@@ -285,13 +289,13 @@ def _dropped(
     if given is not None:
         ratio = cast(em, given, wide)
     if training is not None:
-        ratio = em.op("Mul", ratio, cast(em, training, wide), hint="ratio")
+        ratio = op("Mul", ratio, cast(em, training, wide), hint="ratio")
     seed, attributes = view.attribute("seed"), dict[str, AttributeValue](dtype=_FLOAT.value)
     if isinstance(seed, int):
         attributes["seed"] = float(seed)
-    drawn = em.op("RandomUniformLike", data, attributes=attributes, hint="drawn")
-    below = em.op("Less", cast(em, drawn, wide), ratio, hint="is_dropped")
-    mask = em.op("Not", below, hint="mask")
-    left = em.op("Sub", 1, ratio)
-    scaled = em.op("Div", cast(em, data, wide), left, hint="scaled")
+    drawn = op("RandomUniformLike", data, attributes=attributes, hint="drawn")
+    below = op("Less", cast(em, drawn, wide), ratio, hint="is_dropped")
+    mask = op("Not", below, hint="mask")
+    left = op("Sub", 1, ratio)
+    scaled = op("Div", cast(em, data, wide), left, hint="scaled")
     return cast(em, where(em, mask, scaled, 0), dtype), mask

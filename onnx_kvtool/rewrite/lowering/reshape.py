@@ -69,11 +69,12 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     Raises:
         Refusal: If that takes ConstantOfShape below opset 14 and it lacks the element type.
     """
+    op = em.op
     dtype = dtype_of(data)
     if not empty:
-        return em.op("Reshape", data, shape)
+        return op("Reshape", data, shape)
     if em.opset >= 14:
-        return em.op("Reshape", data, shape, allowzero=1)
+        return op("Reshape", data, shape, allowzero=1)
     if dtype not in _PLAIN:
         raise Refusal(
             "element-type",
@@ -82,17 +83,17 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
         )
     if not em.branches:
         return _filled(em, data, shape)
-    product = em.op("ReduceProd", shape, keepdims=0)
-    zero = em.op("Equal", product, 0)
+    product = op("ReduceProd", shape, keepdims=0)
+    zero = op("Equal", product, 0)
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
-    return em.op(
+    return op(
         "If",
         zero,
         then_branch=em.nested(
-            lambda: [em.op("ConstantOfShape", shape, value=nothing)],
+            lambda: [op("ConstantOfShape", shape, value=nothing)],
             hint="empty",
         ),
-        else_branch=em.nested(lambda: [em.op("Reshape", data, shape)], hint="reshaped"),
+        else_branch=em.nested(lambda: [op("Reshape", data, shape)], hint="reshaped"),
     )
 
 
@@ -101,25 +102,26 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
 
     The data has no elements then; as many as needed are put behind it.
     """
+    op = em.op
     dtype = dtype_of(data)
     zero, one = em.constant([0]), em.constant([1])
-    is_empty = em.op("Equal", shape, zero, hint="is_empty")
+    is_empty = op("Equal", shape, zero, hint="is_empty")
     empty = cast(em, is_empty, ir.DataType.INT64, "empty")
-    sizes = em.op("Add", shape, empty, hint="sizes")
-    product = em.op("ReduceProd", shape, keepdims=1)
-    is_none = em.op("Equal", product, zero, hint="is_none")
+    sizes = op("Add", shape, empty, hint="sizes")
+    product = op("ReduceProd", shape, keepdims=1)
+    is_none = op("Equal", product, zero, hint="is_none")
     none = cast(em, is_none, ir.DataType.INT64, "none")
-    needed = em.op("ReduceProd", sizes, keepdims=1, hint="needed")
-    lacking = em.op("Mul", none, needed, hint="lacking")
+    needed = op("ReduceProd", sizes, keepdims=1, hint="needed")
+    lacking = op("Mul", none, needed, hint="lacking")
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
-    filling = em.op("ConstantOfShape", lacking, value=nothing)
-    flat = em.op("Reshape", data, [-1])
-    both = em.op("Concat", flat, filling, axis=0, hint="filled")
-    whole = em.op("Reshape", both, sizes)
-    kept = em.op("Sub", one, empty, hint="kept")
-    end = em.op("Mul", kept, [_TO_THE_END], hint="ends")
-    start = em.op("Mul", shape, zero, hint="starts")
-    return em.op("Slice", whole, start, end, hint="cut")
+    filling = op("ConstantOfShape", lacking, value=nothing)
+    flat = op("Reshape", data, [-1])
+    both = op("Concat", flat, filling, axis=0, hint="filled")
+    whole = op("Reshape", both, sizes)
+    kept = op("Sub", one, empty, hint="kept")
+    end = op("Mul", kept, [_TO_THE_END], hint="ends")
+    start = op("Mul", shape, zero, hint="starts")
+    return op("Slice", whole, start, end, hint="cut")
 
 
 # Axes that are known at run time only: as one flag per axis of a value of known rank.
@@ -197,20 +199,21 @@ def _cut_out(
     size: int | None,
 ) -> ir.Value:
     """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
+    op = em.op
     dims, place = dims_of(value), em.constant([axis], "axis")
     dim = None if dims is None else dims[axis]
     if isinstance(dim, int):
         count = em.constant([dim], "count")
     else:
-        count = em.op("Slice", em.op("Shape", value), place, [axis + 1], hint="count")
-    mark = em.op("Gather", marks, place, hint="mark")
-    start = em.op("Mul", mark, count, hint="start")
+        count = op("Slice", op("Shape", value), place, [axis + 1], hint="count")
+    mark = op("Gather", marks, place, hint="mark")
+    start = op("Mul", mark, count, hint="start")
     length = start if size is None else mark
     if size not in (None, 1):
-        length = em.op("Mul", mark, [size or 0], hint="length")
-    both = em.op("Concat", value, other, axis=axis, hint="both")
-    end = em.op("Add", count, length, hint="end")
-    result = em.op("Slice", both, start, end, place, hint="chosen")
+        length = op("Mul", mark, [size or 0], hint="length")
+    both = op("Concat", value, other, axis=axis, hint="both")
+    end = op("Add", count, length, hint="end")
+    result = op("Slice", both, start, end, place, hint="chosen")
     if dims is not None:
         result.shape = ir.Shape(
             [None if i == axis and size is not None else d for i, d in enumerate(dims)]
@@ -244,21 +247,22 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank and an unknown number of axes.
     """
+    op = em.op
     data, axes = view.operands("data", "axes")
     rank, count = _facts(data, axes)
     if count == 0:
-        return em.op("Identity", data)
+        return op("Identity", data)
     if rank == 0:
         shape = em.constant([1] * count, "ones")
-        return em.op("Reshape", data, shape)
+        return op("Reshape", data, shape)
     marks = axis_marks(em, axes, rank + count)  # (rank + count,)
-    kept = em.op("Sub", 1, marks)
-    before = em.op("CumSum", kept, 0, exclusive=1)
+    kept = op("Sub", 1, marks)
+    before = op("CumSum", kept, 0, exclusive=1)
     # The number past the last size is read at named places only, where it does not matter.
     last = em.constant(rank - 1, "last")
-    inside = em.op("Less", before, last)
-    sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
-    shape = em.op("Where", cast(em, marks, ir.DataType.BOOL), 1, sizes)
+    inside = op("Less", before, last)
+    sizes = op("Gather", op("Shape", data), op("Where", inside, before, last))
+    shape = op("Where", cast(em, marks, ir.DataType.BOOL), 1, sizes)
     return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 

@@ -139,26 +139,24 @@ class Pool:
     def sampled(self) -> ir.Value:
         """Return the result: (R, C, oh, ow)."""
         em = self.em
+        op = em.op
         high, wide = (self.view.integer(f"output_{side}") for side in ("height", "width"))
         rows, columns = self._line(1, high, 1), self._line(0, wide, 3)
         sizes: list[Operand] = [[high], rows.samples, [wide], columns.samples]
 
         def shape(first: int, *last: Operand) -> ir.Value:
-            return em.op("Concat", [first], *sizes, *last, axis=0, hint="shape")
+            return op("Concat", [first], *sizes, *last, axis=0, hint="shape")
 
         whole = shape(1, [1])
-        y, x = (
-            em.op("Reshape", em.op("Expand", line.place, whole), [-1, 1])
-            for line in (rows, columns)
-        )
-        spread = em.op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
-        pictures = em.op("Reshape", em.op("Expand", spread, shape(1)), [-1])
+        y, x = (op("Reshape", op("Expand", line.place, whole), [-1, 1]) for line in (rows, columns))
+        spread = op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
+        pictures = op("Reshape", op("Expand", spread, shape(1)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
-        count = em.op("Reshape", channels, [1], hint="channels")
-        values = em.op("Reshape", found, shape(-1, count))
+        count = op("Reshape", channels, [1], hint="channels")
+        values = op("Reshape", found, shape(-1, count))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
-        return em.op("Transpose", pooled, perm=[0, 3, 1, 2])
+        return op("Transpose", pooled, perm=[0, 3, 1, 2])
 
     def _line(self, column: int, bins: int, place: int) -> _Line:
         """Return the samples along one axis.
@@ -169,64 +167,65 @@ class Pool:
             place: Axis of the bins; that of the samples comes next.
         """
         em, dtype, ratio = self.em, dtype_of(self.boxes), self.view.integer("sampling_ratio")
+        op = em.op
 
         def shaped(value: ir.Value, *sizes: tuple[int, int]) -> ir.Value:
             shape = [1] * 6
             for axis, count in sizes:
                 shape[axis] = count
-            return em.op("Reshape", value, shape)
+            return op("Reshape", value, shape)
 
         start, side = (
-            shaped(em.op("Gather", of, [column], axis=1), (0, -1))
-            for of in (self.boxes, self.sides)
+            shaped(op("Gather", of, [column], axis=1), (0, -1)) for of in (self.boxes, self.sides)
         )
-        one_bin = em.op("Div", side, bins)
+        one_bin = op("Div", side, bins)
         count = counts = None
         if ratio > 0:
             samples = em.constant([ratio])
             numbered = em.constant(np.arange(ratio).astype(dtype.numpy()), "number")
             divisor: Operand = ratio
         else:
-            count = em.op("Ceil", one_bin)
-            flat = em.op("Reshape", count, [-1])
-            listed = em.op("Concat", flat, [1], axis=0)
+            count = op("Ceil", one_bin)
+            flat = op("Reshape", count, [-1])
+            listed = op("Concat", flat, [1], axis=0)
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
-            samples = em.op("Reshape", whole, [1], hint="samples")
+            samples = op("Reshape", whole, [1], hint="samples")
             if em.opset < 11:
                 steps = count_up(em, samples)
             else:
-                steps = em.op("Range", 0, whole, 1, hint="numbered")
+                steps = op("Range", 0, whole, 1, hint="numbered")
             numbered = cast(em, steps, dtype)
-            divisor = em.op("Max", count, 1)
+            divisor = op("Max", count, 1)
         numbered = shaped(numbered, (place + 1, -1))
         bin_places = em.constant(np.arange(bins).astype(dtype.numpy()), "number")
-        before = em.op("Mul", shaped(bin_places, (place, bins)), one_bin)
-        inside = em.op("Mul", em.op("Add", numbered, 0.5), one_bin)
-        inside = em.op("Div", inside, divisor)
-        at = em.op("Add", em.op("Add", start, before), inside)
+        before = op("Mul", shaped(bin_places, (place, bins)), one_bin)
+        inside = op("Mul", op("Add", numbered, 0.5), one_bin)
+        inside = op("Div", inside, divisor)
+        at = op("Add", op("Add", start, before), inside)
         if count is not None:
-            counts = em.op("Less", numbered, count)
+            counts = op("Less", numbered, count)
         return _Line(at, samples, count, counts)
 
     def _pooled(self, values: ir.Value, rows: _Line, columns: _Line) -> ir.Value:
         """Return the mean or the largest of the samples of each bin; 0 where there are none."""
         em, axes = self.em, [2, 4]
+        op = em.op
         if rows.counts is None or columns.counts is None:
             op_type = "ReduceMean" if self.mode == "avg" else "ReduceMax"
             return reduce(em, op_type, values, axes, keepdims=False)
-        counts = em.op("And", rows.counts, columns.counts)
+        counts = op("And", rows.counts, columns.counts)
         kept = where(em, counts, values, 0 if self.mode == "avg" else -np.inf)
         assert rows.count is not None
         assert columns.count is not None
-        clamped_at = [em.op("Max", line, 0) for line in (rows.count, columns.count)]
-        total = em.op("Mul", *clamped_at)
-        total = em.op("Reshape", total, [-1, 1, 1, 1])
+        clamped_at = [op("Max", line, 0) for line in (rows.count, columns.count)]
+        total = op("Mul", *clamped_at)
+        total = op("Reshape", total, [-1, 1, 1, 1])
         if self.mode == "avg":
             added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
-            return em.op("Div", added, em.op("Max", total, 1))
+            return op("Div", added, op("Max", total, 1))
         largest = reduce(em, "ReduceMax", kept, axes, keepdims=False)
-        is_sampled = em.op("Greater", total, 0)
+        is_sampled = op("Greater", total, 0)
         return where(em, is_sampled, largest, 0)
 
 
@@ -250,6 +249,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown number of channels, and an unknown shape of the filters.
     """
+    op = em.op
     data, filters, offset = view.operands("X", "W", "offset")
     dims, sizes, dtype = dims_of(data), fixed_sizes(dims_of(filters)), known_type(data)
     if dims is None or sizes is None or not isinstance(dims[1], int):
@@ -276,24 +276,24 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     index, weight = combined(em, start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
     pixels = pixel_rows(em, cast(em, data, wide), len(dims), 1)
     if parts > 1:
-        pixels = em.op("Reshape", pixels, [-1, channels // parts])
-        index = em.op("Add", em.op("Mul", index, parts), np.arange(parts).reshape(1, -1, 1, 1, 1))
+        pixels = op("Reshape", pixels, [-1, channels // parts])
+        index = op("Add", op("Mul", index, parts), np.arange(parts).reshape(1, -1, 1, 1, 1))
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
-        factor = em.op("Reshape", cast(em, mask, wide), [0, parts, elements, -1, 1])
-        samples = em.op("Mul", samples, factor)
-    turned = em.op("Transpose", samples, perm=[0, 1, 4, 2, 3])
-    windows = em.op("Reshape", turned, [0, group, channels // group * elements, -1])
+        factor = op("Reshape", cast(em, mask, wide), [0, parts, elements, -1, 1])
+        samples = op("Mul", samples, factor)
+    turned = op("Transpose", samples, perm=[0, 1, 4, 2, 3])
+    windows = op("Reshape", turned, [0, group, channels // group * elements, -1])
     form = em.constant([group, sizes[0] // group, sizes[1] * elements], "shape")
-    product = em.op(
-        "MatMul", em.op("Reshape", cast(em, filters, wide), form), windows
+    product = op(
+        "MatMul", op("Reshape", cast(em, filters, wide), form), windows
     )  # (N, group, oC / group, P)
-    result = em.op("Reshape", product, _shape(em, offset, sizes[0], len(dims)))
+    result = op("Reshape", product, _shape(em, offset, sizes[0], len(dims)))
     bias = view.input("B")
     if bias is not None:
-        column = em.op("Reshape", cast(em, bias, wide), [1, -1] + [1] * len(kernel))
-        result = em.op("Add", result, column)
+        column = op("Reshape", cast(em, bias, wide), [1, -1] + [1] * len(kernel))
+        result = op("Add", result, column)
     return cast(em, result, dtype)
 
 
@@ -310,11 +310,12 @@ def _places(
     view: NodeView, em: Emitter, offset: ir.Value, kernel: list[int], parts: int
 ) -> list[ir.Value]:
     """Return for each axis where each element of each window looks: (N, parts, K, P, 1)."""
+    op = em.op
     rank, elements = len(kernel), math.prod(kernel)
     strides = view.integers("strides") or [1] * rank
     dilations = view.integers("dilations") or [1] * rank
     pads = view.integers("pads") or [0] * rank
-    offsets = em.op("Reshape", offset, [0, parts, elements, rank, -1])
+    offsets = op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
     dims = dims_of(given) or (None,) * (rank + 2)
     sizes = fixed_sizes(dims[2:])
@@ -322,15 +323,15 @@ def _places(
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
-        moved = em.op("Gather", offsets, axis, axis=3)
+        moved = op("Gather", offsets, axis, axis=3)
         if sizes is not None:
             along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)
             base = em.constant((start + along).astype(dtype_of(offset).numpy()), "number")
         else:
             counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
-            whole = em.op("Gather", em.op("Shape", given), np.arange(2, rank + 2), hint="sizes")
-            spread = em.op("Expand", em.op("Mul", counted, strides[axis]), whole)
-            flat = cast(em, em.op("Reshape", spread, [-1]), dtype_of(offset))
-            base = em.op("Add", flat, start.astype(dtype_of(offset).numpy()))
-        found.append(unsqueeze(em, em.op("Add", moved, base), [4]))
+            whole = op("Gather", op("Shape", given), np.arange(2, rank + 2), hint="sizes")
+            spread = op("Expand", op("Mul", counted, strides[axis]), whole)
+            flat = cast(em, op("Reshape", spread, [-1]), dtype_of(offset))
+            base = op("Add", flat, start.astype(dtype_of(offset).numpy()))
+        found.append(unsqueeze(em, op("Add", moved, base), [4]))
     return found

@@ -54,23 +54,24 @@ def scattered_in_rounds(
     Returns:
         A value of the shape and type of `data`.
     """
+    op = em.op
     dtype = dtype_of(data)
     if count == 0:
-        return em.op("Identity", data)
+        return op("Identity", data)
     order, number = _numbered(em, places, sizes, count)
-    numbers = em.op("Concat", number, [-1], axis=0, hint="numbers")
+    numbers = op("Concat", number, [-1], axis=0, hint="numbers")
     last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
-    rounds = em.op("Add", last, 1, hint="rounds")
+    rounds = op("Add", last, 1, hint="rounds")
     state = formal(em, "scattered", dtype, data.shape)
 
     def one_round(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
-        due = em.op("Equal", number, turn, hint="due")
-        ids = em.op("Gather", order, _flat(em, em.op("NonZero", due)), hint="updates")
-        rows = em.op("Gather", places, ids, hint="places")
-        given = em.op("Gather", updates, ids, hint="given")
-        present = em.op("GatherND", state, rows, hint="present")
+        due = op("Equal", number, turn, hint="due")
+        ids = op("Gather", order, _flat(em, op("NonZero", due)), hint="updates")
+        rows = op("Gather", places, ids, hint="places")
+        given = op("Gather", updates, ids, hint="given")
+        present = op("GatherND", state, rows, hint="present")
         combined = reduced(em, reduction, present, given)
-        after = em.op("ScatterND", state, rows, combined, hint="scattered")
+        after = op("ScatterND", state, rows, combined, hint="scattered")
         return [goes, after]
 
     (result,) = looped(em, rounds, [data], [state], one_round)
@@ -88,31 +89,32 @@ def _numbered(
     Returns:
         (n,) and (n,), int64: positions among the updates; 0 for the first of a place.
     """
+    op = em.op
     key = None
     for column, extent in enumerate(sizes):
-        one = em.op("Gather", places, column, axis=1, hint="column")
-        is_negative = em.op("Less", one, 0)
-        counted = where(em, is_negative, em.op("Add", one, extent), one)
-        key = counted if key is None else em.op("Add", em.op("Mul", key, extent), counted)
+        one = op("Gather", places, column, axis=1, hint="column")
+        is_negative = op("Less", one, 0)
+        counted = where(em, is_negative, op("Add", one, extent), one)
+        key = counted if key is None else op("Add", op("Mul", key, extent), counted)
     assert key is not None
     if not em.branches:  # below opset 11 TopK takes floats only; no tensor is beyond float64
         key = cast(em, key, ir.DataType.DOUBLE)
     if count is None:
-        length = em.op("Shape", key, hint="count")  # (1,)
-        whole = em.op("Reshape", length, [])
-        everyone = em.op("Range", 0, whole, 1, hint="everyone")
+        length = op("Shape", key, hint="count")  # (1,)
+        whole = op("Reshape", length, [])
+        everyone = op("Range", 0, whole, 1, hint="everyone")
     else:
         length, everyone = em.constant([count]), em.constant(np.arange(count), "everyone")
     by_place, order = em.multi("TopK", key, length, axis=0, largest=0, count=2)
     # Places are not negative, so that the first one differs from what stands before it.
-    shifted = em.op("Concat", [-1], by_place, axis=0, hint="shifted")
-    before = em.op("Slice", shifted, [0], [-1], [0], hint="before")
-    is_same = em.op("Equal", by_place, before, hint="is_same")
-    is_first = em.op("Not", is_same, hint="is_first")
+    shifted = op("Concat", [-1], by_place, axis=0, hint="shifted")
+    before = op("Slice", shifted, [0], [-1], [0], hint="before")
+    is_same = op("Equal", by_place, before, hint="is_same")
+    is_first = op("Not", is_same, hint="is_first")
     marks = cast(em, is_first, ir.DataType.INT64, "marks")
-    run = em.op("Sub", em.op("CumSum", marks, 0), 1, hint="run")
-    firsts = _flat(em, em.op("NonZero", is_first))
-    return order, em.op("Sub", everyone, em.op("Gather", firsts, run), hint="number")
+    run = op("Sub", op("CumSum", marks, 0), 1, hint="run")
+    firsts = _flat(em, op("NonZero", is_first))
+    return order, op("Sub", everyone, op("Gather", firsts, run), hint="number")
 
 
 def _flat(em: Emitter, value: ir.Value) -> ir.Value:
@@ -187,6 +189,7 @@ def _in_rounds(
     reduction: str,
     axis: object,
 ) -> ir.Value:
+    op = em.op
     dims = dims_of(data)
     index = dims_of(indices)
     length = len(dims or ()) if isinstance(axis, int) else (index or (None,))[-1]
@@ -202,16 +205,16 @@ def _in_rounds(
         )
     if isinstance(axis, int):
         indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
-        flat = em.op("Reshape", updates, [-1])
+        flat = op("Reshape", updates, [-1])
     else:
         rest = fixed_sizes(dims[length:])
         if rest is not None:
             shape = em.constant([-1, *rest], "shape")
         else:
-            known = em.op("Gather", em.op("Shape", data), np.arange(length, len(dims)), hint="rest")
-            shape = em.op("Concat", [-1], known, axis=0)
-        flat = em.op("Reshape", updates, shape)
-    rows = em.op("Reshape", indices, [-1, length], hint="places")
+            known = op("Gather", op("Shape", data), np.arange(length, len(dims)), hint="rest")
+            shape = op("Concat", [-1], known, axis=0)
+        flat = op("Reshape", updates, shape)
+    rows = op("Reshape", indices, [-1, length], hint="places")
     sizes = [size(em, dims[place], data, place) for place in range(length)]
     lead = index if isinstance(axis, int) or index is None else index[:-1]
     count = product(lead) if lead is not None and index else None

@@ -322,13 +322,14 @@ def _frames(
     em: Emitter, samples: ir.Value, step: ir.Value, length: ir.Value, numbered: ir.Value
 ) -> ir.Value:
     """Return which samples each frame consists of: (frames, N), int64."""
+    op = em.op
     one, stride = em.constant(1), _scalar(em, step)
-    room = em.op("Sub", samples, length, hint="room")
-    frames = em.op("Add", em.op("Div", room, stride), one, hint="frames")
-    count = em.op("Range", 0, frames, one)
-    starts = em.op("Mul", count, stride, hint="starts")
-    column = em.op("Reshape", starts, [-1, 1])
-    return em.op("Add", column, numbered, hint="samples")
+    room = op("Sub", samples, length, hint="room")
+    frames = op("Add", op("Div", room, stride), one, hint="frames")
+    count = op("Range", 0, frames, one)
+    starts = op("Mul", count, stride, hint="starts")
+    column = op("Reshape", starts, [-1, 1])
+    return op("Add", column, numbered, hint="samples")
 
 
 def _matrix_of_frames(
@@ -340,23 +341,24 @@ def _matrix_of_frames(
     dtype: ir.DataType,
 ) -> ir.Value:
     """Return the matrix of a transform of a length that is known at run time: (N * C, K * 2)."""
+    op = em.op
     # In float64, where the cosine of a quarter turn is as good as nothing.
     double = ir.DataType.DOUBLE
 
-    outputs = em.op("Add", em.op("Div", count, 2), 1) if is_half else count
-    k = em.op("Range", 0, outputs, 1)
-    column = em.op("Reshape", numbered, [-1, 1])
-    turns = em.op("Mod", em.op("Mul", column, k), count)  # below N, so that no angle is large
-    shares = em.op("Div", cast(em, turns, double), cast(em, count, double))
-    angle = em.op("Mul", shares, 2 * math.pi)
+    outputs = op("Add", op("Div", count, 2), 1) if is_half else count
+    k = op("Range", 0, outputs, 1)
+    column = op("Reshape", numbered, [-1, 1])
+    turns = op("Mod", op("Mul", column, k), count)  # below N, so that no angle is large
+    shares = op("Div", cast(em, turns, double), cast(em, count, double))
+    angle = op("Mul", shares, 2 * math.pi)
     cosine, sine = (
-        unsqueeze(em, cast(em, em.op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
+        unsqueeze(em, cast(em, op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
     )
-    rows = em.op("Concat", cosine, em.op("Neg", sine), axis=3)
+    rows = op("Concat", cosine, op("Neg", sine), axis=3)
     if parts == 2:
-        other = em.op("Concat", sine, cosine, axis=3)
-        rows = em.op("Concat", rows, other, axis=1)
-    return em.op("Flatten", rows, axis=2)  # of (N, C, K, 2)
+        other = op("Concat", sine, cosine, axis=3)
+        rows = op("Concat", rows, other, axis=1)
+    return op("Flatten", rows, axis=2)  # of (N, C, K, 2)
 
 
 # HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
@@ -382,20 +384,21 @@ _BY_BODY = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 def lower_cosine_window_17(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Write a window in float64; None, for the schema's body, where float32 is exact enough."""
+    op = em.op
     size, dtype = view.required("size"), _D(view.integer("output_datatype"))
     if dtype in _BY_BODY:
         return None
 
     count = cast(em, size, _D.DOUBLE, "count")
-    length = count if view.integer("periodic") else em.op("Sub", count, 1)
-    steps = em.op("Range", 0, count, 1)
-    angle = em.op("Mul", steps, em.op("Div", 2 * math.pi, length), hint="angle")
+    length = count if view.integer("periodic") else op("Sub", count, 1)
+    steps = op("Range", 0, count, 1)
+    angle = op("Mul", steps, op("Div", 2 * math.pi, length), hint="angle")
     a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[view.node.op_type])
-    first = em.op("Mul", em.op("Cos", angle), a1)
-    window = em.op("Sub", a0, first, hint="window")
+    first = op("Mul", op("Cos", angle), a1)
+    window = op("Sub", a0, first, hint="window")
     if a2:
-        double = em.op("Mul", angle, 2)
-        window = em.op("Add", window, em.op("Mul", em.op("Cos", double), a2), hint="window")
+        double = op("Mul", angle, 2)
+        window = op("Add", window, op("Mul", op("Cos", double), a2), hint="window")
     return cast(em, window, dtype)
 
 

@@ -70,12 +70,13 @@ def _sizes(size: int, count: int) -> list[int]:
 
 
 def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
-    size = em.op("Gather", em.op("Shape", data), [axis], hint="size")  # (1,)
-    rounded = em.op("Add", size, [count - 1])
-    each = em.op("Div", rounded, [count], hint="part")
-    rest = em.op("Sub", size, em.op("Mul", each, [count - 1]), hint="rest")
+    op = em.op
+    size = op("Gather", op("Shape", data), [axis], hint="size")  # (1,)
+    rounded = op("Add", size, [count - 1])
+    each = op("Div", rounded, [count], hint="part")
+    rest = op("Sub", size, op("Mul", each, [count - 1]), hint="rest")
     parts = [each] * (count - 1) + [rest]
-    return em.op("Concat", *parts, axis=0, hint="split")
+    return op("Concat", *parts, axis=0, hint="split")
 
 
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
@@ -146,18 +147,19 @@ def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> i
 def _wrapped(
     view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
 ) -> ir.Value:
+    op = em.op
     known, rank = view.known(pads), len(dims)
     result = data
     for axis, dim in enumerate(dims):
         if known is not None and not known[axis] and not known[axis + rank]:
             continue
         length = size(em, dim, data, axis)
-        begin, end = (em.op("Gather", pads, place) for place in (axis, axis + rank))
-        first, last = em.op("Neg", begin), em.op("Add", length, end)
-        index = em.op("Range", first, last, 1)
-        inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
-        result = em.op("Gather", result, inside, axis=axis)
-    return em.op("Identity", data) if result is data else result
+        begin, end = (op("Gather", pads, place) for place in (axis, axis + rank))
+        first, last = op("Neg", begin), op("Add", length, end)
+        index = op("Range", first, last, 1)
+        inside = op("Mod", index, length)  # the sign of the divisor: never negative
+        result = op("Gather", result, inside, axis=axis)
+    return op("Identity", data) if result is data else result
 
 
 # Trilu-14, for opsets below 14.
@@ -208,6 +210,7 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank of the indices.
     """
+    op = em.op
     data, indices = view.operands("data", "indices")
     batch = view.integer("batch_dims", 0)
     dims, sizes = dims_of(indices), dims_of(data)
@@ -218,11 +221,11 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shapes",
         )
     rank = len(dims)
-    counted = em.op("Slice", em.op("Shape", indices), [0], [-1])
-    tuples = em.op("Concat", counted, [1], axis=0)
+    counted = op("Slice", op("Shape", indices), [0], [-1])
+    tuples = op("Concat", counted, [1], axis=0)
     parts = []
     for axis in range(batch):
         place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
-        parts.append(em.op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
-    whole = em.op("Concat", *parts, indices, axis=-1, hint="indices")
-    return em.op("GatherND", data, whole)
+        parts.append(op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
+    whole = op("Concat", *parts, indices, axis=-1, hint="indices")
+    return op("GatherND", data, whole)

@@ -28,6 +28,7 @@ def upgrade_batch_normalization_9_14(view: Rewritten, em: Emitter) -> Replacemen
 
     Refuses further outputs, which are those of a training step.
     """
+    op = em.op
     if further_outputs(view.node):
         raise Refusal(
             "changed-meaning",
@@ -39,9 +40,9 @@ def upgrade_batch_normalization_9_14(view: Rewritten, em: Emitter) -> Replacemen
     data, scale, bias = view.operands("X", "scale", "B")
     mean, variance = view.operands("mean", "var")
     small = number_like(em, view.real("epsilon"), data, "epsilon")
-    deviation = em.op("Sqrt", em.op("Add", variance, small))
-    normal = em.op("Div", em.op("Sub", data, mean), deviation)
-    result = em.op("Add", em.op("Mul", normal, scale), bias)
+    deviation = op("Sqrt", op("Add", variance, small))
+    normal = op("Div", op("Sub", data, mean), deviation)
+    result = op("Add", op("Mul", normal, scale), bias)
     return Replacement((result, *[None] * (len(view.node.outputs) - 1)))
 
 
@@ -53,19 +54,20 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses an unknown element type.
     """
+    op = em.op
     data, groups = view.required("X"), view.integer("num_groups")
     dims = dims_of(data)
     channels = dims[1] if dims is not None and len(dims) > 1 else None
     if isinstance(channels, int):
         target = em.constant([groups, channels // groups], "per_group")
     else:
-        count = em.op("Shape", data, start=1, end=2, hint="channels")  # (1,)
-        target = em.op("Concat", [groups], em.op("Div", count, [groups]), axis=0)
+        count = op("Shape", data, start=1, end=2, hint="channels")  # (1,)
+        target = op("Concat", [groups], op("Div", count, [groups]), axis=0)
 
     def spread(value: ir.Value) -> ir.Value:
-        column = em.op("Reshape", value, [groups, 1])
-        repeated = em.op("Expand", column, target)  # (num_groups, C / num_groups)
-        return em.op("Reshape", repeated, [-1])
+        column = op("Reshape", value, [groups, 1])
+        repeated = op("Expand", column, target)  # (num_groups, C / num_groups)
+        return op("Reshape", repeated, [-1])
 
     inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
     dtype = known_type(data)

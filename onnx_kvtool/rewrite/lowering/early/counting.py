@@ -46,30 +46,31 @@ def lower_range_11(view: Rewritten, em: Emitter) -> ir.Value:
     Integers are counted in int64, where the quotient is rounded up by adding `delta - sign(delta)`;
     of floats the quotient is taken in float64, as runtimes do.
     """
+    op = em.op
     names = ("start", "limit", "delta")
     given = [view.required(name) for name in names]
     dtype = known_type(given[0])
     wide = _D.INT64 if dtype in _INTEGERS else dtype
     one = em.constant([1], "one")
     start, limit, delta = (
-        em.op("Reshape", cast(em, value, wide), one, hint=name)
+        op("Reshape", cast(em, value, wide), one, hint=name)
         for value, name in zip(given, names, strict=True)
     )
-    way = em.op("Sub", limit, start, hint="way")
+    way = op("Sub", limit, start, hint="way")
     if wide == _D.INT64:
-        more = em.op("Sub", delta, em.op("Sign", delta), hint="rounding")
-        count = em.op("Div", em.op("Add", way, more), delta, hint="count")
+        more = op("Sub", delta, op("Sign", delta), hint="rounding")
+        count = op("Div", op("Add", way, more), delta, hint="count")
     else:
         double = _D.DOUBLE
-        quotient = em.op("Div", cast(em, way, double), cast(em, delta, double))
+        quotient = op("Div", cast(em, way, double), cast(em, delta, double))
         count = cast(em, quotient, _D.INT64)  # cut off
-        below = em.op("Less", cast(em, count, double), quotient)
-        count = em.op("Add", count, cast(em, below, _D.INT64), hint="count")
+        below = op("Less", cast(em, count, double), quotient)
+        count = op("Add", count, cast(em, below, _D.INT64), hint="count")
     zero = em.constant([0], "zero")
-    is_none = em.op("Less", count, zero)
-    count = em.op("Where", is_none, zero, count, hint="count")
-    steps = em.op("Mul", cast(em, count_up(em, count), wide), delta)
-    return cast(em, em.op("Add", start, steps), dtype)
+    is_none = op("Less", count, zero)
+    count = op("Where", is_none, zero, count, hint="count")
+    steps = op("Mul", cast(em, count_up(em, count), wide), delta)
+    return cast(em, op("Add", start, steps), dtype)
 
 
 def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -191,22 +192,23 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
         dtype: Their type.
         width: The number m: (1,), int64; None for 1.
     """
+    op = em.op
     wide = {_D.FLOAT16: _FLOAT, _D.UINT32: _INT64}.get(dtype, _INT32 if dtype in _NARROW else dtype)
     rows = cast(em, rows, wide)
     one, other = unsqueeze(em, rows, [1]), unsqueeze(em, rows, [0])
 
-    less = em.op("Less", one, other)  # (n, n, m)
+    less = op("Less", one, other)  # (n, n, m)
     if wide in FLOAT_TYPES:
-        is_none = [em.op("IsNaN", value) for value in (one, other)]
-        less = em.op("Or", less, em.op("And", em.op("Not", is_none[0]), is_none[1]))
+        is_none = [op("IsNaN", value) for value in (one, other)]
+        less = op("Or", less, op("And", op("Not", is_none[0]), is_none[1]))
     if width is None:
         return squeeze(em, less, [2])
     # The first place where two rows differ decides: each place has a number above those behind it.
-    weights = cast(em, em.op("Sub", width, count_up(em, width)), _FLOAT, hint="weights")
-    marked = em.op("Mul", cast(em, less, _FLOAT), weights, hint="marked")
+    weights = cast(em, op("Sub", width, count_up(em, width)), _FLOAT, hint="weights")
+    marked = op("Mul", cast(em, less, _FLOAT), weights, hint="marked")
     first = reduce(em, "ReduceMax", marked, [2], keepdims=False)
-    turned = em.op("Transpose", first, perm=[1, 0])
-    return em.op("Greater", first, turned)
+    turned = op("Transpose", first, perm=[1, 0])
+    return op("Greater", first, turned)
 
 
 class _Groups:
@@ -224,23 +226,24 @@ class _Groups:
     """
 
     def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:
+        op = em.op
         self._em = em
-        greater = em.op("Transpose", less, perm=[1, 0])
-        self._equal = em.op("Not", em.op("Or", less, greater))
+        greater = op("Transpose", less, perm=[1, 0])
+        self._equal = op("Not", op("Or", less, greater))
         every = count_up(em, count)
-        behind = em.op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
-        earlier = em.op("And", self._equal, behind)  # of the row before, and of the one behind it
-        is_first = em.op("Less", self._total(earlier, 0), [1])  # (n,)
-        firsts = squeeze(em, em.op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
+        behind = op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
+        earlier = op("And", self._equal, behind)  # of the row before, and of the one behind it
+        is_first = op("Less", self._total(earlier, 0), [1])  # (n,)
+        firsts = squeeze(em, op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
         column = unsqueeze(em, is_first, [1])
         if is_sorted:
-            self.place = self._total(em.op("And", column, less), 0)
-            places = em.op("Gather", self.place, firsts, hint="places")
-            self.order = em.op("Scatter", firsts, places, firsts, axis=0)
+            self.place = self._total(op("And", column, less), 0)
+            places = op("Gather", self.place, firsts, hint="places")
+            self.order = op("Scatter", firsts, places, firsts, axis=0)
         else:
-            ahead = self._total(em.op("And", column, behind), 0)  # firsts before each row
-            own = cast(em, em.op("And", column, self._equal), _INT64)  # the first that a row equals
-            counted = em.op("Mul", own, unsqueeze(em, ahead, [1]), hint="counted")
+            ahead = self._total(op("And", column, behind), 0)  # firsts before each row
+            own = cast(em, op("And", column, self._equal), _INT64)  # the first that a row equals
+            counted = op("Mul", own, unsqueeze(em, ahead, [1]), hint="counted")
             self.place = self._sum(counted, 0)
             self.order = firsts
 
@@ -284,21 +287,22 @@ def _by_halves(
     em: Emitter, data: ir.Value, count: ir.Value, axis: int, turned: bool
 ) -> tuple[ir.Value, ir.Value]:
     """Sort by the lower halves, and what comes of that by the upper ones, both in float64."""
+    op = em.op
     dims = known_dims(data)
     base = em.constant(1 << 16, "base")
 
     def cut(number: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the quotient by the base, rounded down, and the rest."""
-        rest = em.op("Mod", number, base, hint="rest")
-        return em.op("Div", em.op("Sub", number, rest), base, hint="quotient"), rest
+        rest = op("Mod", number, base, hint="rest")
+        return op("Div", op("Sub", number, rest), base, hint="quotient"), rest
 
     quotient, first = cut(cast(em, data, _D.INT64))
     upper, second = cut(quotient)
-    lower = em.op("Add", em.op("Mul", second, base), first, hint="lower")
+    lower = op("Add", op("Mul", second, base), first, hint="lower")
     if data.dtype == _D.UINT64:  # the upper half is cast to one with a sign
         quotient, rest = cut(upper)
-        positive = em.op("Mod", quotient, base, hint="positive")
-        upper = em.op("Add", em.op("Mul", positive, base), rest, hint="upper")
+        positive = op("Mod", quotient, base, hint="positive")
+        upper = op("Add", op("Mul", positive, base), rest, hint="upper")
     lower, upper = (_signed(em, cast(em, half, _D.DOUBLE), turned) for half in (lower, upper))
     _, order = _top(em, lower, product(em, data, dims, [axis]), axis)
     _, chosen = _top(em, gathered_elements(em, upper, dims, order, dims, axis), count, axis)

@@ -126,12 +126,13 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses tuples of unknown length, and an unknown rank of the data.
     """
+    op = em.op
     data, indices, updates = view.operands("data", "indices", "updates")
     known_type(data)
     dims = known_dims(data)
     length = _tuple_length(indices)
     if 0 in dims:  # there is nothing to write to
-        return em.op("Identity", data)
+        return op("Identity", data)
     number = _numbers(view, em, data, dims, indices, length)
     tuples = known_dims(indices)[:-1]
     sizes = (*tuples, *dims[length:])
@@ -139,14 +140,14 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
     updates = _flat(em, updates, len(tuples), len(sizes), "updates")
     count, width = product_of(tuples), product_of(dims[length:])
     if count is None or width is None:
-        shape = em.op("Shape", updates)
+        shape = op("Shape", updates)
     else:
         shape = em.constant([count, width], "shape")
     column = _flat(em, number, len(tuples), len(tuples), "row")
-    places = em.op("Expand", column, shape, hint="places")
-    result = em.op("Scatter", rows, places, updates, axis=0)
+    places = op("Expand", column, shape, hint="places")
+    result = op("Scatter", rows, places, updates, axis=0)
     whole = fixed_sizes(dims)
-    return em.op("Reshape", result, em.op("Shape", data) if whole is None else whole)
+    return op("Reshape", result, op("Shape", data) if whole is None else whole)
 
 
 def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:

@@ -40,15 +40,16 @@ def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:
 
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
-    down = em.op("Floor", x)
-    above = em.op("Sub", x, down)
-    halved = em.op("Mul", down, 0.5)
-    odd = em.op("Sub", down, em.op("Mul", em.op("Floor", halved), 2.0))  # 0 or 1
+    op = em.op
+    down = op("Floor", x)
+    above = op("Sub", x, down)
+    halved = op("Mul", down, 0.5)
+    odd = op("Sub", down, op("Mul", op("Floor", halved), 2.0))  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
-    is_half = em.op("Not", em.op("Less", above, 0.5))
-    to_even = em.op("And", is_half, em.op("Greater", odd, 0.5))
-    up = em.op("Or", em.op("Greater", above, 0.5), to_even, hint="is_up")
-    return em.op("Add", down, cast(em, up, dtype))
+    is_half = op("Not", op("Less", above, 0.5))
+    to_even = op("And", is_half, op("Greater", odd, 0.5))
+    up = op("Or", op("Greater", above, 0.5), to_even, hint="is_up")
+    return op("Add", down, cast(em, up, dtype))
 
 
 def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -167,24 +168,25 @@ def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     The rest of a number is that of its half, doubled, plus its last bit, with the divisor taken
     away once more if it is not larger. A divisor with the first bit set is in it once at most.
     """
+    op = em.op
 
     def taken(value: ir.Value, when: ir.Value) -> ir.Value:
-        return em.op("Sub", value, em.op("Mul", cast(em, when, _INT64), b), hint="rest")
+        return op("Sub", value, op("Mul", cast(em, when, _INT64), b), hint="rest")
 
     # A number with the first bit set is 2**63 and what is left without that bit.
-    is_large = em.op("Less", a, [0])
+    is_large = op("Less", a, [0])
     once = cast(em, is_large, _INT64)
-    left = em.op("Add", a, em.op("Mul", once, [-(1 << 63)]), hint="left")
-    half = em.op("Div", left, [2])
-    last = em.op("Sub", left, em.op("Mul", half, [2]), hint="last_bit")
-    half = em.op("Add", half, em.op("Mul", once, [1 << 62]), hint="half")
+    left = op("Add", a, op("Mul", once, [-(1 << 63)]), hint="left")
+    half = op("Div", left, [2])
+    last = op("Sub", left, op("Mul", half, [2]), hint="last_bit")
+    half = op("Add", half, op("Mul", once, [1 << 62]), hint="half")
 
-    wide = em.op("Less", b, [0])
-    divisor = added_where(em, b, wide, em.op("Sub", [1], b), "divisor")
-    twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), [2]), last, hint="doubled")
-    not_less = em.op("Or", em.op("Less", twice, [0]), em.op("Not", em.op("Less", twice, divisor)))
+    wide = op("Less", b, [0])
+    divisor = added_where(em, b, wide, op("Sub", [1], b), "divisor")
+    twice = op("Add", op("Mul", _rest(em, half, divisor), [2]), last, hint="doubled")
+    not_less = op("Or", op("Less", twice, [0]), op("Not", op("Less", twice, divisor)))
     by_half = taken(twice, not_less)
-    at_most_once = taken(a, em.op("And", is_large, em.op("Not", em.op("Less", a, b))))
+    at_most_once = taken(a, op("And", is_large, op("Not", op("Less", a, b))))
     return replaced_where(em, by_half, wide, at_most_once)
 
 
@@ -194,6 +196,7 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
     Computed in float64, which holds the divisor times any power of two that is needed, or is
     infinite where that is larger than every dividend.
     """
+    op = em.op
     info = np.finfo(dtype.numpy())
     # From the smallest divisor to beyond the largest dividend.
     count = int(info.maxexp - info.minexp + info.nmant + 1)
@@ -202,18 +205,18 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
     tables = [em.constant(np.exp2(third), "powers") for third in thirds]
     given = [cast(em, value, _DOUBLE) for value in (a, b)]
     dims = dims_of(a), dims_of(b)
-    sizes = [em.op("Abs", value, hint="size") for value in given]
+    sizes = [op("Abs", value, hint="size") for value in given]
     if not (covers(dims[0], dims[1]) and covers(dims[1], dims[0])):
         given[0] = one_shape(em, given[0], given[1], None)
         given[1] = one_shape(em, given[1], given[0], None)
-        sizes = [em.op("Abs", value, hint="size") for value in given]
+        sizes = [op("Abs", value, hint="size") for value in given]
     left = _reduced(em, sizes[0], sizes[1], tables, count)
-    nothing = em.op("Mul", given[0], [0])  # of the sign of the dividend, or no number
-    signed = em.op("Mul", left, em.op("Sign", given[0]))
-    rest = where(em, em.op("Greater", left, [0]), signed, nothing, "rest")
+    nothing = op("Mul", given[0], [0])  # of the sign of the dividend, or no number
+    signed = op("Mul", left, op("Sign", given[0]))
+    rest = where(em, op("Greater", left, [0]), signed, nothing, "rest")
     # What is infinite has no rest, and nothing has one of zero.
-    doubtful = em.op("Div", nothing, given[1])
-    return cast(em, where(em, em.op("IsNaN", doubtful), doubtful, rest), dtype)
+    doubtful = op("Div", nothing, given[1])
+    return cast(em, where(em, op("IsNaN", doubtful), doubtful, rest), dtype)
 
 
 def _reduced(

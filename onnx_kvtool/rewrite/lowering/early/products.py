@@ -277,17 +277,17 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
 
     As runtimes have it: the function body of the schema gives a scale of 0.
     """
+    op = em.op
     x = view.required("x")
     low, high = (
-        em.op(bound, em.op(f"Reduce{bound}", x, keepdims=0), 0.0, hint=bound)
-        for bound in ("Min", "Max")
+        op(bound, op(f"Reduce{bound}", x, keepdims=0), 0.0, hint=bound) for bound in ("Min", "Max")
     )
-    span = em.op("Sub", high, low, hint="range")
-    is_some = em.op("Greater", span, 0.0)
-    scale = where(em, is_some, em.op("Div", span, 255.0), 1.0, "scale")
-    place = em.op("Sub", 0.0, em.op("Div", low, scale), hint="place")
+    span = op("Sub", high, low, hint="range")
+    is_some = op("Greater", span, 0.0)
+    scale = where(em, is_some, op("Div", span, 255.0), 1.0, "scale")
+    place = op("Sub", 0.0, op("Div", low, scale), hint="place")
     zero_point = quantized(em, place, None, _D.UINT8)
-    y = em.op("QuantizeLinear", x, scale, zero_point)
+    y = op("QuantizeLinear", x, scale, zero_point)
     return Replacement((y, scale, zero_point))
 
 

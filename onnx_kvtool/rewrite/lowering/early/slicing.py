@@ -157,8 +157,9 @@ def _index(
         length: Size of the axis: (1,).
         step: Not 0; where it is a value: (1,).
     """
+    op = em.op
     zero, one = em.constant([0], "zero"), em.constant([1], "one")
-    last = em.op("Sub", length, one, hint="last")
+    last = op("Sub", length, one, hint="last")
     begin, end = (from_front(em, bound, length) for bound in (begin, end))
     # An end below every place takes all of them backwards; -1 stands for it.
     before = em.constant([-1], "before")
@@ -167,16 +168,16 @@ def _index(
         rounding = em.constant([step - (1 if step > 0 else -1)], "rounding")
         stride = em.constant([step], "step")
     else:
-        forward = em.op("Less", zero, step, hint="is_forward")
-        least = em.op("Where", forward, zero, before, hint="least")
-        most = em.op("Where", forward, length, last, hint="most")
-        rounding = em.op("Sub", step, em.op("Sign", step), hint="rounding")
+        forward = op("Less", zero, step, hint="is_forward")
+        least = op("Where", forward, zero, before, hint="least")
+        most = op("Where", forward, length, last, hint="most")
+        rounding = op("Sub", step, op("Sign", step), hint="rounding")
         stride = step
     begin, end = clamped(em, begin, zero, most), clamped(em, end, least, most)
-    way = em.op("Sub", end, begin, hint="way")
-    count = em.op("Div", em.op("Add", way, rounding), stride, hint="count")
+    way = op("Sub", end, begin, hint="way")
+    count = op("Div", op("Add", way, rounding), stride, hint="count")
     count = clamped(em, count, zero, [_LONG])
-    return em.op("Add", em.op("Mul", count_up(em, count), stride), begin, hint="places")
+    return op("Add", op("Mul", count_up(em, count), stride), begin, hint="places")
 
 
 # ReverseSequence-10, for opset 9.
@@ -191,6 +192,7 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
+    op = em.op
     data, lengths = view.operands("input", "sequence_lens")
     known_type(data)
     dims = known_dims(data)
@@ -200,22 +202,22 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     along_time, along_batch = ([-1, 1], [1, -1]) if time_first else ([1, -1], [-1, 1])
 
     def spread(value: ir.Value, shape: list[int]) -> ir.Value:
-        return em.op("Reshape", value, shape)
+        return op("Reshape", value, shape)
 
     time = spread(count_up(em, count), along_time)
-    last = em.op("Sub", spread(cast(em, lengths, _INT64), along_batch), [1])
-    back = em.op("Sub", last, time, hint="back")
-    place = replaced_where(em, back, em.op("Less", back, [0]), time)
+    last = op("Sub", spread(cast(em, lengths, _INT64), along_batch), [1])
+    back = op("Sub", last, time, hint="back")
+    place = replaced_where(em, back, op("Less", back, [0]), time)
     number = spread(count_up(em, batch), along_batch)
     if time_first:
-        row = em.op("Add", em.op("Mul", place, batch), number, hint="row")
+        row = op("Add", op("Mul", place, batch), number, hint="row")
     else:
-        row = em.op("Add", em.op("Mul", number, count), place, hint="row")
-    outside = em.op("Not", em.op("Less", place, count), hint="is_outside")
+        row = op("Add", op("Mul", number, count), place, hint="row")
+    outside = op("Not", op("Less", place, count), hint="is_outside")
     row = replaced_where(em, row, outside, product(em, data, dims, [0, 1]))
     shape = joined_sizes(em, data, dims, [[0, 1], *([axis] for axis in range(2, len(dims)))])
-    rows = em.op("Reshape", data, shape, hint="rows")
-    return em.op("Gather", rows, row, axis=0)
+    rows = op("Reshape", data, shape, hint="rows")
+    return op("Gather", rows, row, axis=0)
 
 
 # Pad, DepthToSpace and Resize of opset 11, for opset 10.
@@ -273,28 +275,29 @@ def _padded(
     One row of the fill is put behind the others, and whatever lies outside of them gathers it.
     Without a fill it gathers the row at that end, or the one as far inside as it is outside.
     """
+    op = em.op
     rank = len(dims)
     zero = em.constant([0], "zero")
-    begin, end = (em.op("Gather", pads, [place], hint="pad") for place in (axis, axis + rank))
+    begin, end = (op("Gather", pads, [place], hint="pad") for place in (axis, axis + rank))
     length = product(em, data, dims, [axis])
-    total = em.op("Add", em.op("Add", begin, length), end, hint="total")
+    total = op("Add", op("Add", begin, length), end, hint="total")
     count = clamped(em, total, zero, [_LONG])
-    place = em.op("Sub", count_up(em, count), begin, hint="place")
+    place = op("Sub", count_up(em, count), begin, hint="place")
     if fill is None:
-        last = em.op("Sub", length, [1], hint="last")
+        last = op("Sub", length, [1], hint="last")
         if reflects:
-            twice = clamped(em, em.op("Add", last, last), [1], [_LONG])
-            turns = em.op("Mod", em.op("Abs", place), twice, hint="turns")
-            place = em.op("Sub", last, em.op("Abs", em.op("Sub", last, turns)), hint="place")
+            twice = clamped(em, op("Add", last, last), [1], [_LONG])
+            turns = op("Mod", op("Abs", place), twice, hint="turns")
+            place = op("Sub", last, op("Abs", op("Sub", last, turns)), hint="place")
         index = clamped(em, place, zero, last)
-        return em.op("Gather", data, index, axis=axis, hint="padded")
+        return op("Gather", data, index, axis=axis, hint="padded")
     target = joined_sizes(em, data, dims, [[] if d == axis else [d] for d in range(rank)])
-    value = em.op("Reshape", fill, [1] * rank)
-    row = em.op("Expand", value, target, hint="fill")
-    more = em.op("Concat", data, row, axis=axis)
-    outside = em.op("Or", em.op("Less", place, zero), em.op("Less", length, place))
+    value = op("Reshape", fill, [1] * rank)
+    row = op("Expand", value, target, hint="fill")
+    more = op("Concat", data, row, axis=axis)
+    outside = op("Or", op("Less", place, zero), op("Less", length, place))
     index = replaced_where(em, place, outside, length)
-    return em.op("Gather", more, index, axis=axis, hint="padded")
+    return op("Gather", more, index, axis=axis, hint="padded")
 
 
 def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:

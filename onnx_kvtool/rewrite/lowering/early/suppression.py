@@ -96,21 +96,20 @@ class _Sides:
 
 
 def _sides(em: Emitter, view: NodeView) -> _Sides:
+    op = em.op
     boxes = view.required("boxes")
-    columns = [em.op("Gather", boxes, i, axis=2) for i in range(4)]
+    columns = [op("Gather", boxes, i, axis=2) for i in range(4)]
 
     if view.integer("center_point_box"):
-        halves = [em.op("Div", size, 2) for size in columns[2:]]
-        left, top = (em.op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
-        right, bottom = (
-            em.op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True)
-        )
+        halves = [op("Div", size, 2) for size in columns[2:]]
+        left, top = (op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
+        right, bottom = (op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True))
     else:
         (left, right), (top, bottom) = (
-            (em.op("Min", columns[i], columns[i + 2]), em.op("Max", columns[i], columns[i + 2]))
+            (op("Min", columns[i], columns[i + 2]), op("Max", columns[i], columns[i + 2]))
             for i in (1, 0)
         )
-    area = em.op("Mul", em.op("Sub", right, left), em.op("Sub", bottom, top))
+    area = op("Mul", op("Sub", right, left), op("Sub", bottom, top))
     return _Sides(left, top, right, bottom, area)
 
 
@@ -153,46 +152,45 @@ class _Search:
 
     def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
+        op = em.op
         left = where(em, alive, self._scores, -np.inf, "left")
-        best = em.op("ArgMax", left, axis=2, keepdims=1, hint="best")
-        is_some = em.op("Greater", reduce(em, "ReduceMax", left, [2]), -np.inf)
-        number = em.op("Add", best, self._first, hint="number")
-        chosen = em.op("Gather", self._table, number, axis=0)
-        found = _Sides(*(em.op("Gather", chosen, i, axis=3) for i in range(5)))  # (B, C, 1)
-        dropped = em.op("Or", self._overlaps(found), em.op("Equal", self._places, best))
-        after = em.op("And", alive, em.op("Not", dropped))
+        best = op("ArgMax", left, axis=2, keepdims=1, hint="best")
+        is_some = op("Greater", reduce(em, "ReduceMax", left, [2]), -np.inf)
+        number = op("Add", best, self._first, hint="number")
+        chosen = op("Gather", self._table, number, axis=0)
+        found = _Sides(*(op("Gather", chosen, i, axis=3) for i in range(5)))  # (B, C, 1)
+        dropped = op("Or", self._overlaps(found), op("Equal", self._places, best))
+        after = op("And", alive, op("Not", dropped))
         any_left = reduce(em, "ReduceMax", cast(em, after, _FLOAT), [0, 1, 2], keepdims=False)
-        return [em.op("Greater", any_left, 0.5), after, best, is_some]
+        return [op("Greater", any_left, 0.5), after, best, is_some]
 
     def _overlaps(self, found: _Sides) -> ir.Value:
         """Return which boxes overlap those that were found by too much: (B, C, N)."""
         em, others = self._em, self._others
+        op = em.op
 
-        width = em.op(
-            "Sub", em.op("Min", found.right, others.right), em.op("Max", found.left, others.left)
-        )
-        height = em.op(
-            "Sub", em.op("Min", found.bottom, others.bottom), em.op("Max", found.top, others.top)
-        )
-        both = em.op("Mul", width, height)
-        whole = em.op("Sub", em.op("Add", found.area, others.area), both)
-        result = em.op("Greater", em.op("Div", both, whole), self._threshold)
+        width = op("Sub", op("Min", found.right, others.right), op("Max", found.left, others.left))
+        height = op("Sub", op("Min", found.bottom, others.bottom), op("Max", found.top, others.top))
+        both = op("Mul", width, height)
+        whole = op("Sub", op("Add", found.area, others.area), both)
+        result = op("Greater", op("Div", both, whole), self._threshold)
         for size in (width, height, both, found.area, others.area, whole):
-            result = em.op("And", result, em.op("Greater", size, 0))
+            result = op("And", result, op("Greater", size, 0))
         return result
 
 
 def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
     """Return batch, class and box of each round that found one: (n, 3), int64."""
+    op = em.op
     chosen, marks = (
-        em.op("Transpose", x, perm=[1, 2, 0, 3]) for x in (chosen, cast(em, is_some, _INT64))
+        op("Transpose", x, perm=[1, 2, 0, 3]) for x in (chosen, cast(em, is_some, _INT64))
     )
-    places = em.op("NonZero", marks, hint="places")  # (4, n)
-    rows = em.op("NonZero", em.op("Reshape", marks, [-1]), hint="rows")  # (1, n)
-    boxes = em.op("Gather", em.op("Reshape", chosen, [-1]), rows, hint="boxes")
-    first = em.op("Gather", places, [0, 1], hint="batch_and_class")
-    listed = em.op("Concat", first, boxes, axis=0, hint="listed")
-    return em.op("Transpose", listed, perm=[1, 0])
+    places = op("NonZero", marks, hint="places")  # (4, n)
+    rows = op("NonZero", op("Reshape", marks, [-1]), hint="rows")  # (1, n)
+    boxes = op("Gather", op("Reshape", chosen, [-1]), rows, hint="boxes")
+    first = op("Gather", places, [0, 1], hint="batch_and_class")
+    listed = op("Concat", first, boxes, axis=0, hint="listed")
+    return op("Transpose", listed, perm=[1, 0])
 
 
 # RoiAlign-10, for opset 9.
@@ -219,37 +217,39 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
 def _pixels(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
     """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
     em, source = pool.em, pool.view.required("X")
+    op = em.op
     dims = dims_of(source) or (None,) * 4
-    turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
+    turned = op("Transpose", pool.data, perm=[0, 2, 3, 1])
     height, width = (product(em, source, dims, [place]) for place in (2, 3))
     channels = product(em, source, dims, [1])
-    shape = em.op("Concat", [-1], channels, axis=0, hint="shape")
-    table = em.op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
-    first = em.op("Mul", em.op("Reshape", pictures, [-1, 1]), height)
+    shape = op("Concat", [-1], channels, axis=0, hint="shape")
+    table = op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
+    first = op("Mul", op("Reshape", pictures, [-1, 1]), height)
     axes = (Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3))
     (rows, above), (columns, beside) = map(_line, axes, (y, x))
     parts = []
     for row, share in rows:
-        start = em.op("Mul", em.op("Add", first, row), width, hint="row")
+        start = op("Mul", op("Add", first, row), width, hint="row")
         for column, other in columns:
-            place = em.op("Reshape", em.op("Add", start, column), [-1])
-            pixel = em.op("Gather", table, place, axis=0)
-            parts.append(em.op("Mul", pixel, em.op("Mul", share, other)))
+            place = op("Reshape", op("Add", start, column), [-1])
+            pixel = op("Gather", table, place, axis=0)
+            parts.append(op("Mul", pixel, op("Mul", share, other)))
     op_type = "Add" if pool.mode == "avg" else "Max"
-    value = functools.reduce(lambda a, b: em.op(op_type, a, b), parts)
-    return where(em, em.op("Or", above, beside), 0, value)
+    value = functools.reduce(lambda a, b: op(op_type, a, b), parts)
+    return where(em, op("Or", above, beside), 0, value)
 
 
 def _line(axis: Axis, place: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], ir.Value]:
     """Return two pixels along an axis with their shares, and whether points (P, 1) are outside."""
     em, last = axis.em, axis.length(-1)
-    before, behind = em.op("Greater", -1, place), em.op("Greater", place, axis.length())
+    op = em.op
+    before, behind = op("Greater", -1, place), op("Greater", place, axis.length())
     inside = clip(em, place, 0, last)
-    low = em.op("Floor", inside)
-    far = em.op("Sub", inside, low)
-    high = em.op("Min", em.op("Add", low, 1), last)
-    rows = [(cast(em, low, _INT64), em.op("Sub", 1, far)), (cast(em, high, _INT64), far)]
-    return rows, em.op("Or", before, behind)
+    low = op("Floor", inside)
+    far = op("Sub", inside, low)
+    high = op("Min", op("Add", low, 1), last)
+    rows = [(cast(em, low, _INT64), op("Sub", 1, far)), (cast(em, high, _INT64), far)]
+    return rows, op("Or", before, behind)
 
 
 # ConvTranspose-11, for opset 10.
