@@ -142,12 +142,9 @@ class Runner(Protocol):
 
 
 def open_runner(runtime: RuntimeName, part: ir.Model, given: Mapping[str, Value]) -> Runner:
-    """Load a part in `runtime`.
+    """Load a result of `part_of` in `runtime`; it must not change while the runner is used.
 
-    Args:
-        runtime: `reference` or `onnxruntime`.
-        part: A result of `part_of`; not changed, and must not change while the runner is used.
-        given: Values that are fed, without those that are drawn.
+    `given` are the values that are fed, without those that are drawn.
 
     Raises:
         RuntimeUnavailable: If the runtime cannot load it, or computes it wrongly.

@@ -110,12 +110,7 @@ def leaky_relu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -
 
 
 def p_relu_1(X: Array, slope: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
-    """Compute PRelu-1 and -6: one slope, or one for each channel.
-
-    Args:
-        X: (N, C, ...), or any shape with one slope.
-        slope: One element, or (C,).
-        consumed_inputs: Without a meaning today; version 1 has it.
+    """Compute PRelu-1 and -6: one slope, or one for each channel. `consumed_inputs` has no meaning.
 
     Raises:
         KernelError: If `slope` has another number of elements.
@@ -135,10 +130,6 @@ def p_relu_7(X: Array, slope: Array) -> tuple[Array]:
     """Compute PRelu from version 7 on: slope * x for x < 0, else x.
 
     Integers, from version 9 on, wrap around where the product overflows, as numpy's.
-
-    Args:
-        X: Any shape.
-        slope: Broadcasts to the shape of `X`.
 
     Raises:
         KernelError: If `slope` does not broadcast to `X`.
@@ -208,11 +199,6 @@ def swish_24(X: Array, *, alpha: float) -> tuple[Array]:
 
 def swi_glu_28(A: Array, B: Array, *, alpha: float) -> tuple[Array]:
     """Return a * sigmoid(alpha * a) * b, rounded once.
-
-    Args:
-        A: Any shape.
-        B: Of the shape of `A`; nothing is broadcast.
-        alpha: Factor inside the sigmoid.
 
     Raises:
         KernelError: If the shapes differ.

@@ -34,15 +34,7 @@ def flag(name: str, value: Value) -> bool:
 
 
 def conditional(cond: Value, *, then_branch: Body, else_branch: Body) -> tuple[Value, ...]:
-    """Run one of two bodies; the other is not run.
-
-    Args:
-        cond: bool, one element.
-        then_branch: Run if `cond` holds; takes no inputs.
-        else_branch: Run otherwise; takes no inputs.
-
-    Returns:
-        The outputs of the body that ran.
+    """Run one of two bodies, and return its outputs.
 
     Raises:
         KernelError: If `cond` is no boolean of one element.

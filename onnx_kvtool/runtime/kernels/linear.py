@@ -230,18 +230,6 @@ def gemm_7(
     both factors are 1; with others, the rest is computed in float64 and truncated. A `beta` of 0
     does not hide NaN in `C`: the text has no exception.
 
-    Args:
-        A: (M, K), or (K, M) if `transA`.
-        B: (K, N), or (N, K) if `transB`.
-        C: Broadcasts to (M, N) in one direction; None is 0.
-        alpha: Factor of the product.
-        beta: Factor of `C`.
-        transA: Whether to transpose `A`.
-        transB: Whether to transpose `B`.
-
-    Returns:
-        (M, N), of the dtype of `A`.
-
     Raises:
         KernelError: If dtypes differ, `A` or `B` is no matrix, K differs, or `C` does not broadcast
             to (M, N).

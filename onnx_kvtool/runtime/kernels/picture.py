@@ -75,19 +75,8 @@ def conv(
 ) -> tuple[Array]:
     """Compute Conv of every version; 16-bit types in float32, rounded once.
 
-    Args:
-        X: (N, C, sizes...).
-        W: (M, C / group, kernel...).
-        B: (M,); None for zeros.
-        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-        dilations: For each axis; 1 if absent.
-        group: Number of groups of channels, 1 or more.
-        kernel_shape: That of W, or None.
-        pads: Those in front, then those behind; 0 if absent.
-        strides: For each axis; 1 if absent.
-
-    Returns:
-        (N, M, places...).
+    X is (N, C, sizes...), W (M, C / group, kernel...), B (M,), and the result (N, M, places...).
+    For the attributes see `average_pool`.
 
     Raises:
         KernelError: If shapes do not fit each other or the groups, attributes are not those of the
@@ -163,19 +152,10 @@ def max_pool(
 
     As `average_pool`, but padding never counts. Of equal elements the first is taken; NaN, which
     the text does not mention, only if there is nothing else.
-
-    Args:
-        X: (N, C, sizes...).
-        auto_pad: See `average_pool`, as the rest.
-        ceil_mode: Likewise.
-        dilations: Likewise.
-        kernel_shape: Likewise.
-        pads: Likewise.
-        storage_order: Whether positions in a channel count along the first of its axes first.
-        strides: Likewise.
+    With `storage_order`, positions in a channel count along the first of its axes first.
 
     Returns:
-        Values, and positions in `X` laid flat, int64; both (N, C, places...).
+        Values, and positions in the flat `X`, int64; both (N, C, places...).
 
     Raises:
         KernelError: As `average_pool`.

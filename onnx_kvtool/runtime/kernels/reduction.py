@@ -23,16 +23,8 @@ def arg_max_1(
 ) -> tuple[Array]:
     """Compute ArgMax of every version: positions of the greatest elements along an axis.
 
-    NaN counts as the greatest, as in numpy; the text does not mention it.
-
-    Args:
-        data: Rank 1 or more.
-        axis: From the back if negative.
-        keepdims: Whether the axis stays, of size 1.
-        select_last_index: Whether the last of equal elements is taken, not the first.
-
-    Returns:
-        int64.
+    NaN counts as the greatest, as in numpy; the text does not mention it. Of equal elements the
+    first is taken, or the last with `select_last_index`.
 
     Raises:
         KernelError: If `axis` is out of range or of size 0.

@@ -306,13 +306,6 @@ def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
     Narrow types use the low bits of a byte. A bool has 8 bits, as onnx stores it and as in the
     backend case to uint8. For bool, every byte but 0 is true, since numpy has no other values.
 
-    Args:
-        input: Any shape, any dtype but strings.
-        to: The element type wanted, by its number in `onnx.TensorProto.DataType`.
-
-    Returns:
-        An array of the shape of `input`.
-
     Raises:
         KernelError: If `to` is no type, or one of the types is string, or the widths differ.
     """

@@ -76,11 +76,6 @@ def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
     negative number shifted right; that is the text of BitShift-28, which this takes for version 11
     too, where it is silent.
 
-    Args:
-        X: Integers.
-        Y: Places, of the dtype of `X`.
-        direction: `LEFT` or `RIGHT`.
-
     Raises:
         KernelError: If the dtypes differ, the shapes do not broadcast, or `direction` is another
             string.
@@ -231,11 +226,8 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     integer, as in onnxruntime 1.31. Integer bases with float exponents are computed in float64 and
     cast back, truncated.
 
-    Args:
-        X: The base, any numeric dtype that the version allows.
-        Y: The exponent, likewise.
-        context: Told where a result is undefined: zero to a negative power among integers, and
-            results that an integer type cannot hold.
+    Undefined results give a warning: zero to a negative power among integers, and results that an
+    integer type cannot represent.
 
     Raises:
         KernelError: If the shapes do not broadcast.

@@ -16,14 +16,8 @@ def cum_sum_11(
 ) -> tuple[Array]:
     """Compute CumSum from version 11 on: running sums along an axis.
 
-    Integers wrap around; narrow floats are added in float32 and each sum is rounded.
-
-    Args:
-        x: Rank 1 or more.
-        axis: A scalar, from the back if negative.
-        exclusive: Whether a sum leaves out the element at its own place, and so starts with 0.
-        reverse: Whether sums run from the end.
-        context: Told if `axis` has shape (1,).
+    Integers wrap around; narrow floats are added in float32 and each sum is rounded. With
+    `exclusive`, a sum has only the elements before its place, and starts with 0.
 
     Raises:
         KernelError: If `axis` is no scalar or out of range.

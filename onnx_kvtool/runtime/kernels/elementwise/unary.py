@@ -80,12 +80,6 @@ def clip_11(
     becomes that number, by the text and in onnxruntime 1.31; the body of the function and
     onnx.reference let infinities pass. Where `min` is above `max`, every element is `max`.
 
-    Args:
-        input: Any shape, any numeric dtype.
-        min: The lower bound, a scalar of the dtype of `input`.
-        max: The upper bound, likewise.
-        context: Told if a bound has shape (1,).
-
     Raises:
         KernelError: If a bound is no scalar or of another dtype.
     """
@@ -144,8 +138,8 @@ def dropout_12(
         data: Any shape.
         ratio: The share to drop, a scalar in [0, 1); None is 0.5. Read in training mode only.
         training_mode: A bool scalar; None is false.
-        seed: Of the generator.
-        context: Told if elements are dropped at random.
+        seed: Seed of the generator.
+        context: Warned if elements are dropped at random.
 
     Returns:
         `data` or what is left of it, scaled by 1 / (1 - ratio); and where elements are left.
@@ -295,13 +289,7 @@ def is_nan_9(X: Array) -> tuple[Array]:
 
 
 def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> tuple[Array]:
-    """Compute IsInf from version 10 on; types without infinities have none.
-
-    Args:
-        X: Floats of any shape.
-        detect_negative: Whether -infinity counts.
-        detect_positive: Whether infinity counts.
-    """
+    """Compute IsInf from version 10 on; types without infinities have none."""
     infinite = np.isinf(X)
     if not detect_negative:
         infinite = infinite & ~np.signbit(X)

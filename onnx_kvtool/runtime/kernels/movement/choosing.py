@@ -182,14 +182,6 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
     onnxruntime (1.31.1) adds `delta` again and again, which drifts. The text leaves open how the
     number is rounded: the quotient is taken in double, as in onnxruntime and numpy.
 
-    Args:
-        start: One element, rank 0 or 1, of a float or integer dtype.
-        limit: The same dtype; exclusive.
-        delta: The same dtype; not 0.
-
-    Returns:
-        (N,), of that dtype.
-
     Raises:
         KernelError: If dtypes differ; if an input is not one element; if `delta` is 0; if a float
             is not finite.

@@ -121,7 +121,7 @@ def split_2(
     axis: int,
     context: Context,
 ) -> tuple[Array, ...]:
-    """Cut `input` into parts; versions whose sizes are an attribute. See `split_13`."""
+    """Cut `input` into parts, as `split_13`, with the sizes as an attribute."""
     axis = count_axis(axis, input.ndim, of="input")
     return _cut(input, _equal(input, axis, context) if split is None else split, axis, context)
 
@@ -133,21 +133,10 @@ def split_13(
     axis: int,
     context: Context,
 ) -> tuple[Array, ...]:
-    """Cut `input` into parts along an axis.
-
-    Args:
-        input: Rank 1 or more, any dtype.
-        split: (N,), int64, the sizes of the parts, 0 or more; None for parts of equal size.
-        axis: Counted from the back if negative.
-        context: Tells how many outputs the node has.
-
-    Returns:
-        As many arrays as the node has outputs, views of `input`.
+    """Cut `input` into parts, of equal size without `split`; as `split_18` otherwise.
 
     Raises:
-        KernelError: If `axis` is out of range; if `split` is of another dtype or rank, has another
-            length than there are outputs, holds negative sizes or does not sum up to the size of
-            the axis; without `split`, if the axis cannot be cut into equal parts.
+        KernelError: As `split_18`; without `split`, if the axis cannot be cut into equal parts.
     """
     axis = count_axis(axis, input.ndim, of="input")
     sizes = _equal(input, axis, context) if split is None else read_integers(split, "split")
@@ -164,10 +153,9 @@ def split_18(
 ) -> tuple[Array, ...]:
     """Cut `input` into parts along an axis.
 
-    As `split_13`, but the node has either `split` or `num_outputs`. Parts are of the size of the
-    axis divided by `num_outputs`, rounded up, and the last one is what remains; where nothing
-    remains for more than the last one the text gives no sizes, and it is refused, as by
-    onnxruntime.
+    The node has either `split` or `num_outputs`. The size of a part is that of the axis divided by
+    `num_outputs`, rounded up, and the last part is the rest. If more parts than the last one get
+    nothing, the text gives no sizes, and the kernel refuses, as onnxruntime does.
 
     Args:
         input: Rank 1 or more, any dtype.
@@ -180,8 +168,10 @@ def split_18(
         As many arrays as the node has outputs, views of `input`.
 
     Raises:
-        KernelError: As `split_13`; if both or neither of `split` and `num_outputs` are given; if
-            `num_outputs` is not the number of outputs, or leaves a negative last part.
+        KernelError: If `axis` is out of range; if `split` is of another dtype or rank, has another
+            length than there are outputs, contains negative sizes or does not sum up to the size of
+            the axis; if both or neither of `split` and `num_outputs` are given; if `num_outputs` is
+            not the number of outputs, or leaves a negative last part.
     """
     axis = count_axis(axis, input.ndim, of="input")
     if (split is None) == (num_outputs is None):

@@ -34,18 +34,9 @@ def batch_normalization_7(
     spatial: int = 1,
     context: Context | None = None,
 ) -> tuple[Array]:
-    """Compute BatchNormalization-7 and -9 with the statistics given.
+    """Compute BatchNormalization-7 and -9 as version 14, with given statistics.
 
-    Args:
-        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
-        scale: (C,), or (C, D1, ..., Dn) unless `spatial`.
-        B: As `scale`.
-        mean: As `scale`.
-        var: As `scale`.
-        epsilon: Added to the variance.
-        momentum: For training, which is not computed.
-        spatial: Whether a channel has one mean and variance; version 9 knows no others.
-        context: Tells whether the node has more outputs than Y, which means training.
+    Unless `spatial`, which version 9 does not have, the operands are (C, D1, ..., Dn).
 
     Raises:
         KernelError: If the node trains, or a shape is another.
@@ -75,16 +66,9 @@ def batch_normalization_14(
 
     Computed in float32, in float64 if an operand is, and rounded once.
 
-    Args:
-        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
-        scale: (C,).
-        B: (C,).
-        input_mean: (C,).
-        input_var: (C,).
-        epsilon: Added to the variance.
-        momentum: Weight of the input statistics in the running ones.
-        training_mode: Whether mean and population variance of the batch are taken instead of the
-            input statistics.
+    X is (N, C, D1, ..., Dn), or (N,) with C of 1; the other operands are (C,). In training mode,
+    the mean and population variance of the batch are used, and `momentum` is the weight of the
+    input statistics in the running ones.
 
     Returns:
         Y, of the shape and type of `X`; in training mode also running_mean and running_var, (C,),
@@ -137,11 +121,6 @@ def lp_normalization_1(input: Array, *, axis: int, p: int) -> tuple[Array]:
 
     Computed in float64 and rounded once, so that squares of a float32 neither vanish nor overflow.
     Zeros where the norm is zero. onnx.reference 1.23.2 takes p of 1 without the absolute value.
-
-    Args:
-        input: Any shape of rank 1 or more.
-        axis: Counted from the back if negative.
-        p: 1 or 2.
 
     Raises:
         KernelError: If `axis` is outside the rank, or `p` is another number.
@@ -200,10 +179,6 @@ def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[A
     """Compute (X - mean) / (standard deviation + 1e-9), so that constants become zero.
 
     16-bit types are computed in float32 and rounded once.
-
-    Args:
-        X: Any shape that has the axes.
-        axes: Axes over which mean and variance are taken, counted from the back if negative.
 
     Raises:
         KernelError: If an axis is outside the rank, or given twice.

@@ -290,12 +290,7 @@ def instance_normalization_1(
 ) -> tuple[Array]:
     """Standardize each channel of each instance, then scale and shift it, rounded once at the end.
 
-    Args:
-        input: (N, C, D1, ..., Dn), rank 3 or more.
-        scale: (C,).
-        B: (C,).
-        epsilon: Added to the variance.
-        consumed_inputs: Without a meaning today; version 1 has it.
+    `input` is (N, C, D1, ..., Dn), `scale` and `B` are (C,). `consumed_inputs` has no meaning.
 
     Raises:
         KernelError: If the rank is below 3, or `scale` or `B` have another shape.

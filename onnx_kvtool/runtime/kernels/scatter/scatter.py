@@ -331,15 +331,10 @@ def scatter_nd_11(
         indices: (I0, ..., k), rank q of 1 or more, int64; k from 0 to r. Component j lies in -Dj to
             Dj - 1. With k of 0 each tuple is empty and its slice is the whole of `data`.
         updates: `indices.shape[:-1] + data.shape[k:]`, dtype of `data`.
-        reduction: `none`, `add`, `mul`, `max` or `min`; see `scatter_elements_11` for bool and NaN.
-            Strings have `none` alone: the text defines no sum of them, although onnxruntime
-            concatenates for `add`.
-        context: Receives the warning about duplicates; None to leave them unchecked.
-        in_place: Whether `data` may be overwritten and returned. It is not if it is read-only or
-            may share memory with another operand.
-
-    Returns:
-        One array, `output`, with the shape and dtype of `data`.
+        reduction: As for `scatter_elements_11`. Strings have `none` alone: the text defines no sum
+            of them, although onnxruntime concatenates for `add`.
+        context: As for `scatter_elements_11`.
+        in_place: As for `scatter_elements_11`.
 
     Raises:
         KernelError: If ranks, shapes or dtypes do not fit; if an index is out of range; if
