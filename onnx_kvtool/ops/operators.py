@@ -53,7 +53,7 @@ class Attention(NodeView):
         self.past_key = self.input("past_key")
         self.past_value = self.input("past_value")
         has_nonpad = any(formal.name == "nonpad_kv_seqlen" for formal in self.facts.inputs)
-        self.nonpad_kv_seqlen = self.input("nonpad_kv_seqlen") if has_nonpad else None
+        self.nonpad_kv_seqlen = self.find("nonpad_kv_seqlen")
         self.pads_mask = has_nonpad
         self.is_causal = bool(self.integer("is_causal"))
         self.scale = self._number("scale")

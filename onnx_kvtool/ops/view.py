@@ -75,12 +75,16 @@ class NodeView:
         self.opset = opset
         self.facts: OpFacts = facts
 
+    def find(self, name: str) -> ir.Value | None:
+        """Return the input called `name`; None if it is absent, here or in the schema."""
+        places = (i for i, formal in enumerate(self.facts.inputs) if formal.name == name)
+        return given_input(self.node, next(places, len(self.node.inputs)))
+
     def input(self, name: str) -> ir.Value | None:
         """Return the input called `name` in the schema; None when it is absent or empty."""
-        for index, formal in enumerate(self.facts.inputs):
-            if formal.name == name:
-                return given_input(self.node, index)
-        raise KeyError(f"{self.node.op_type} has no input {name}")
+        if all(formal.name != name for formal in self.facts.inputs):
+            raise KeyError(f"{self.node.op_type} has no input {name}")
+        return self.find(name)
 
     def required(self, name: str) -> ir.Value:
         """Return the input called `name`, which the schema requires."""

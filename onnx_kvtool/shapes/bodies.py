@@ -17,7 +17,7 @@ from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
-from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Exprs, Extent, integer
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Atom, Element, Expr, Exprs, Extent
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.simplification import Facts, largest
@@ -369,14 +369,14 @@ def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | 
     start = given_input(node, 1)
     if limit is None:
         return None
-    first = integer(1) if start is None else context.contents.of(start).scalar()
+    first = ONE if start is None else context.contents.of(start).scalar()
     again = context.contents.of(body.outputs[0]).scalar()
     passed = context.contents.of(body.inputs[1]).scalar()
     goes_on = again is not None and (again.number == 1 or again == passed)
     trips = context.contents.of(limit).scalar()
     if first is None or first.number != 1 or not goes_on or trips is None:
         return None
-    return largest((trips, integer(0)), Facts())
+    return largest((trips, ZERO), Facts())
 
 
 # The operators with bodies.

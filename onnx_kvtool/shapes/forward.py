@@ -342,7 +342,7 @@ class Forward:
             return []
         opset = context.opset if node.version is None else node.version
         knowledge = self.knowledge
-        site = ShapeSite(node, opset, place, knowledge, context.contents, context.conditional)
+        site = ShapeSite(node, opset, place, knowledge, context.contents.of, context.conditional)
         contrib_schema = contrib_facts(node.domain, node.op_type)
         contrib = CONTRIB.get(node.op_type) if contrib_schema else None
         if contrib is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.symbolic.expressions import Expr, Exprs, coordinate, integer
+from onnx_kvtool.symbolic.expressions import ZERO, Expr, Exprs, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 MOST_PARTS = 64
@@ -41,7 +41,7 @@ class IndexMap:
     def whole(shape: Sequence[Expr], dtype: ir.DataType | None, element: Expr) -> IndexMap:
         """Return a map whose elements all have one expression."""
         shape = tuple(shape)
-        ones = {i: integer(0) for i in element.axes if shape[i].number == 1}
+        ones = {i: ZERO for i in element.axes if shape[i].number == 1}
         return IndexMap(shape, dtype, None, (substitute(element, ones, Facts(shape)),))
 
     @staticmethod
@@ -51,7 +51,7 @@ class IndexMap:
         """Return a map with one expression per place along `axis`, and one for all if possible."""
         shape = tuple(shape)
         if not parts:
-            return IndexMap.whole(shape, dtype, integer(0))
+            return IndexMap.whole(shape, dtype, ZERO)
         step = (parts[1] - parts[0]).number if len(parts) > 1 else 0
         if step is not None and all(
             part == parts[0] + step * i for i, part in enumerate(parts[1:], 1)

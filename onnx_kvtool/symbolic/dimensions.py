@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.symbolic.expressions import (
     ONE,
+    ZERO,
     Atom,
     Dimension,
     Expr,
@@ -115,7 +116,7 @@ def _read(node: ast.expr) -> _Ratio:
         case ast.Constant(value=value) if type(value) is int:
             return _Ratio(integer(value), ONE)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _difference(_Ratio(integer(0), ONE), _read(operand))
+            return _difference(_Ratio(ZERO, ONE), _read(operand))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_read(left), _read(right))
         case ast.Call(func=ast.Name(id=name), args=[a], keywords=[]) if name in _ROUNDED:

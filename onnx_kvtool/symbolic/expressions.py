@@ -379,7 +379,7 @@ def total(expressions: Iterable[Expr | int]) -> Expr:
 
 def product(expressions: Iterable[Expr | int]) -> Expr:
     """Return the product of some expressions; 1 for none."""
-    result = integer(1)
+    result = ONE
     for expression in expressions:
         result = result * expression
     return result

@@ -21,8 +21,7 @@ its axis, or counts from the end, is judged by whoever asks; see `as_index`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
@@ -33,6 +32,7 @@ from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.contents import IndexMap, fill
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, is_invented
 from onnx_kvtool.symbolic.expressions import (
+    ZERO,
     Atom,
     Dimension,
     Element,
@@ -75,7 +75,6 @@ class IndexMaps:
         self._equalities = equalities if equalities is not None else SizeEqualities()
         self._memo: dict[ir.Value, IndexMap] = {}
         self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
-        self._below = _Below(self._operand)
         self._around = Knowledge()  # of the operands of the node that is looked at
 
     def of(self, value: ir.Value) -> IndexMap:
@@ -174,7 +173,7 @@ class IndexMaps:
         parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
         if not parts and shape is not None and (dtype is None or dtype in WHOLE_TYPES):
             index = tuple(
-                integer(0) if size.number == 1 else coordinate(i) for i, size in enumerate(shape)
+                ZERO if size.number == 1 else coordinate(i) for i, size in enumerate(shape)
             )
             return IndexMap(shape, dtype, None, (variable(Element(value, index)),))
         if shape is None or not parts:
@@ -228,7 +227,7 @@ class IndexMaps:
             shape = None if operand is None else self._shape_below(operand)
             if operand is not None and shape is not None:
                 knowledge.shapes[operand] = shape
-        site = ShapeSite(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
+        site = ShapeSite(view.node, view.opset, _NOWHERE, knowledge, self._operand, True, view)
         rule = shape_rule(view.node.op_type)
         try:
             shapes = () if rule is None else rule(site)
@@ -242,9 +241,7 @@ class IndexMaps:
 
     def _operand(self, value: ir.Value) -> IndexMap:
         known = self._memo.get(value)
-        return (
-            known if known is not None else IndexMap(self._declared(value), value.dtype, None, ())
-        )
+        return known or IndexMap(self._declared(value), value.dtype, None, ())
 
     def _dtype(self, view: NodeView, value: ir.Value) -> ir.DataType | None:
         """Return the type of an output: as declared, or as the schema derives it from inputs."""
@@ -275,13 +272,6 @@ class IndexMaps:
             else variable(Extent(value, integer(i)))
             for i, dim in enumerate(dims)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Below:
-    """What operands hold, which are described before."""
-
-    of: Callable[[ir.Value], IndexMap]
 
 
 def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:

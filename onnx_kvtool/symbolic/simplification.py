@@ -509,7 +509,7 @@ class _Rebuilding:
             case Largest():
                 return largest(parts, self.facts)
             case IsNegative():
-                return is_less(parts[0], integer(0), self.facts)
+                return is_less(parts[0], ZERO, self.facts)
             case IsZero():
                 return is_zero(parts[0], self.facts)
             case Choice():
@@ -528,7 +528,7 @@ def exact_quotient(a: Expr, b: Expr) -> Expr | None:
     if not b.terms:
         return None
     lead, k = _leading(b)
-    result, rest = integer(0), a
+    result, rest = ZERO, a
     for _ in range(_MOST_STEPS):
         if not rest.terms:
             return result

@@ -21,7 +21,7 @@ from onnx_kvtool.analysis.attention.scores import ROWS, Hidden, Mask, Operand
 from onnx_kvtool.core.walk import maker, upwards
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
-from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Atom, Element, Expr, IsNegative
 from onnx_kvtool.symbolic.simplification import at_least, negation, substitute
 
 _DEEPEST = 12
@@ -62,7 +62,7 @@ def element_of(
     element = sight.maps.of(seen.value).element
     if element is None:
         return None
-    found = substitute(element, dict(enumerate(seen.index)), frame.facts(integer(1)))
+    found = substitute(element, dict(enumerate(seen.index)), frame.facts(ONE))
     return found if shown else negation(found)
 
 
@@ -89,14 +89,14 @@ def _condition(
 
 def choice_of(seen: Seen, frame: Frame, sight: Sight) -> Seen | None:
     """Return the result of the Where whose elements a value has; None if there is none."""
-    above = sight.upwards(seen, frame.facts(integer(1)), _DEEPEST)
+    above = sight.upwards(seen, frame.facts(ONE), _DEEPEST)
     return next((one for one in above if maker(one.value, "Where")), None)
 
 
 def sees_some(element: Expr, frame: Frame) -> bool:
     """Return whether each query sees the first key, or that of its own number."""
-    facts = frame.facts(integer(1))
-    keys = [integer(0)]
+    facts = frame.facts(ONE)
+    keys = [ZERO]
     if frame.sizes[QUERY] == frame.sizes[KEY]:
         keys.append(frame.at(QUERY))
     return any(substitute(element, {KEY: key}, facts).number == 1 for key in keys)
@@ -138,7 +138,7 @@ def without_padding(
         unpadded: Inputs with that assumption granted; None for all.
     """
     atoms: dict[Atom, Expr] = {
-        atom: integer(1)
+        atom: ONE
         for atom in element.atoms()
         if isinstance(atom, Element)
         and atom.value.is_graph_input()
@@ -146,7 +146,7 @@ def without_padding(
     }
     if not atoms:
         return element, ()
-    found = substitute(element, {}, frame.facts(integer(1)), atoms)
+    found = substitute(element, {}, frame.facts(ONE), atoms)
     values = {atom.value for atom in atoms if isinstance(atom, Element)}
     return found, tuple(sorted(values, key=lambda value: value.name or ""))
 
@@ -180,7 +180,7 @@ def causality(
     ahead = sight.knowledge.equalities.resolved(ahead)
     if ahead.number == 0 and queries == keys:
         return "plain", ahead
-    if ahead == keys - queries and at_least(keys, queries, frame.facts(integer(1))):
+    if ahead == keys - queries and at_least(keys, queries, frame.facts(ONE)):
         return "last", ahead
     written = all(_is_written(operand, ahead, frame, sight) for operand in stored)
     return ("written", ahead) if written else None
@@ -214,5 +214,5 @@ def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bo
     held = sight.maps.of(scatter.write_indices).element
     if held is None:
         return False
-    held = substitute(held, {0: frame.at(BATCH)}, frame.facts(integer(1)))
+    held = substitute(held, {0: frame.at(BATCH)}, frame.facts(ONE))
     return sight.knowledge.equalities.resolved(held) == start

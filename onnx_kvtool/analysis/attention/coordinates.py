@@ -16,6 +16,8 @@ from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
+    ZERO,
     Element,
     Expr,
     Exprs,
@@ -112,7 +114,7 @@ class Sight:
         for size, result, at in zip(part[::-1], whole[::-1], seen.index[::-1], strict=False):
             if size != result and size.number != 1:
                 return None
-            index.append(integer(0) if size.number == 1 else at)
+            index.append(ZERO if size.number == 1 else at)
         return Seen(operand, tuple(reversed(index)))
 
     def upwards(self, seen: Seen, facts: Facts, most: int) -> Iterator[Seen]:
@@ -207,7 +209,7 @@ class Frame:
 
     def at(self, axis: int) -> Expr:
         """Return the coordinate along an axis; 0 where its size is 1."""
-        return integer(0) if self.sizes[axis].number == 1 else coordinate(axis)
+        return ZERO if self.sizes[axis].number == 1 else coordinate(axis)
 
     def facts(self, last: Expr) -> Facts:
         """Return what is known of the coordinates, and of one more, of size `last`."""
@@ -216,7 +218,7 @@ class Frame:
     def simplified(self, expr: Expr) -> Expr:
         """Return an expression over the points with all decided that is certain of them."""
         if expr not in self._simplified:
-            self._simplified[expr] = simplified(expr, self.facts(integer(1)))
+            self._simplified[expr] = simplified(expr, self.facts(ONE))
         return self._simplified[expr]
 
     def index(self, shape: Exprs, last: Expr) -> Exprs | None:
@@ -231,7 +233,7 @@ class Frame:
         """
         batch, heads, queries, _ = self.sizes
         b, h, i = self.at(BATCH), self.at(HEAD), self.at(QUERY)
-        facts = self.facts(integer(1))
+        facts = self.facts(ONE)
         match shape[:-1]:
             case (first, second, third) if (first, second, third) == self.sizes[:3]:
                 return (b, h, i, last)
@@ -257,7 +259,7 @@ def frames(scores: ir.Value, sight: Sight) -> Iterator[Frame]:
     shape = sight.shape(scores)
     if shape is None or not 2 <= len(shape) <= 5:
         return
-    one = integer(1)
+    one = ONE
     match shape:
         case (batch, heads, queries, keys):
             yield Frame((batch, heads, queries, keys))
@@ -354,7 +356,7 @@ def _mat_mul(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | Non
 def _of_one(shape: Exprs, index: Exprs) -> Exprs:
     """Return the index with 0 along axes of size 1."""
     pairs = zip(shape, index, strict=True)
-    return tuple(integer(0) if size.number == 1 else at for size, at in pairs)
+    return tuple(ZERO if size.number == 1 else at for size, at in pairs)
 
 
 def _leading(shape: Exprs, result: Exprs, index: list[Expr]) -> Exprs | None:
@@ -363,7 +365,7 @@ def _leading(shape: Exprs, result: Exprs, index: list[Expr]) -> Exprs | None:
     for size, whole, at in zip(shape[::-1], result[::-1], index[::-1], strict=False):
         if size != whole and size.number != 1:
             return None
-        found.append(integer(0) if size.number == 1 else at)
+        found.append(ZERO if size.number == 1 else at)
     return tuple(reversed(found))
 
 

@@ -31,6 +31,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Operand, Scores, scaled_above
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
     Atom,
     Coordinate,
     Element,
@@ -40,7 +41,6 @@ from onnx_kvtool.symbolic.expressions import (
     IsZero,
     Modulo,
     Quotient,
-    integer,
     text,
     variable,
 )
@@ -336,7 +336,7 @@ def _part(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskPart:
             if isinstance(mask, Mask):
                 return MaskPart(seen.value, axes, single, factor)
             return MaskPart(seen.value, axes, single, shown=mask.shown, fill=mask.fill)
-        above = sight.above(seen, frame.facts(integer(1)))
+        above = sight.above(seen, frame.facts(ONE))
         scaled = scaled_above(seen, sight) if above is None and isinstance(mask, Mask) else None
         if scaled is not None:
             above, number = scaled

@@ -26,7 +26,7 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import is_op, maker, producer
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.expressions import Expr, Exprs, coordinate, integer
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, Exprs, coordinate
 from onnx_kvtool.symbolic.simplification import Facts
 
 _DEEPEST = 16
@@ -80,8 +80,8 @@ def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight) ->
     """
     result = end.outputs[0]
     shape = sight.shape(result)
-    last = shape[-1] if shape else integer(1)
-    at = integer(0) if last.number == 1 else coordinate(SUMMED)
+    last = shape[-1] if shape else ONE
+    at = ZERO if last.number == 1 else coordinate(SUMMED)
     index = None if shape is None else frame.index(shape, at)
     if index is None:
         text = f"`{result.name}` is not known to be (B, H, L, E)"
@@ -204,7 +204,7 @@ def _result(seen: Seen, last: Expr, frame: Frame, sight: Sight) -> tuple[bool, i
     """Return what is (B, H, L, E) and is made of the product alone; else the product."""
     below, facts, end = seen.value, frame.facts(last), producer(seen.value)
     graph = None if end is None else end.graph
-    at = integer(0) if last.number == 1 else coordinate(SUMMED)
+    at = ZERO if last.number == 1 else coordinate(SUMMED)
     whole = (frame.at(BATCH), frame.at(HEAD), frame.at(QUERY), at)
     for _ in range(_DEEPEST):
         if sight.shape(below) == (*frame.sizes[:3], last):

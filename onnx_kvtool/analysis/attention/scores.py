@@ -25,7 +25,15 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, having
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.expressions import (
+    ONE,
+    ZERO,
+    Dimension,
+    Expr,
+    coordinate,
+    integer,
+    variable,
+)
 from onnx_kvtool.symbolic.expressions import text as written
 from onnx_kvtool.symbolic.simplification import Facts, divided, exact_quotient, substitute
 
@@ -134,10 +142,10 @@ def _read(
     if shape is None or len(shape) > 4:
         return None
     sizes = (frame.sizes[BATCH], None, rows[1], width)
-    last = integer(0) if width.number == 1 else coordinate(SUMMED)
+    last = ZERO if width.number == 1 else coordinate(SUMMED)
     wanted = (frame.at(BATCH), None, frame.at(rows[0]), last)
     places: dict[int, int] = {}
-    heads: Expr = integer(1)
+    heads: Expr = ONE
     single = [axis for axis, size in enumerate(shape) if size.number == 1]
     for axis, (size, at) in enumerate(zip(shape, seen.index, strict=True)):
         if axis in single:
@@ -172,7 +180,7 @@ def _read_packed(
     both, one = shape[2].number, width.number
     if both is None or not one or both % one or seen.index[0] != frame.at(BATCH):
         return None
-    last = integer(0) if one == 1 else coordinate(SUMMED)
+    last = ZERO if one == 1 else coordinate(SUMMED)
     heads, at = integer(both // one), seen.index[2] - last
     in_rows = seen.index[1] == frame.at(rows[0])
     head = exact_quotient(at, width)
@@ -337,7 +345,7 @@ class _Reading:
                 return self.capped(node, seen, way)
             case "Where":
                 return self.replaced(node, seen, way)
-        above = self.sight.above(seen, self.frame.facts(integer(1)))
+        above = self.sight.above(seen, self.frame.facts(ONE))
         if above is None:
             raise _unknown(seen.value)
         return self.up(above, way.scaled(1.0))

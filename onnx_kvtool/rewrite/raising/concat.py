@@ -12,7 +12,7 @@ from onnx_kvtool.rewrite.raising.forms import is_cache
 from onnx_kvtool.rewrite.raising.layout import cache_of, cut_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
-from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text
+from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text
 
 
 def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
@@ -50,7 +50,7 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         return None  # shorter or longer than the cache, or shifted
     if parts.resumed is None and parts.start is not None and parts.start + length != sizes[axis]:
         return None
-    start = integer(0) if parts.start is None else parts.start
+    start = ZERO if parts.start is None else parts.start
     if parts.resumed is not None and parts.resumed != start + length:
         raise Unproven(
             "rows-move",

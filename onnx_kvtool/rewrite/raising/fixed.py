@@ -28,7 +28,7 @@ from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scope
 from onnx_kvtool.rewrite.raising.start import narrowed, one_row, write_indices
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text, variable
+from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text, variable
 
 # The edit: a TensorScatter in the place of a proven update.
 
@@ -321,7 +321,7 @@ class _Windows:
             added = InputAdded(known.name or "", "int64", (1,), "tokens before this step")
             self.outcome.inputs_added.append(added)
         why = f"the tokens before a step are the new input `{known.name}`"
-        return variable(Element(known, (integer(0),))), why
+        return variable(Element(known, (ZERO,))), why
 
 
 def _rotated(plan: Plan, window: Window) -> RotatedCache:

@@ -21,13 +21,14 @@ from onnx_kvtool.rewrite.raising.positions import (
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
+    ZERO,
     Coordinate,
     Element,
     Expr,
     Exprs,
     IsZero,
     coordinate,
-    integer,
     text,
 )
 from onnx_kvtool.symbolic.expressions import coordinate as at
@@ -202,7 +203,7 @@ def _prove_rows(
             place = units.pop(0)
         if k != component:
             owner = owners[k]
-            proof.whole(k, sizes[k], [integer(1)] if owner is None else known[owner])
+            proof.whole(k, sizes[k], [ONE] if owner is None else known[owner])
             if place is not None:
                 known[place].append(sizes[k])
         places.append(place)
@@ -314,7 +315,7 @@ def prove_one_hot(
     for k, size in enumerate(sizes):
         if k >= ahead and k != axis and grid[k - ahead].number != 1:
             proof.whole(k, size, [grid[k - ahead]])
-        ways = [given[k - lacking]] if k >= lacking else [integer(1)]
+        ways = [given[k - lacking]] if k >= lacking else [ONE]
         if k != axis:
             proof.whole(k, size, ways)
             ways.append(size)
@@ -339,7 +340,7 @@ def _check_range(proof: Proof, mask: Mask, size: Expr, grid: Exprs) -> None:
         Unproven: If it is neither.
     """
     facts, position = Facts(grid), mask.position
-    if at_least(position, integer(0), facts) and below(position, size, facts):
+    if at_least(position, ZERO, facts) and below(position, size, facts):
         return
     values = [atom.value for atom in position.atoms() if isinstance(atom, Element)]
     if not values:

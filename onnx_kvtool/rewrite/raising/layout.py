@@ -14,6 +14,7 @@ from onnx_kvtool.ops.view import NodeView, given_input, given_integer
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
     Dimension,
     Element,
     Expr,
@@ -117,9 +118,7 @@ def _operand(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
         if given is None:
             return ()
         return tuple(map(integer, given)) if isinstance(given, tuple) else None
-    if all(formal.name != name for formal in view.facts.inputs):
-        return ()
-    value = view.input(name)
+    value = view.find(name)
     return () if value is None else numbers(value)
 
 
@@ -246,7 +245,7 @@ def windowed(
             "window-of-unknown-size", f"the number of rows of the window `{base.name}` is unknown"
         )
     place = found.places[found.axis]
-    lengths = (integer(1),) if place is None else found.sizes[place]
+    lengths = (ONE,) if place is None else found.sizes[place]
     window = _at_the_end(roll, found.start, size, lengths) or _filled_first(
         roll, found.start, size, lengths
     )
@@ -332,7 +331,7 @@ def _filled_first(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window
             and simplified(start, full) == last
             and simplified(roll.shift, full).number == 1
         ):
-            return Window(count, integer(1), position)
+            return Window(count, ONE, position)
     return None
 
 

@@ -33,7 +33,7 @@ from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, coordinate, integer, text
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Dimension, Expr, coordinate, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
@@ -121,9 +121,9 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
     assert shape is not None
     moved = {d: coordinate(a) for a, d in enumerate(back) if d is not None}
     start = substitute(found.start, moved, Facts(shape))
-    squeezed = [(shape[k], integer(1)) for k in range(len(shape)) if k not in past.axes]
+    squeezed = [(shape[k], ONE) for k in range(len(shape)) if k not in past.axes]
     rows = found.places[found.axis]
-    lengths = (integer(1),) if rows is None else found.sizes[rows]
+    lengths = (ONE,) if rows is None else found.sizes[rows]
     if proof.roll is None and not any(start + n == shape[back.index(found.axis)] for n in lengths):
         # From `C - L` on, more rows than the axis has would be written over each other.
         check_counts_from_zero(proof, start, shape)
@@ -136,7 +136,7 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
         if not any(value.is_graph_output() for value in presents):
             presents += [copy for value in presents for copy in _copies(value)][:1]
         window = windowed(proof, node, found, past, presents)
-        start = integer(0) if window.position is None else window.position
+        start = ZERO if window.position is None else window.position
     check_expressible(start, sizes)
     return Plan(
         node=node,

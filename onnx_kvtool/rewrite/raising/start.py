@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
     Choice,
     Coordinate,
     Dimension,
@@ -132,7 +133,7 @@ def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
 
 def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:
     """Return an expression that is the same for all sequences as a value, (1,), int64."""
-    return _Building(em, Batch(carrier, integer(1), True), sizes, {}).value(expr)
+    return _Building(em, Batch(carrier, ONE, True), sizes, {}).value(expr)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape
-from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, TypeOf, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
@@ -87,7 +87,7 @@ def gated_delta_net(site: ShapeSite) -> Shapes:
     else:
         row = site.shape_of(value)
     if state_shape is None:
-        count = site.shape_of(bounds)[0] - integer(1) if bounds is not None else query[0]
+        count = site.shape_of(bounds)[0] - ONE if bounds is not None else query[0]
         state_shape = (count, *row[-2:], query[-1])
     unknown = Unknown("no-rule", "onnxruntime computes this output on GPUs only")
     return (row, state_shape, unknown)
@@ -115,7 +115,7 @@ def group_query_attention(site: ShapeSite) -> Shapes:
             site.same(query[0], rows[0], 1, 0, "batch size")
             site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
     total = _scalar(site, view.input("total_sequence_length"))
-    most = total if kept_window(site.node) is None else integer(0)
+    most = total if kept_window(site.node) is None else ZERO
     presents = [
         _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, most)
         for output_index, name in ((1, "past_key"), (2, "past_value"))

@@ -113,7 +113,7 @@ def _met(shapes: Sequence[Exprs], axis: int, rank: int) -> list[Expr]:
 
 def _unrelated(axis: int, size: Expr, result: Expr, met: Sequence[Expr]) -> list[Unrelated]:
     """Name what `size` would have to equal: the sizes that it meets, else that of the result."""
-    others = [other for other in met if other not in (size, integer(1))]
+    others = [other for other in met if other not in (size, ONE)]
     return [Unrelated(axis, size, other) for other in dict.fromkeys(others or [result])]
 
 
@@ -245,7 +245,7 @@ def comparison_elements(less: bool, swap: bool) -> ElementRule:
 
 
 def _multiply(operands: Sequence[Expr], facts: Facts) -> Expr | None:
-    result = integer(1)
+    result = ONE
     for operand in operands:
         if len(result.terms) * len(operand.terms) > _MOST_PRODUCTS:
             return None
@@ -259,7 +259,7 @@ def _divide(operands: Sequence[Expr], facts: Facts) -> Expr | None:
     n = by.number
     if n is not None and n != 0 and all(k % n == 0 for _, k in of.terms):
         return Expr.of({m: k // n for m, k in of.terms})
-    if at_least(of, ZERO, facts) and at_least(by, integer(1), facts):
+    if at_least(of, ZERO, facts) and at_least(by, ONE, facts):
         return divided(of, by, facts)
     return None
 
@@ -292,7 +292,7 @@ def mod_elements(site: ElementSite) -> IndexMap | None:
         of, by = operands
         if by.number == 0:
             return None
-        positive = at_least(of, ZERO, facts) and at_least(by, integer(1), facts)
+        positive = at_least(of, ZERO, facts) and at_least(by, ONE, facts)
         return modulo(of, by, facts) if positive or not truncated else None
 
     return _rule(compute)(site)

@@ -235,25 +235,33 @@ def broadcasts(*operands: Partial) -> bool:
     return math.prod(shape) <= LARGEST
 
 
-def divide(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
-    """Div by constants, none of them 0, rounded towards zero."""
-    a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not broadcasts(a, b):
-        return None
-    if attributes or (a.numbers == LEAST).any() or (b.numbers == LEAST).any():
+def _by_constants(compute: Callable[..., Any]) -> FoldRule:
+    """Return the rule of an operator whose second operand is constant and nowhere 0."""
+
+    def fold(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
+        a, b = inputs
+        if a is None or b is None or not b.complete or (b.numbers == 0).any():
+            return None
+        numbers = compute(a.numbers, b.numbers, attributes) if broadcasts(a, b) else None
+        return (
+            None if numbers is None else Partial(numbers, np.broadcast_to(a.known, numbers.shape))
+        )
+
+    return fold
+
+
+@_by_constants
+def divide(a: NDArray[Any], b: NDArray[Any], attributes: Attributes) -> Any:
+    """Div, rounded towards zero."""
+    if attributes or (a == LEAST).any() or (b == LEAST).any():
         return None  # has no absolute value
-    quotient = np.abs(a.numbers) // np.abs(b.numbers)  # ONNX truncates towards zero
-    numbers = quotient * np.sign(a.numbers) * np.sign(b.numbers)
-    return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
+    return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)
 
 
-def modulo(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
-    """Mod by nonzero constants, with the sign that `fmod` sets."""
-    a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not broadcasts(a, b):
-        return None
-    numbers = (np.fmod if attributes["fmod"] else np.mod)(a.numbers, b.numbers)
-    return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
+@_by_constants
+def modulo(a: NDArray[Any], b: NDArray[Any], attributes: Attributes) -> Any:
+    """Mod, with the sign that `fmod` sets."""
+    return (np.fmod if attributes["fmod"] else np.mod)(a, b)
 
 
 add = elementwise(np.add)

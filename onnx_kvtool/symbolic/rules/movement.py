@@ -9,7 +9,7 @@ from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.dimensions import shape_words
-from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, integer, product, total
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, product, total
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_elements, broadcast_shapes
 from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.simplification import Facts, choose, is_less, modulo, substitute
@@ -103,7 +103,7 @@ def renumbered(site: ElementSite, data: IndexMap, places: Mapping[int, int]) -> 
     rank = len(data.shape or ())
     if any(axis >= len(site.shape) for axis in places.values()):
         return None  # it is declared with another rank
-    new = {axis: coordinate(places[axis]) if axis in places else integer(0) for axis in range(rank)}
+    new = {axis: coordinate(places[axis]) if axis in places else ZERO for axis in range(rank)}
     facts = Facts(site.shape)
     if data.axis is not None and data.axis not in places:
         return site.opaque()

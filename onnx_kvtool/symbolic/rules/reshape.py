@@ -165,18 +165,8 @@ def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: boo
     facts = Facts()
     if at_least(size, ONE, facts):
         return True
-    harmless = keep_zero or axis >= len(shape) or _quotient(shape[axis], size) is not None
-    return harmless and at_least(size, integer(0), facts)
-
-
-def _quotient(a: Expr, b: Expr) -> Expr | None:
-    """Return `a / b` where it is an expression; None otherwise. `b` is taken not to be 0."""
-    if len(b.terms) != 1:
-        return ONE if a == b else None
-    ((factor, k),) = b.terms
-    if k == 0 or not all(factor <= m and c % k == 0 for m, c in a.terms):
-        return None
-    return Expr.of({m - factor: c // k for m, c in a.terms})
+    harmless = keep_zero or axis >= len(shape) or exact_quotient(shape[axis], size) is not None
+    return harmless and at_least(size, ZERO, facts)
 
 
 def _groups(old: Sequence[Expr], new: Sequence[Expr]) -> list[_Group] | None:
@@ -217,7 +207,7 @@ def _moved(
 ) -> Expr:
     # Through numbers that are no axis before or after, so that no coordinate is taken twice.
     apart = len(old) + len(new)
-    coordinates = {axis: integer(0) for axis in range(len(old))}
+    coordinates = dict.fromkeys(range(len(old)), ZERO)
     for group in groups:
         if len(group.old) == 1:
             coordinates[group.old[0]] = _joined(group.new, new)
@@ -234,7 +224,7 @@ def _moved(
 
 def _joined(axes: Sequence[int], sizes: Sequence[Expr]) -> Expr:
     """Return the number of an element among those of some axes."""
-    number = integer(0)
+    number = ZERO
     for axis in axes:
         number = number * sizes[axis] + coordinate(axis)
     return number

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -15,7 +14,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, given_input, given_integer
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
-from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
+from onnx_kvtool.symbolic.expressions import ZERO, Dimension, Element, Expr, Exprs, Extent
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
 # One node, as the rules see it that say what shape its outputs have.
@@ -23,13 +22,6 @@ from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
 _MOST_AXES = 1024
 """Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
-
-
-class Contents(Protocol):
-    """What integer values hold."""
-
-    def of(self, value: ir.Value) -> IndexMap:
-        """Return what `value` holds."""
 
 
 class Unknown(Exception):
@@ -57,7 +49,7 @@ class ShapeSite:
         opset: Version of the default domain that it was written for.
         place: Where it stands.
         knowledge: Types and shapes so far.
-        contents: What integer values hold.
+        content: Returns the content of an integer value.
         conditional: Whether the node may never run, so that nothing follows from its demands for
             the rest of the model.
     """
@@ -66,7 +58,7 @@ class ShapeSite:
     opset: int
     place: Location
     knowledge: Knowledge
-    contents: Contents
+    content: Callable[[ir.Value], IndexMap]
     conditional: bool = False
     _view: NodeView | None = field(default=None, repr=False)
 
@@ -135,13 +127,9 @@ class ShapeSite:
             return default if isinstance(default, int) else 0
         return given
 
-    def content(self, value: ir.Value) -> IndexMap:
-        """Return what an integer value holds."""
-        return self.contents.of(value)
-
     def elements(self, value: ir.Value) -> Exprs | None:
         """Return the elements of a scalar or of a vector of known length; None when unknown."""
-        content = self.contents.of(value)
+        content = self.content(value)
         if content.shape == ():
             return None if content.element is None else (content.element,)
         return content.vector()
@@ -169,9 +157,7 @@ class ShapeSite:
             return (
                 tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else None
             )
-        if all(formal.name != name for formal in facts.inputs):
-            return None
-        operand = self.view.input(name)
+        operand = self.view.find(name)
         if operand is None:
             return None
         numbers = self.integers(operand)
@@ -190,9 +176,7 @@ class ShapeSite:
 
     def at(self, value: ir.Value | None) -> Location:
         """Return the place of the node with a value."""
-        place = self.place
-        name = None if value is None else value.name
-        return Location(place.graph, place.node, place.index, place.op, name)
+        return replace(self.place, value=None if value is None else value.name)
 
     def same(self, a: Expr, b: Expr, index: int, axis: int, what: str) -> Expr:
         """Return a size that two operands must share; the one that says more.
@@ -357,9 +341,7 @@ class ElementSite:
 
     def input(self, name: str) -> IndexMap | None:
         """Return what the input called `name` in the schema holds; None when it is absent."""
-        if all(formal.name != name for formal in self.view.facts.inputs):
-            return None
-        value = self.view.input(name)
+        value = self.view.find(name)
         return None if value is None else self.operands(value)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
@@ -377,7 +359,7 @@ class ElementSite:
             return None
         elements = given.vector() or ((given.element,) if given.shape == () else None)
         if elements is None:
-            return (0,)[:0] if given.shape == (integer(0),) else None
+            return (0,)[:0] if given.shape == (ZERO,) else None
         numbers = [e.number for e in elements if e is not None]
         found = tuple(n for n in numbers if n is not None)
         return found if len(found) == len(elements) else None
@@ -386,9 +368,7 @@ class ElementSite:
         """Return whether the node has an attribute or an input of this name."""
         if name in self.view.facts.attributes:
             return self.view.attribute(name) is not None
-        return any(f.name == name for f in self.view.facts.inputs) and bool(
-            self.view.input(name) is not None
-        )
+        return self.view.find(name) is not None
 
     def number(self, name: str, default: int | None) -> int | None:
         """Return an integer attribute; `default` where the operator or the node has none."""

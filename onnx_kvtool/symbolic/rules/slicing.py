@@ -121,8 +121,8 @@ def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: i
         return None
     length = substitute(found.length, {}, Facts(), {atom: size})
     largest = length.atom
-    if isinstance(largest, Largest) and integer(0) in largest.of and len(largest.of) == 2:
-        (other,) = largest.of - {integer(0)}
+    if isinstance(largest, Largest) and ZERO in largest.of and len(largest.of) == 2:
+        (other,) = largest.of - {ZERO}
         return other if other in site.knowledge.legal else length
     return length
 
@@ -154,7 +154,7 @@ def split(site: ShapeSite) -> Shapes:
         parts = [divided(shape[axis], integer(count), Facts())] * count
     else:
         chunk = divided(shape[axis] + (count - 1), integer(count), Facts())
-        rest = [largest((shape[axis] - chunk * i, integer(0)), Facts()) for i in range(count)]
+        rest = [largest((shape[axis] - chunk * i, ZERO), Facts()) for i in range(count)]
         parts = [smallest((chunk, left), Facts()) for left in rest]
     return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
 

@@ -125,32 +125,31 @@ def _pattern(array: _Array) -> Expr | None:
     such sums modulo a number.
     """
     if array.size == 0:
-        return integer(0)
+        return ZERO
     return _sum(array) or _list_and_sum(array) or _wrapped(array)
 
 
 def _sum(array: _Array) -> Expr | None:
-    origin = (0,) * array.ndim
-    steps: dict[int, int] = {}
+    return _checked(array, {}, _steps(array), int(array.flat[0]))
+
+
+def _steps(array: _Array) -> dict[int, int]:
+    """Return the difference of the first two elements along each axis that has two."""
+    first, steps = int(array.flat[0]), {}
     for axis, size in enumerate(array.shape):
         if size > 1:
-            steps[axis] = int(array[_at(origin, axis, 1)]) - int(array[origin])
-    return _checked(array, {}, steps, int(array[origin]))
+            place = [0] * array.ndim
+            place[axis] = 1
+            steps[axis] = int(array[tuple(place)]) - first
+    return steps
 
 
 def _list_and_sum(array: _Array) -> Expr | None:
-    origin = (0,) * array.ndim
     for axis, size in enumerate(array.shape):
         if not 1 < size <= _LONGEST_LIST:
             continue
-        numbers = tuple(
-            int(n) for n in array[tuple(slice(None) if i == axis else 0 for i in range(array.ndim))]
-        )
-        steps = {
-            i: int(array[_at(origin, i, 1)]) - int(array[origin])
-            for i, n in enumerate(array.shape)
-            if n > 1 and i != axis
-        }
+        numbers = tuple(map(int, np.moveaxis(array, axis, -1).reshape(-1, size)[0]))
+        steps = {other: step for other, step in _steps(array).items() if other != axis}
         found = _checked(array, {axis: numbers}, steps, 0)
         if found is not None:
             return found
@@ -199,10 +198,6 @@ def _wrapped(array: _Array) -> Expr | None:
 
 def _column(numbers: _Array, axis: int, rank: int) -> _Array:
     return numbers.reshape([-1 if i == axis else 1 for i in range(rank)])
-
-
-def _at(origin: tuple[int, ...], axis: int, place: int) -> tuple[int, ...]:
-    return (*origin[:axis], place, *origin[axis + 1 :])
 
 
 # Operators that make integers: constants, counters, sizes, filled tensors.
@@ -318,7 +313,7 @@ def size_elements(site: ElementSite) -> IndexMap | None:
 def constant_of_shape_elements(site: ElementSite) -> IndexMap | None:
     """ConstantOfShape-9/...: one number everywhere; float zero where there is no `value`."""
     tensor = site.tensor("value")
-    dtype, number = ir.DataType.FLOAT, integer(0)
+    dtype, number = ir.DataType.FLOAT, ZERO
     if tensor is not None:
         held = described(tensor)
         element = held.scalar() if held is not None else None
@@ -349,6 +344,6 @@ def one_hot_elements(site: ElementSite) -> IndexMap | None:
     place = {i: coordinate(i + (i >= axis)) for i in range(rank - 1)}
     facts = Facts(site.shape)
     row = substitute(indices.element, place, facts)
-    row = choose(is_less(row, integer(0), facts), row + count, row, facts)
+    row = choose(is_less(row, ZERO, facts), row + count, row, facts)
     off, on = pair
     return site.whole(off + (on - off) * is_zero(row - coordinate(axis), facts))

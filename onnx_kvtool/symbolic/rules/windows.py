@@ -188,7 +188,7 @@ def resize(site: ShapeSite) -> Shapes:
     policy = "keep_aspect_ratio_policy"
     if policy in facts.attributes and site.view.string(policy) != "stretch":
         raise Unknown("no-rule", f"`{policy}` makes one size depend on another")
-    sizes = site.view.input("sizes") if any(f.name == "sizes" for f in facts.inputs) else None
+    sizes = site.view.find("sizes")
     elements = None if sizes is None else site.elements(sizes)
     # Opset 11 asks for one of the two, and an empty one counts as none.
     if sizes is not None and elements != ():

@@ -18,7 +18,7 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import coordinate, integer
+from onnx_kvtool.symbolic.expressions import ZERO, coordinate, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, interval
 
@@ -166,7 +166,7 @@ def scattered(view: NodeView, state: Widened) -> Wide:
     held = state.maps().of(state.of(indices))
     for axis, size in enumerate(shape):
         place = held.component(axis)
-        own = integer(0) if size == 1 else coordinate(axis)
+        own = ZERO if size == 1 else coordinate(axis)
         if place is None or place.element != own:
             raise Stuck("`ScatterND` is not known to write each element at its own place")
     return state.em.op("Identity", state.of(updates))

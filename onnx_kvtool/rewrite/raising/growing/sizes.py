@@ -20,6 +20,7 @@ from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dim_names, dims_of, names_in, read_size, words
 from onnx_kvtool.symbolic.expressions import (
+    ZERO,
     Atom,
     Dimension,
     Element,
@@ -192,7 +193,7 @@ def _carriers(
     pasts = {value for value, _ in of_pasts}
     for value in sorted(model.graph.inputs, key=lambda v: v in pasts):
         for axis, dim in enumerate(dims_of(value) or ()):
-            size = read_size(dim) if isinstance(dim, str) else integer(0)
+            size = read_size(dim) if isinstance(dim, str) else ZERO
             if isinstance(size.atom, Dimension) and (value, axis) not in of_pasts:
                 found.setdefault(size.atom.name, (value, axis))
     yield from found.items()
@@ -268,7 +269,7 @@ def position_of(
             start = variable(Extent(value, integer(axis))) - rest
             return Position(start, f"`{value.name}` is `{dim}` long, by its declaration")
     added = token_count(model)
-    start = variable(Element(added, (integer(0),)))
+    start = variable(Element(added, (ZERO,)))
     text = f"the new input `{added.name}` says how many tokens came before"
     return Position(start, text, None, added)
 
