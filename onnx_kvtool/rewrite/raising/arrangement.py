@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.expressions import Expr, Exprs
 from onnx_kvtool.symbolic.index_maps import IndexMaps
@@ -97,6 +96,9 @@ def _sizes_above(axes: Axes, sizes: Sizes, above: Sequence[Expr]) -> Sizes:
     return tuple(map(tuple, known))
 
 
+_MOVING = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
 def rearranges(
     node: ir.Node, maps: IndexMaps, opset: int, sizes: Sizes | None = None
 ) -> Axes | None:
@@ -108,7 +110,7 @@ def rearranges(
         opset: Version of the default domain where it stands.
         sizes: What is known of the sizes of the output; None for what the graph says.
     """
-    if node.domain != "" or node.op_type not in _READERS or len(node.outputs) != 1:
+    if node.domain != "" or node.op_type not in _MOVING or len(node.outputs) != 1:
         return None
     try:
         view = NodeView(node, opset)
@@ -119,7 +121,18 @@ def rearranges(
         if sizes is None:
             result = maps.shape(node.outputs[0])
             sizes = None if result is None else tuple((size,) for size in result)
-        found = _READERS[node.op_type](view, maps, len(shape), sizes)
+        rank = len(shape)
+        match node.op_type:
+            case "Identity":
+                found: Axes | None = tuple(range(rank))
+            case "Transpose":
+                found = _transposed(view, rank)
+            case "Squeeze":
+                found = _squeezed(_axes(view, maps), rank)
+            case "Unsqueeze":
+                found = _unsqueezed(_axes(view, maps), rank)
+            case _:
+                found = _same_elements(shape, sizes, is_reshape=node.op_type == "Reshape")
     except MalformedNode:
         return None
     if found is None or (sizes is not None and len(sizes) != len(found)):
@@ -127,11 +140,7 @@ def rearranges(
     return found
 
 
-def _identity(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
-    return tuple(range(rank))
-
-
-def _transpose(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+def _transposed(view: NodeView, rank: int) -> Axes | None:
     perm = view.attribute("perm")
     if perm is None:
         return tuple(reversed(range(rank)))
@@ -139,16 +148,14 @@ def _transpose(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) 
     return found if sorted(found) == list(range(rank)) else None
 
 
-def _squeeze(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
-    axes = _axes(view, maps)
+def _squeezed(axes: tuple[int, ...] | None, rank: int) -> Axes | None:
     if axes is None or any(not -rank <= axis < rank for axis in axes):
         return None
     gone = {axis % rank for axis in axes}
     return tuple(axis for axis in range(rank) if axis not in gone)
 
 
-def _unsqueeze(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
-    axes = _axes(view, maps)
+def _unsqueezed(axes: tuple[int, ...] | None, rank: int) -> Axes | None:
     if axes is None:
         return None
     full = rank + len(axes)
@@ -177,12 +184,9 @@ def _axes(view: NodeView, maps: IndexMaps) -> tuple[int, ...] | None:
     return found if len(found) == len(elements) else None
 
 
-def _same_elements(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+def _same_elements(before: Sequence[Expr], sizes: Sizes | None, *, is_reshape: bool) -> Axes | None:
     """Read a Reshape or Expand that changes nothing but axes of size 1, by the sizes alone."""
-    source = view.node.inputs[0]
-    assert source is not None
-    before = maps.shape(source)
-    if before is None or sizes is None:
+    if sizes is None:
         return None
     old = [axis for axis, size in enumerate(before) if size.number != 1]
     new = [axis for axis, known in enumerate(sizes) if all(size.number != 1 for size in known)]
@@ -192,20 +196,7 @@ def _same_elements(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | No
     differing = [axis for axis, other in partner.items() if before[other] not in sizes[axis]]
     # As many elements as before: where all other sizes are numbers above 0, the last is equal too.
     others = [before[other].number for axis, other in partner.items() if axis not in differing]
-    is_forced = view.node.op_type == "Reshape" and len(differing) == 1 and all(others)
+    is_forced = is_reshape and len(differing) == 1 and all(others)
     if differing and not is_forced:
         return None
-    return completed([partner.get(axis) for axis in range(len(sizes))], rank)
-
-
-_READERS: Table[str, Callable[[NodeView, IndexMaps, int, Sizes | None], Axes | None]] = Table(
-    "rearrangement",
-    [
-        ("Expand", _same_elements),
-        ("Identity", _identity),
-        ("Reshape", _same_elements),
-        ("Squeeze", _squeeze),
-        ("Transpose", _transpose),
-        ("Unsqueeze", _unsqueeze),
-    ],
-)
+    return completed([partner.get(axis) for axis in range(len(sizes))], len(before))

@@ -8,20 +8,15 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, supersede
-from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
-from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
-from onnx_kvtool.rewrite.raising.in_functions import (
-    functions_with,
-    inline_tagged,
-    remove_tags,
-    tag_nodes,
-)
+from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import Window, first_of
 from onnx_kvtool.rewrite.raising.proving import Plan, Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of, token_count
@@ -190,7 +185,14 @@ def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome)
     if not any(is_candidate(node) for _, _, node in nodes(model)):
         return False
     opset = model.opset_imports[""]
-    elsewhere = _open_functions(model, settings, opset, outcome)
+
+    def prove(copy: ir.Model) -> tuple[list[Location], list[Unraised]]:
+        annotate(copy, fully=True)
+        proving = Proving(copy, settings.assumptions, opset, outcome.place)
+        proving.run()
+        return [one.location for one in proving.plans], proving.refused
+
+    elsewhere = open_functions(model, is_candidate, prove, "an update", outcome.notes)
     annotations = annotate(model, fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
@@ -205,44 +207,6 @@ def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome)
     proving.forget_sizes()
     annotations.remove()
     return bool(proving.plans)
-
-
-def _open_functions(
-    model: ir.Model, settings: RaiseSettings, opset: int, outcome: RaiseOutcome
-) -> list[Unraised]:
-    """Inline the functions that hold an update which can be proven at one of their calls, in place.
-
-    Which they are is found out on a copy, so that all other functions stay.
-
-    Returns:
-        The candidates in functions that stay.
-    """
-    holding = functions_with(model, is_candidate)
-    if not holding:
-        return []
-    copy = clone(model)
-    tag_nodes(copy, is_candidate)
-    try:
-        inline_tagged(copy, holding.values())
-    except Refusal as refusal:
-        outcome.notes.append(f"updates in functions are left alone: {refusal.message}")
-        return []
-    annotate(copy, fully=True)
-    proving = Proving(copy, settings.assumptions, opset, outcome.place)
-    proving.run()
-    proven = {
-        place.graph.split("/")[0] for p in proving.plans if "::" in (place := p.location).graph
-    }
-    opened = [key for path, key in holding.items() if path in proven]
-    tag_nodes(model, is_candidate)
-    if opened:
-        outcome.notes += inline_tagged(model, opened)
-    stay = {
-        refusal.location: refusal
-        for refusal in proving.refused
-        if (root := refusal.location.graph.split("/")[0]) in holding and root not in proven
-    }
-    return list(stay.values())
 
 
 def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:

@@ -31,7 +31,6 @@ from onnx_kvtool.symbolic.expressions import (
     coordinate,
     text,
 )
-from onnx_kvtool.symbolic.expressions import coordinate as at
 from onnx_kvtool.symbolic.simplification import Facts, at_least, below, substitute
 
 # Updates written as ScatterElements: P3 and P4 of the forms that exporters emit.
@@ -77,9 +76,9 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         unrelated(proof, view.indices, f"`{name}`")
     if row is not None and not index.depends_on(row):
         raise Unproven("duplicate-rows", f"`{name}` is `{text(index)}` for every row")
-    found = read_positions(proof, index, sizes[axis], grid, row, f"`{name}`")
-    check_start(found.start, grid)
-    if found.mode == "circular":
+    start, mode = read_positions(proof, index, sizes[axis], grid, row, f"`{name}`")
+    check_start(start, grid)
+    if mode == "circular":
         check_no_overflow(proof, view.indices)
     known: list[Exprs] = []
     for k, size in enumerate(sizes):
@@ -90,7 +89,7 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         known.append(tuple(ways))
     places = tuple(range(rank))
     return ProvenUpdate(
-        view.data, view.updates, tuple(known), view.output, axis, places, found.start, found.mode
+        view.data, view.updates, tuple(known), view.output, axis, places, start, mode
     )
 
 
@@ -213,17 +212,16 @@ def _prove_rows(
     what = f"component {component} of `{name}`" if len(tuples) > 1 else f"`{name}`"
     if row is not None and not tuples[component].depends_on(row):
         raise Unproven("duplicate-rows", f"{what} is `{text(tuples[component])}` for every row")
-    if row is not None and (tuples[component] - at(row)).depends_on(row):
+    if row is not None and (tuples[component] - coordinate(row)).depends_on(row):
         unrelated(proof, view.indices, f"`{name}`")
-    found = read_positions(proof, tuples[component], sizes[component], grid, row, what)
-    check_start(found.start, grid)
-    if found.mode == "circular":
+    first, mode = read_positions(proof, tuples[component], sizes[component], grid, row, what)
+    check_start(first, grid)
+    if mode == "circular":
         check_no_overflow(proof, view.indices)
     back = {m: k for k, m in owners.items() if m is not None}
-    foreign = found.start.axes - set(back)
-    if foreign:
+    if first.axes - set(back):
         raise Unproven("start-per-row", f"{what} is `{text(tuples[component])}`")
-    start = substitute(found.start, {m: at(k) for m, k in back.items()}, Facts(tuple(sizes)))
+    start = substitute(first, {m: coordinate(k) for m, k in back.items()}, Facts(tuple(sizes)))
     return ProvenUpdate(
         view.data,
         view.updates,
@@ -232,7 +230,7 @@ def _prove_rows(
         component,
         tuple(places),
         start,
-        found.mode,
+        mode,
     )
 
 
@@ -407,14 +405,11 @@ def raise_one_hot_sum(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
             if not keeping.is_negated or not is_cache(proof, cache):
                 continue
             for choosing, update in _products(proof, view.required(other)):
+                shape = proof.maps.shape
                 same = (choosing.axis, choosing.position) == (keeping.axis, keeping.position)
-                if (
-                    choosing.is_negated
-                    or not same
-                    or _grid(proof, choosing) != _grid(proof, keeping)
-                ):
-                    continue
-                return _prove_sum(proof, choosing, cache, update, node.outputs[0])
+                is_one_grid = shape(choosing.value) == shape(keeping.value)
+                if same and is_one_grid and not choosing.is_negated:
+                    return _prove_sum(proof, choosing, cache, update, node.outputs[0])
     return None
 
 
@@ -443,7 +438,3 @@ def _products(proof: Proof, value: ir.Value) -> Iterator[tuple[Mask, ir.Value]]:
         mask = read_mask(proof, factor)
         if mask is not None and other is not None:
             yield mask, other
-
-
-def _grid(proof: Proof, mask: Mask) -> object:
-    return proof.maps.shape(mask.value)

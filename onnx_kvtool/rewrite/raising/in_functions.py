@@ -8,22 +8,15 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path, nodes
-from onnx_kvtool.emit.emitter import Names
+from onnx_kvtool.emit.emitter import Names, Refusal
+from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.rewrite.engine.inline import inline_functions
+from onnx_kvtool.rewrite.raise_report import Unraised
 
 _TAG = "onnx_kvtool.raise.place"
 _BETWEEN = "\x1f"
 
 FunctionId = tuple[str, str, str]
-
-
-def functions_with(model: ir.Model, is_wanted: Callable[[ir.Node], bool]) -> dict[str, FunctionId]:
-    """Return the functions that hold a wanted node, by the path of their graph."""
-    return {
-        function_path(*key): key
-        for key, function in model.functions.items()
-        if any(is_wanted(node) for node in function.all_nodes())
-    }
 
 
 def tag_nodes(model: ir.Model, is_wanted: Callable[[ir.Node], bool]) -> None:
@@ -50,9 +43,57 @@ def remove_tags(model: ir.Model) -> None:
         node.metadata_props.pop(_TAG, None)
 
 
-def inline_tagged(
-    model: ir.Model, keys: Iterable[FunctionId], held: str = "an update"
-) -> list[str]:
+def open_functions(
+    model: ir.Model,
+    is_wanted: Callable[[ir.Node], bool],
+    prove: Callable[[ir.Model], tuple[Iterable[Location], Iterable[Unraised]]],
+    what: str,
+    notes: list[str],
+) -> list[Unraised]:
+    """Inline the functions with a node that is proven at one of their calls, in place.
+
+    Which functions these are is found on a copy, so that all others stay. Wanted nodes keep a note
+    of where they stood.
+
+    Args:
+        model: The model.
+        is_wanted: Returns whether a node is a candidate.
+        prove: Returns of a model where nodes are proven, and the refusals of others.
+        what: What the functions contain, as words.
+        notes: Gets what was inlined, or why nothing can be.
+
+    Returns:
+        The candidates in functions that stay, each once, with the reason at the first call.
+    """
+    holding = {
+        function_path(*key): key
+        for key, function in model.functions.items()
+        if any(is_wanted(node) for node in function.all_nodes())
+    }
+    if not holding:
+        return []
+    copy = clone(model)
+    tag_nodes(copy, is_wanted)
+    try:
+        inline_tagged(copy, holding.values(), what)
+    except Refusal as refusal:
+        notes.append(f"functions that contain {what} stay unchanged: {refusal.message}")
+        return []
+    proven, refused = prove(copy)
+    roots = {place.graph.split("/")[0] for place in proven}
+    tag_nodes(model, is_wanted)
+    opened = [key for path, key in holding.items() if path in roots]
+    if opened:
+        notes += inline_tagged(model, opened, what)
+    stay: dict[Location, Unraised] = {}
+    for one in refused:
+        root = one.location.graph.split("/")[0]
+        if root in holding and root not in roots:
+            stay.setdefault(one.location, one)
+    return list(stay.values())
+
+
+def inline_tagged(model: ir.Model, keys: Iterable[FunctionId], what: str) -> list[str]:
     """Replace the calls of some functions by their bodies, in place.
 
     Returns:
@@ -65,4 +106,4 @@ def inline_tagged(
     before = dict(model.functions)
     inline_functions(model, lambda f: f.identifier() in chosen, Names(model))
     gone = [function_path(*key) for key in before if key not in model.functions]
-    return [f"function `{name}` is inlined, because it contains {held}" for name in gone]
+    return [f"function `{name}` is inlined, because it contains {what}" for name in gone]

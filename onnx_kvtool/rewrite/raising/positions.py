@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
@@ -36,19 +35,6 @@ from onnx_kvtool.symbolic.simplification import (
     simplified,
     substitute,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Where the rows of an update go.
-
-    Attributes:
-        start: The first position, over the coordinates of the index.
-        mode: Whether positions wrap around.
-    """
-
-    start: Expr
-    mode: Mode
 
 
 def legal_index(proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr]) -> Expr:
@@ -90,8 +76,8 @@ def _wrapped(atom: object, size: Expr) -> Expr | None:
 
 def read_positions(
     proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr], row: int | None, what: str
-) -> Positions:
-    """Read an index as `start + s`, or that modulo `size`.
+) -> tuple[Expr, Mode]:
+    """Return the start of an index that is `start + s`, and whether that is taken modulo `size`.
 
     Args:
         proof: The attempt, to which sentences are added.
@@ -138,7 +124,7 @@ def read_positions(
             "more rows than the axis is long would be written over each other in an order "
             "that ONNX leaves open; TensorScatter refuses them"
         )
-    return Positions(start, mode)
+    return start, mode
 
 
 def _wrapping(index: Expr, size: Expr, row: int | None) -> Expr:

@@ -26,9 +26,10 @@ from onnx_kvtool.rewrite.raising.arrangement import (
 from onnx_kvtool.rewrite.raising.layout import Window, cache_of, windowed
 from onnx_kvtool.rewrite.raising.positions import check_counts_from_zero
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.rewrite.raising.stage import Assumptions, implied
+from onnx_kvtool.rewrite.raising.stage import Assumptions, implied, unraised
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
+from onnx_kvtool.shapes.infer import Annotations
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
@@ -247,23 +248,7 @@ LACKS_A_SIZE = frozenset(
 """Reasons of refusals that a size may lift which was not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FullSizes:
-    """What was written on the values of a model.
-
-    Attributes:
-        before: Each value, with the type and shape that it had.
-    """
-
-    before: tuple[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None], ...]
-
-    def remove(self) -> None:
-        """Give every value back what it had."""
-        for value, type_, shape in self.before:
-            value.type, value.shape = type_, shape
-
-
-def full_sizes(model: ir.Model) -> FullSizes | None:
+def full_sizes(model: ir.Model) -> Annotations | None:
     """Write the type and shape that can be inferred on every value but the outputs, in place.
 
     An output keeps what the file declares: a TensorScatter takes that over from what it replaces.
@@ -274,8 +259,7 @@ def full_sizes(model: ir.Model) -> FullSizes | None:
         What was there before; None, with nothing written, where the model contradicts itself, or
         where a size is known only if another one is not 0.
     """
-    before = tuple((value, value.type, value.shape) for value in values(model))
-    found = FullSizes(before)
+    found = Annotations([(value, value.type, value.shape) for value in values(model)])
     try:
         inference = infer_model(model)
     except KvtoolError:
@@ -285,7 +269,7 @@ def full_sizes(model: ir.Model) -> FullSizes | None:
         found.remove()
         return None
     inference.annotate()
-    for value, type_, shape in before:
+    for value, type_, shape in found.added:
         if value.is_graph_output():
             value.type, value.shape = type_, shape
         else:
@@ -341,7 +325,7 @@ class Proving:
     place: Callable[[str, ir.Node, int], Location]
     plans: list[Planned] = field(default_factory=list)
     refused: list[Unraised] = field(default_factory=list)
-    full: FullSizes | None = None
+    full: Annotations | None = None
 
     def run(self) -> None:
         """Prove what can be proven; nothing is edited."""
@@ -381,10 +365,8 @@ class Proving:
             place = self.place(path, node, index)
             try:
                 proven = self._prove(node, raising, plain, granted)
-            except Unproven as missing:
-                found[number] = Unraised(place, missing.code, missing.message, missing.assumption)
-            except MalformedNode as error:
-                found[number] = Unraised(place, error.code, error.message)
+            except (Unproven, MalformedNode) as missing:
+                found[number] = unraised(place, missing)
             else:
                 if proven is not None:
                     found[number] = Planned(proven, raising, place)

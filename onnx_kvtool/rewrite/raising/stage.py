@@ -20,6 +20,7 @@ from onnx_kvtool.core.walk import values as values_of
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.emit.emitter import Names, ScopedValues
 from onnx_kvtool.model_io.model import origin
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes, folded_note
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
@@ -32,11 +33,8 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 
 ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"]
-Kind = Literal[
-    "contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"
-]
 
-KINDS: dict[Kind, str] = {
+KINDS: dict[ValueKind | Literal["same-dim"], str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
     "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
     "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
@@ -335,8 +333,13 @@ def token_count(model: ir.Model) -> ir.Value:
 def without_capacity(past: str | None, place: Location) -> Unraised:
     """Return the refusal of a cache that grows at a place, where no capacity was given."""
     text = f"`{past}` grows with every step, and no `--capacity` says how many rows it is for"
-    missing = Unproven("growing-cache", text)
-    return Unraised(place, missing.code, missing.message)
+    return Unraised(place, "growing-cache", text)
+
+
+def unraised(place: Location, missing: Unproven | MalformedNode) -> Unraised:
+    """Return the refusal of a candidate at a place."""
+    assumption = missing.assumption if isinstance(missing, Unproven) else None
+    return Unraised(place, missing.code, missing.message, assumption)
 
 
 def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:

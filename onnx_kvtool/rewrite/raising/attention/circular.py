@@ -21,7 +21,6 @@ from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, WindowRead, scopes_of
 from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
-from onnx_kvtool.symbolic.expressions import integer
 
 # Attention over windows of a fixed size, made to read circular caches as they lie.
 #
@@ -382,10 +381,9 @@ class _Reading:
             inputs[_MASK] = columns(mask, read.capacity, tokens, em)
         elif self.is_full:
             batch = (dims_of(read.present) or (None,))[0]
-            size_of = integer(batch) if isinstance(batch, int) else batch
             counts = em.op("Min", tokens, size, hint="rows_in_use")
             inputs += [None] * (6 - len(inputs))
-            inputs.append(for_each_sequence(em, counts, size_of, read.present))
+            inputs.append(for_each_sequence(em, counts, batch, read.present))
         return _again(node, inputs, em)
 
 

@@ -16,7 +16,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
-from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseSettings
+from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseSettings, unraised
 from onnx_kvtool.shapes.attention import Rows, prove_each
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, normal, read_size
@@ -76,9 +76,9 @@ def _each(
 
 def _unraised(place: Location, one: Unproven | MalformedNode, settings: RaiseSettings) -> Unraised:
     """Return a refusal; what is granted already is not advised."""
-    advice = one.assumption if isinstance(one, Unproven) else None
-    is_new = advice not in settings.assumptions.granted
-    return Unraised(place, one.code, one.message, advice if is_new else None)
+    found = unraised(place, one)
+    is_granted = found.assumption in settings.assumptions.granted
+    return replace(found, assumption=None) if is_granted else found
 
 
 def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:

@@ -12,8 +12,7 @@ from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, sinks_no
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.emit.emitter import Emitter, Refusal, ScopedValues
-from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
@@ -32,55 +31,12 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.columns.widening import Widening, widen
 from onnx_kvtool.rewrite.raising.growing.window import is_rolling
-from onnx_kvtool.rewrite.raising.in_functions import (
-    functions_with,
-    inline_tagged,
-    place_of,
-    remove_tags,
-    tag_nodes,
-)
+from onnx_kvtool.rewrite.raising.in_functions import open_functions, place_of, remove_tags
 from onnx_kvtool.rewrite.raising.stage import GROWN, RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer, forget_composed, may_rest_on
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import text
-
-# Attention in model-local functions, whose sizes are known at their calls only.
-
-
-def open_functions(
-    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome
-) -> list[Unraised]:
-    """Inline the functions that hold attention which is proven at one of their calls, in place.
-
-    Which they are is found out on a copy, so that all other functions stay. Nodes of functions that
-    are inlined have a note of where they stood.
-
-    Returns:
-        The candidates in functions that stay, each once, with the reason at the first call.
-    """
-    holding = functions_with(model, is_candidate)
-    if not holding:
-        return []
-    copy = clone(model)
-    tag_nodes(copy, is_candidate)
-    try:
-        inline_tagged(copy, holding.values(), "attention")
-    except Refusal as refusal:
-        outcome.notes.append(f"attention in functions is left alone: {refusal.message}")
-        return []
-    places = ((place_of(node), node) for _, _, node in nodes(copy) if is_candidate(node))
-    candidates = [(place, node) for place, node in places if place is not None]
-    proven, refused, notes = prove_all(copy, candidates, settings)
-    outcome.notes += notes
-    roots = {place.graph.split("/")[0] for place, _ in proven}
-    tag_nodes(model, is_candidate)
-    if roots:
-        opened = [key for path, key in holding.items() if path in roots]
-        outcome.notes += inline_tagged(model, opened, "attention")
-    stay = {one.location: one for one in reversed(refused)}
-    return [one for one in stay.values() if one.location.graph.split("/")[0] not in roots][::-1]
-
 
 # The stage of `raise` for attention in many nodes.
 
@@ -115,7 +71,15 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     functions = len(model.functions)
     if settings.attention != "keep":
         outcome.notes += sinks_noted(model, outcome.place)
-        outcome.refused += open_functions(model, settings, outcome)
+
+        def prove(copy: ir.Model) -> tuple[list[Location], list[Unraised]]:
+            places = ((place_of(node), node) for _, _, node in nodes(copy) if is_candidate(node))
+            candidates = [(place, node) for place, node in places if place is not None]
+            proven, refused, notes = prove_all(copy, candidates, settings)
+            outcome.notes += notes
+            return [place for place, _ in proven], refused
+
+        outcome.refused += open_functions(model, is_candidate, prove, "attention", outcome.notes)
     is_changed = _raise(model, settings, outcome, growing=False)
     is_changed |= len(model.functions) < functions  # whose nodes are of their own opset still
     remove_tags(model)

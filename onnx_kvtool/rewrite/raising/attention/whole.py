@@ -15,7 +15,6 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.layout import bounds_along, constants
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import integer
 
 # Attention over the rows in use of a cache, made to read the whole capacity.
 #
@@ -88,8 +87,7 @@ def read_whole(
         last = _MASK_OF_CAPACITY, made
     elif _is_counted(view, keys.count, opset):
         batch = (dims_of(keys.cache) or (None,))[0]
-        size = integer(batch) if isinstance(batch, int) else batch
-        last = _COUNT, for_each_sequence(em, keys.count, size, view.query)
+        last = _COUNT, for_each_sequence(em, keys.count, batch, view.query)
     else:
         return None
     return _read(view, keys.cache, values.cache, last, em)
@@ -137,8 +135,7 @@ def read_wide(
     em = Emitter(scope, opset, node.name or "kvtool/attention")
     if mask is None and _is_counted(view, wide.count, opset):
         batch = (dims_of(view.query) or (None,))[0]
-        size = integer(batch) if isinstance(batch, int) else batch
-        last = _COUNT, for_each_sequence(em, wide.count, size, view.query)
+        last = _COUNT, for_each_sequence(em, wide.count, batch, view.query)
     elif mask is None or mask_of is None or view.is_causal or view.nonpad_kv_seqlen is not None:
         return None
     else:

@@ -15,7 +15,8 @@ from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import scaled_queries, squeeze, unsqueeze
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
-from onnx_kvtool.symbolic.expressions import Expr
+from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.expressions import Expr, integer
 
 # Putting what hides keys into the graph, as one mask.
 
@@ -98,16 +99,17 @@ def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.V
 
 
 def for_each_sequence(
-    em: Emitter, count: ir.Value, batch: Expr | str | None, carrier: ir.Value
+    em: Emitter, count: ir.Value, batch: Expr | Dim, carrier: ir.Value
 ) -> ir.Value:
     """Return a number, (1,), once for each sequence of a batch: (B,).
 
     Args:
         em: Where to build.
         count: The number.
-        batch: Size of the batch, or its name; None for one that no other value is known to have.
+        batch: Size of the batch; None for one that no other value is known to have.
         carrier: A value whose axis 0 is the batch.
     """
+    batch = integer(batch) if isinstance(batch, int) else batch
     number = batch.number if isinstance(batch, Expr) else None
     if number == 1:
         return count

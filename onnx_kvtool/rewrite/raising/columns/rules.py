@@ -159,9 +159,9 @@ def scattered(view: NodeView, state: Widened) -> Wide:
     if 0 < depth < len(sizes) and inner == sizes[depth:] and not is_grown(places):
         return state.again(view, state.of(data), indices, state.of(updates))
     shape = state.target(data)
-    if view.attribute("reduction") not in (None, "none") or state.target(updates) != shape:
-        raise Stuck("`ScatterND` does not write all elements")
-    if state.target(indices) != [*shape, len(shape)]:
+    targets = state.target(updates), state.target(indices)
+    is_plain = view.attribute("reduction") in (None, "none")
+    if not is_plain or targets != (shape, [*shape, len(shape)]):
         raise Stuck("`ScatterND` does not write all elements")
     held = state.maps().of(state.of(indices))
     for axis, size in enumerate(shape):
@@ -318,9 +318,8 @@ def looked_up(view: NodeView, state: Widened) -> Wide:
     held, facts = state.maps().of(tuples), Facts(tuple(map(integer, shape)))
     for axis in range(depth):
         place = held.component(axis)
-        if place is None or place.element is None:
-            raise Stuck("`GatherND` is not known to look up elements that are there")
-        low, high = interval(place.element, facts)
+        element = None if place is None else place.element
+        low, high = (-1, 0) if element is None else interval(element, facts)
         if low < 0 or high >= sizes[axis]:
             raise Stuck("`GatherND` is not known to look up elements that are there")
     return state.again(view, state.of(data), tuples)

@@ -109,6 +109,16 @@ class Sizes:
         size = known[end.axis]
         return size if self._is_measured(size) else None
 
+    def one_step(self, growths: Sequence[Growth | Rolling]) -> Expr | None:
+        """Return how many rows a step adds to every cache; None where inputs do not say it.
+
+        New rows come back as a past of the one length that all caches have, so that one may speak
+        for all.
+        """
+        ends = (end for growth in growths for end in growth.ends if end.node is not None)
+        steps = {self.step(end) for end in ends} - {None}
+        return steps.pop() if len(steps) == 1 else None
+
     def inputs(self) -> Iterator[tuple[ir.Value, int]]:
         """Yield each axis of an input of the model that is no cache."""
         for value in self.model.graph.inputs:
@@ -278,10 +288,8 @@ def _granted(value: ir.Value, growths: Sequence[Growth | Rolling], sizes: Sizes)
     dims = dims_of(value)
     if not dims:
         raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")
-    # What each adds comes back as a past of the one length that all have, so one may speak for all.
-    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None} - {None}
-    step = steps.pop() if steps else None
-    if step is None or steps:
+    step = sizes.one_step(growths)
+    if step is None:
         raise Unproven(
             "step-unknown",
             f"no input says how many rows a step adds, so `{value.name}` does not say how many "

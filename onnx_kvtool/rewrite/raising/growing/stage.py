@@ -18,7 +18,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache
 from onnx_kvtool.rewrite.raising.attention.proving import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
@@ -40,6 +40,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     RaiseSettings,
     WindowRead,
     scopes_of,
+    unraised,
     without_capacity,
 )
 from onnx_kvtool.shapes.infer import annotate
@@ -207,7 +208,7 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
                 model, proven, sizes, settings.assumptions, by_size=not settings.static
             )
         except Unproven as missing:
-            outcome.refused += [_refusal(one.place, missing) for one in proven]
+            outcome.refused += [unraised(one.place, missing) for one in proven]
             return False
         growths = _attended(growths, sizes, opset, position, outcome)
         if not growths and not windows:
@@ -234,9 +235,8 @@ def _grown(
 
     Sizes get the assumptions that were needed.
     """
-    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None} - {None}
-    step = steps.pop() if steps else None
-    if step is None or steps:
+    step = sizes.one_step(growths)
+    if step is None:
         return None
     found = grown_values(model, sizes, step, settings.dims, capacity)
     assumptions = settings.assumptions
@@ -258,13 +258,13 @@ def _open_functions(
     keys = {call.op_identifier() for cache in found for call in cache.calls}
     copy = clone(model)
     try:
-        inline_tagged(copy, keys)
+        inline_tagged(copy, keys, "an update")
     except Refusal as refusal:
-        outcome.notes.append(f"caches in functions are left alone: {refusal.message}")
+        outcome.notes.append(f"functions that contain a cache stay unchanged: {refusal.message}")
         return
     if raise_growing(copy, settings, RaiseOutcome.of(copy)):
         tag_nodes(model, lambda node: node.op_type in _GROWS)
-        outcome.notes += inline_tagged(model, keys)
+        outcome.notes += inline_tagged(model, keys, "an update")
 
 
 def _growing(model: ir.Model) -> list[Cache]:
@@ -278,10 +278,6 @@ def _growing(model: ir.Model) -> list[Cache]:
         if cache.is_growing or is_rolling(cache):
             found.setdefault(cache.past or cache.present, cache)
     return list(found.values())
-
-
-def _refusal(place: Location, missing: Unproven) -> Unraised:
-    return Unraised(place, missing.code, missing.message, missing.assumption)
 
 
 def _proven(
@@ -308,10 +304,8 @@ def _proven(
                 yield rolling_of(cache, place, model, settings.assumptions, opset)
                 continue
             yield growth_of(cache, place, model.graph, outputs, opset)
-        except Unproven as missing:
-            outcome.refused.append(_refusal(place, missing))
-        except MalformedNode as error:
-            outcome.refused.append(Unraised(place, error.code, error.message))
+        except (Unproven, MalformedNode) as missing:
+            outcome.refused.append(unraised(place, missing))
 
 
 def _edit(
@@ -403,7 +397,7 @@ def _attended(
     for node, of_node in grown.items():
         missing = _lacking(node, of_node, sizes, opset, position)
         refused.update((growth, missing) for growth in of_node if missing is not None)
-    outcome.refused += [_refusal(growth.place, missing) for growth, missing in refused.items()]
+    outcome.refused += [unraised(growth.place, missing) for growth, missing in refused.items()]
     return [growth for growth in growths if growth not in refused]
 
 
