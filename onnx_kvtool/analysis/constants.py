@@ -64,6 +64,11 @@ class ConstantFolder:
             return None
         return partial.numbers
 
+    def listed(self, value: ir.Value | None) -> list[int] | None:
+        """Return the same elements one after the other."""
+        numbers = self.integers(value)
+        return None if numbers is None else [int(number) for number in numbers.flat]
+
     def partial(self, value: ir.Value | None) -> Partial | None:
         """Return what is known of the elements of an integer or bool value.
 
@@ -148,10 +153,8 @@ def _is_allowed(node: ir.Node, facts: OpFacts) -> bool:
 
 def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
     """Return the elements of an integer initializer or Constant, flat; None for anything else."""
-    if value is None:
-        return None
-    numbers = ConstantFolder().integers(value)
-    return None if numbers is None else tuple(int(n) for n in numbers.ravel())
+    numbers = ConstantFolder().listed(value)
+    return None if numbers is None else tuple(numbers)
 
 
 def _integer_operands(value: ir.Value) -> list[ir.Value]:

@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.caches.cache import Cache, bound
 from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
 from onnx_kvtool.analysis.caches.whatif import WhatIf
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import AT_NODE, Location
 from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
@@ -53,7 +53,7 @@ class NodeFacts(Record):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    JSON = (Key("location", parts=("graph", "node", "index", "op")), "inputs", "outputs")
+    JSON = (AT_NODE, "inputs", "outputs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["Diagnostic", "Location", "Severity"]
+__all__ = ["AT_NODE", "AT_VALUE", "Diagnostic", "Location", "Severity"]
 
 
 # Places in a model, printed the same way everywhere.
@@ -74,6 +74,13 @@ class Location(Record):
         if not node or node == f"#{index}":
             return place
         return cls(place.graph, node, index, place.op, place.value)
+
+
+AT_NODE = Key("location", parts=("graph", "node", "index", "op"))
+"""The keys of the place of a node, in the place of `location`."""
+
+AT_VALUE = Key("location", parts=("graph", "node", "index", "op", "value"))
+"""The keys of the place of a node or a value."""
 
 
 # The one form of every finding, refusal and conflict.

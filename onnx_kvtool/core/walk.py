@@ -81,7 +81,7 @@ def nodes(model: ir.Model) -> Iterator[tuple[str, int, ir.Node]]:
     or replacing the node just yielded is allowed; the indices of later nodes do not change by it.
     """
     for path, graph in _roots(model):
-        yield from _nodes(path, graph)
+        yield from graph_nodes(path, graph)
 
 
 def is_output_of(value: ir.Value, graph: ir.Graph) -> bool:
@@ -217,12 +217,13 @@ def _with_nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph, tup
                 yield from _with_nodes(step_path(path, node.name, index, name), body)
 
 
-def _nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:
+def graph_nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:
+    """Yield the nodes of one graph and of its bodies, as `nodes` does."""
     for index, node in enumerate(graph):
         bodies = list(subgraphs(node)) if node.attributes.data else ()
         yield path, index, node
         for name, body in bodies:
-            yield from _nodes(step_path(path, node.name, index, name), body)
+            yield from graph_nodes(step_path(path, node.name, index, name), body)
 
 
 def _held(attribute: ir.Attr) -> Iterator[ir.TensorProtocol]:

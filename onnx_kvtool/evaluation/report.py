@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.diagnostic import AT_NODE, Diagnostic, Location
 from onnx_kvtool.core.record import Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.traits import dtype_name
@@ -168,7 +168,7 @@ class TraceEntry(Record):
     step: int
 
     JSON = (
-        Key("location", parts=("graph", "node", "index", "op")),
+        AT_NODE,
         "outputs",
         "seconds",
         "runtime",

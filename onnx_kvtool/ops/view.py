@@ -134,6 +134,11 @@ class NodeView:
         """Return the integer attribute `name`, which has a default or is required."""
         return self._of_type(name, int, "an integer", older)
 
+    def number(self, name: str, default: int = 0) -> int:
+        """Return an integer attribute; `default` where the operator or the node has none."""
+        value = self.attribute(name) if name in self.facts.attributes else None
+        return value if isinstance(value, int) else default
+
     def real(self, name: str) -> float:
         """Return the real attribute `name`, which has a default or is required."""
         return self._of_type(name, float, "a real number")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.choices import DiffPart
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import AT_NODE, Location
 from onnx_kvtool.core.record import Form, Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 
@@ -57,7 +57,7 @@ class NodeChange(Record):
     old: str | None
     new: str | None
 
-    JSON = (Key("location", parts=("graph", "node", "index", "op")), "what", "old", "new")
+    JSON = (AT_NODE, "what", "old", "new")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
-from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
+from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location, Severity
 from onnx_kvtool.core.record import Key, Record, filled, read
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.operators import Mode
@@ -54,7 +54,7 @@ class Raised(Record):
     assumed: tuple[str, ...] = ()
 
     JSON = (
-        Key("location", parts=("graph", "node", "index", "op")),
+        AT_NODE,
         "pattern",
         "axis",
         "mode",
@@ -90,7 +90,7 @@ class Unraised(Record):
     assumption: str | None = None
 
     JSON = (
-        Key("location", parts=("graph", "node", "index", "op", "value")),
+        AT_VALUE,
         Key("code", "reason_code"),
         Key("message", "reason"),
         "assumption",
@@ -137,7 +137,7 @@ class RaisedAttention(Record):
     mask: AttentionMask
     proof: tuple[str, ...]
 
-    JSON = (Key("location", parts=("graph", "node", "index", "op")), "form", "mask", "proof")
+    JSON = (AT_NODE, "form", "mask", "proof")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Standardized(Record):
     location: Location
     rule: str
 
-    JSON = (Key("location", parts=("graph", "node", "index", "op")), "rule")
+    JSON = (AT_NODE, "rule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Refusal(Record):
     lowest_opset: int | None = None
 
     JSON = (
-        Key("location", parts=("graph", "node", "index", "op", "value")),
+        AT_VALUE,
         Key("code", "reason_code"),
         Key("message", "reason"),
         "assumption",

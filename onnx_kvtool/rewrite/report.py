@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
+from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location, Severity
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
@@ -39,7 +39,7 @@ class Lowered(Record):
     rule: str
     via: str | None = None
 
-    JSON = (Key("location", parts=("graph", "node", "index", "op")), "rule", "via")
+    JSON = (AT_NODE, "rule", "via")
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class Refusal(Record):
     help: str | None = None
 
     JSON = (
-        Key("location", parts=("graph", "node", "index", "op", "value")),
+        AT_VALUE,
         "reason_code",
         "reason",
         "lowest_opset",

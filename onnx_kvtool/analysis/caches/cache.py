@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.diagnostic import AT_NODE, Location
 from onnx_kvtool.core.record import Key, Misfit, Record, filled
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
@@ -110,7 +110,7 @@ class Cache(Record):
 
     JSON = (
         "kind",
-        Key("location", parts=("graph", "node", "index", "op")),
+        AT_NODE,
         "past",
         "present",
         "update",

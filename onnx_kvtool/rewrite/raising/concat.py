@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
@@ -38,7 +36,7 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     parts = _parts(proof, node, axis)
     if parts is None:
         return _appended(proof, node, axis, rank)
-    cache, update = parts.cache, parts.update
+    cache, update, head_end, tail_begin = parts
     sizes, given = proof.maps.shape(cache), proof.maps.shape(update)
     if sizes is None or not is_cache(proof, cache) or len(sizes) != rank:
         return None
@@ -46,15 +44,15 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     if given is None or len(given) != rank:
         raise Unproven("unknown-rank", f"the rank of `{update.name}` is unknown")
     length = given[axis]
-    if parts.start is None and parts.resumed is not None and parts.resumed != length:
+    if head_end is None and tail_begin is not None and tail_begin != length:
         return None  # shorter or longer than the cache, or shifted
-    if parts.resumed is None and parts.start is not None and parts.start + length != sizes[axis]:
+    if tail_begin is None and head_end is not None and head_end + length != sizes[axis]:
         return None
-    start = ZERO if parts.start is None else parts.start
-    if parts.resumed is not None and parts.resumed != start + length:
+    start = ZERO if head_end is None else head_end
+    if tail_begin is not None and tail_begin != start + length:
         raise Unproven(
             "rows-move",
-            f"the rest of the cache begins at `{text(parts.resumed)}`, expected "
+            f"the rest of the cache begins at `{text(tail_begin)}`, expected "
             f"`{text(start + length)}` behind {text(length)} rows from `{text(start)}` on",
         )
     _check_size(proof, start, output, axis, sizes[axis])
@@ -63,7 +61,17 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         f"rows from `{text(start)}` on are replaced by the `{text(length)}` rows of "
         f"`{update.name}`, and all others are those of `{cache.name}` at their places"
     )
+    return _written(proof, cache, update, output, axis, start)
+
+
+def _written(
+    proof: Proof, cache: ir.Value, update: ir.Value, output: ir.Value, axis: int, start: Expr
+) -> ProvenUpdate:
+    """Return the update of a Concat, whose other axes have the sizes of the cache."""
+    sizes, given = proof.maps.shape(cache), proof.maps.shape(update)
+    assert sizes is not None and given is not None
     proof.say("the other axes have one size in all parts, which Concat demands")
+    rank = len(sizes)
     known = tuple((given[k],) if k == axis else (given[k], sizes[k]) for k in range(rank))
     places = tuple(range(rank))
     return ProvenUpdate(cache, update, known, output, axis, places, start, "linear")
@@ -85,29 +93,12 @@ def _appended(proof: Proof, node: ir.Node, axis: int, rank: int) -> ProvenUpdate
     if cut.low != given[axis] or sizes is None or not is_cache(proof, cut.source):
         return None
     proof.roll = Roll(cut.source, cut.low, node)
-    proof.say("the other axes have one size in all parts, which Concat demands")
-    known = tuple((given[k],) if k == axis else (given[k], sizes[k]) for k in range(rank))
     start = sizes[axis] - given[axis]
-    places = tuple(range(rank))
-    output = node.outputs[0]
-    return ProvenUpdate(cut.source, update, known, output, axis, places, start, "linear")
+    return _written(proof, cut.source, update, node.outputs[0], axis, start)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a Concat puts together.
-
-    Attributes:
-        cache: The cache of which the slices are.
-        update: The rows beside or between them.
-        start: The end of the slice before the update; None where there is none.
-        resumed: The begin of the slice behind it; None where there is none.
-    """
-
-    cache: ir.Value
-    update: ir.Value
-    start: Expr | None
-    resumed: Expr | None
+_Parts = tuple[ir.Value, ir.Value, Expr | None, Expr | None]
+"""A cache and the rows between slices of it, where the first slice ends and the last begins."""
 
 
 def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
@@ -135,8 +126,8 @@ def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
         return None
     known = first or last
     assert known is not None
-    start = None if first is None else first.high
-    return _Parts(known.source, update, start, None if last is None else last.low)
+    head_end = None if first is None else first.high
+    return known.source, update, head_end, None if last is None else last.low
 
 
 def _check_size(proof: Proof, start: Expr, output: ir.Value, axis: int, size: Expr) -> None:

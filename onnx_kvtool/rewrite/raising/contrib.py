@@ -116,7 +116,7 @@ def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> se
     """
     if settings.static or settings.attention not in ("auto", "sliced"):
         return set()
-    opset = max(model.opset_imports[""], settings.opset)
+    opset = settings.target(model)
     names: dict[ir.Value, str] = {}
     scopes = scopes_of(model)
     return {

@@ -17,7 +17,7 @@ from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
-from onnx_kvtool.rewrite.raising.layout import Window, first_of
+from onnx_kvtool.rewrite.raising.layout import first_of
 from onnx_kvtool.rewrite.raising.proving import Plan, Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of, token_count
 from onnx_kvtool.rewrite.raising.start import narrowed, one_row, write_indices
@@ -203,7 +203,7 @@ def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome)
     if proving.plans:
         outcome.blocked = objections(model, "raise")
         if not outcome.blocked:
-            _edit(proving, max(opset, settings.opset), outcome)
+            _edit(proving, settings.target(model), outcome)
     proving.forget_sizes()
     annotations.remove()
     return bool(proving.plans)
@@ -222,14 +222,16 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
         em = Emitter(scopes[graph], target, one.node.name or "kvtool/raise")
         old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
         if one.window is not None:
-            outcome.rotated.append(_rotated(one, one.window))
+            where: Literal["first", "last"] = "last" if one.window.position is None else "first"
+            past = one.past.name or ""
+            outcome.rotated.append(RotatedCache(past, where, one.window.size))
             if (counter := first_of(one.start)) is not None and counter.name:
                 outcome.positions.append(counter.name)
         scatter = replace_update(one, em, replaced)
         raised = _raised(planned, scatter)
         outcome.raised.append(raised)
-        past = dims_of(scatter.inputs[0])
-        rows = None if past is None else past[one.axis]
+        dims = dims_of(scatter.inputs[0])
+        rows = None if dims is None else dims[one.axis]
         source: CacheSource = "fixed" if one.window is None else "rolling"
         if scatter.inputs[0] is not None and scatter.inputs[0].is_graph_input():
             # What is written to may be a part of a mask as well.
@@ -286,11 +288,6 @@ class _Windows:
             self.outcome.inputs_added.append(added)
         why = f"the tokens before a step are the new input `{known.name}`"
         return variable(Element(known, (ZERO,))), why
-
-
-def _rotated(plan: Plan, window: Window) -> RotatedCache:
-    arrangement: Literal["first", "last"] = "last" if window.position is None else "first"
-    return RotatedCache(plan.past.name or "", arrangement, window.size)
 
 
 def _raised(planned: Planned, scatter: ir.Node) -> Raised:

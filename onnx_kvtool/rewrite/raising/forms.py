@@ -56,12 +56,7 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         return None
     if sizes is not None and len(sizes) < 2:
         return None
-    if view.reduction != "none":
-        raise Unproven(
-            "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
-        )
-    if sizes is None:
-        raise Unproven("unknown-rank", f"the rank of `{view.data.name}` is unknown")
+    sizes = _plain(view, sizes)
     grid, rank = described.shape, len(sizes)
     if grid is None or len(grid) != rank or not -rank <= view.axis < rank:
         raise Unproven("unknown-rank", f"the shape of `{name}` is unknown")
@@ -93,6 +88,21 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     )
 
 
+def _plain(view: ScatterElements | ScatterND, sizes: Exprs | None) -> Exprs:
+    """Return the sizes of the data of a scatter, whose rows replace those that are there.
+
+    Raises:
+        Unproven: If they do not, or the rank is unknown.
+    """
+    if view.reduction != "none":
+        raise Unproven(
+            "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
+        )
+    if sizes is None:
+        raise Unproven("unknown-rank", f"the rank of `{view.data.name}` is unknown")
+    return sizes
+
+
 # Updates written as ScatterND: P1, P2, P5, P6, P7 of the forms that exporters emit.
 
 
@@ -113,12 +123,7 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     sizes = proof.maps.shape(view.data)
     if sizes is not None and len(sizes) < 2:
         return None
-    if view.reduction != "none":
-        raise Unproven(
-            "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
-        )
-    if sizes is None:
-        raise Unproven("unknown-rank", f"the rank of `{view.data.name}` is unknown")
+    sizes = _plain(view, sizes)
     described = proof.maps.of(view.indices)
     depth = described.shape[-1].number if described.shape else None
     if described.shape is None or depth is None or not 1 <= depth <= len(sizes):

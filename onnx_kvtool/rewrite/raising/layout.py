@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import NodeView, given_input, given_integer
+from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.expressions import (
@@ -98,8 +98,8 @@ def bounds_along(
 
 def constants(value: ir.Value) -> Exprs | None:
     """Return the elements of a vector of integers that are the same in every run; else None."""
-    held = ConstantFolder().integers(value)
-    return None if held is None or held.ndim != 1 else tuple(integer(int(n)) for n in held)
+    found = ConstantFolder().integers(value)
+    return None if found is None or found.ndim != 1 else tuple(map(integer, found))
 
 
 def _from_front(place: Expr, size: Expr) -> Expr:
@@ -199,18 +199,15 @@ def _gathered(proof: Proof, node: ir.Node, axis: int, shape: Exprs) -> Roll | No
     if before is None or len(before) != len(shape) or before[axis] != shape[axis]:
         return None
     described = proof.maps.of(indices)
+    sizes = described.shape or ()
     if node.op_type == "GatherND":
-        whole = given_integer(node, "batch_dims", 0) == 0 and axis == 0  # from opset 12 on
-        component = described.component(0)
-        is_row = described.shape is not None and len(described.shape) == 2
-        element = component.element if whole and is_row and component is not None else None
-        if not described.shape or described.shape[-1].number != 1:
-            element = None
+        is_row = view.number("batch_dims") == 0 and axis == 0
+        is_row &= len(sizes) == 2 and sizes[-1].number == 1
+        rows = described.component(0) if is_row else None
     else:
-        is_row = described.shape is not None and len(described.shape) == 1
-        element = (
-            described.element if is_row and view.integer("axis") % len(shape) == axis else None
-        )
+        is_row = len(sizes) == 1 and view.integer("axis") % len(shape) == axis
+        rows = described if is_row else None
+    element = None if rows is None else rows.element
     if element is None or not isinstance(element.atom, Modulo) or element.atom.by != shape[axis]:
         return None
     shift = element.atom.of - coordinate(0)

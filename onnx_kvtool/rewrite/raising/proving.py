@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graph_path, step_path, subgraphs, values
+from onnx_kvtool.core.walk import graph_nodes, graph_path, subgraphs, values
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -329,7 +329,9 @@ class Proving:
 
     def run(self) -> None:
         """Prove what can be proven; nothing is edited."""
-        tried = list(_candidates(self.model.graph, graph_path(self.model.graph.name)))
+        graph = self.model.graph
+        every = graph_nodes(graph_path(graph.name), graph)
+        tried = [one for one in every if is_candidate(one[2])]
         found = self._each(tried)
         lacking = [
             k for k, one in found.items() if isinstance(one, Unraised) and one.code in LACKS_A_SIZE
@@ -447,15 +449,6 @@ def _leads_on(one: Planned | Unraised, before: Planned | Unraised) -> bool:
     if isinstance(one, Planned) or isinstance(before, Planned):
         return isinstance(one, Planned)
     return one.assumption is not None and before.assumption is None
-
-
-def _candidates(graph: ir.Graph, path: str) -> Iterator[_Candidate]:
-    """Yield the candidates of a graph and of the bodies in it, in the order of the nodes."""
-    for index, node in enumerate(graph):
-        if is_candidate(node):
-            yield path, index, node
-        for name, body in subgraphs(node):
-            yield from _candidates(body, step_path(path, node.name, index, name))
 
 
 def _carriers(model: ir.Model, maps: IndexMaps) -> dict[str, tuple[ir.Value, int]]:

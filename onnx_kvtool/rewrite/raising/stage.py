@@ -173,6 +173,10 @@ class RaiseSettings:
     dims: Mapping[str, int] = field(default_factory=dict)
     static: bool = False
 
+    def target(self, model: ir.Model) -> int:
+        """Return the version of the default domain that a model is brought to."""
+        return max(model.opset_imports[""], self.opset)
+
 
 Size = int | None
 """A size as a number, `GROWN`, `LONGER`, `LONGER - k`, or None for any other.

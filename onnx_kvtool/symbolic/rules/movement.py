@@ -215,8 +215,7 @@ def gather(site: ShapeSite) -> Shapes:
 def gather_nd(site: ShapeSite) -> Shapes:
     """GatherND: the last axis of the indices addresses as many axes of the data as it is long."""
     shape, indices = site.shape(0), site.shape(1)
-    facts = site.view.facts
-    batch = site.view.integer("batch_dims") if "batch_dims" in facts.attributes else 0
+    batch = site.view.number("batch_dims")
     taken = indices[-1].number if indices else None
     if taken is None:
         raise Unknown("unknown-rank", "the size of the last axis of the indices is unknown")
@@ -262,7 +261,7 @@ def gather_nd_elements(site: ElementSite) -> IndexMap | None:
     rank = len(indices.shape)
     taken = indices.along(rank - 1) if rank else None
     element = data.element
-    if taken is None or element is None or site.number("batch_dims", 0) != 0:
+    if taken is None or element is None or site.view.number("batch_dims") != 0:
         return site.opaque()
     if len(taken) > len(data.shape):
         return None

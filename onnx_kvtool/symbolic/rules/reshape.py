@@ -31,8 +31,7 @@ def reshape(site: ShapeSite) -> Shapes:
         wanted = asked(site, target)
     names = "`shape`" if target is None else f"`{target.name}`"
     shape = site.knowledge.shapes.get(data)
-    attributes = site.view.facts.attributes
-    keep_zero = "allowzero" in attributes and site.view.integer("allowzero") != 0
+    keep_zero = site.view.number("allowzero") != 0
     sizes: list[Expr] = []
     place: int | None = None
     certain = shape is not None

@@ -370,13 +370,6 @@ class ElementSite:
             return self.view.attribute(name) is not None
         return self.view.find(name) is not None
 
-    def number(self, name: str, default: int | None) -> int | None:
-        """Return an integer attribute; `default` where the operator or the node has none."""
-        if name not in self.view.facts.attributes:
-            return default
-        value = self.view.attribute(name)
-        return value if isinstance(value, int) else default
-
     def tensor(self, name: str) -> ir.TensorProtocol | None:
         """Return a tensor attribute; None where the node has none.
 

@@ -131,10 +131,7 @@ def split(site: ShapeSite) -> Shapes:
     """Split; parts of one size where `split` is absent, the last one perhaps smaller."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
-    count = len(site.node.outputs)
-    if "num_outputs" in site.view.facts.attributes:
-        given = site.view.attribute("num_outputs")
-        count = given if isinstance(given, int) else count
+    count = site.view.number("num_outputs", len(site.node.outputs))
     try:
         sizes = site.listed("split")
     except Unknown as error:

@@ -22,6 +22,7 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.simplification import (
+    OUTSIDE,
     Facts,
     choose,
     divided,
@@ -262,11 +263,8 @@ def shape_vector(site: ShapeSite) -> Shapes:
     rank = site.rank_of(value)
     if rank is None:
         return ((site.lost(0, f"the rank of `{value.name}` is unknown", code="unknown-rank"),),)
-    facts = site.view.facts
-    start = site.view.integer("start") if "start" in facts.attributes else 0
-    end = site.view.attribute("end") if "end" in facts.attributes else None
-    picked = range(rank)[start : end if isinstance(end, int) else None]
-    return ((integer(len(picked)),),)
+    start, end = site.view.number("start"), site.view.number("end", rank)
+    return ((integer(len(range(rank)[start:end])),),)
 
 
 def scalar(site: ShapeSite) -> Shapes:
@@ -296,10 +294,10 @@ def shape_elements(site: ElementSite) -> IndexMap | None:
     """Shape-1/13/15/...: sizes of the input from `start` to `end`."""
     value = site.view.required("data")
     sizes = site.shape_of(value)
-    start, end = site.number("start", 0), site.number("end", None)
+    start, end = site.view.number("start"), site.view.number("end", OUTSIDE)
     if sizes is not None:
-        return site.stacked(0, sizes[slice(start, end)])
-    if start is None or start < 0 or end is not None:
+        return site.stacked(0, sizes[start:end])
+    if start < 0 or end != OUTSIDE:
         return None
     return site.whole(variable(Extent(value, coordinate(0) + start)))
 

@@ -109,8 +109,7 @@ def pool(site: ShapeSite) -> Shapes:
     kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
     if len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
-    has_ceil = "ceil_mode" in site.view.facts.attributes
-    ceil = has_ceil and bool(site.view.integer("ceil_mode"))
+    ceil = site.view.number("ceil_mode") != 0
     windows = _windows(site, kernel, len(shape) - 2)
     result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
     return (result,) * len(site.node.outputs)
@@ -342,8 +341,7 @@ def reduce(site: ShapeSite) -> Shapes:
             raise
         return (tuple(site.lost(i, error.why) for i in range(len(shape))),)
     if not axes:
-        attributes = site.view.facts.attributes
-        if "noop_with_empty_axes" in attributes and site.view.integer("noop_with_empty_axes"):
+        if site.view.number("noop_with_empty_axes"):
             return (shape,)
         axes = tuple(range(len(shape)))
     return (_without(shape, {placed(axis, len(shape)) for axis in axes}, keep),)

@@ -110,17 +110,12 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     folder = ConstantFolder()
     if added is None or added.op_type != "Add" or len(added.inputs) != 2:
         return None
-    if _numbers(folder, turned.inputs[1]) != [rows]:
+    if folder.listed(turned.inputs[1]) != [rows]:
         return None
     counted, oldest = added.inputs
-    if _numbers(folder, counted) != list(range(rows)) or oldest is None:
+    if folder.listed(counted) != [*range(rows)] or oldest is None:
         return None
     return _Rotated(cache, rows, order, oldest) if dims_of(oldest) in ((1,), None, ()) else None
-
-
-def _numbers(folder: ConstantFolder, value: ir.Value | None) -> list[int] | None:
-    found = folder.integers(value)
-    return None if found is None else [int(number) for number in found.ravel()]
 
 
 def is_any_order(view: Attention) -> bool:
@@ -185,7 +180,7 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     """
     if not any(one.mode == "circular" for one in outcome.caches):
         return False
-    opset = max(model.opset_imports[""], settings.opset)
+    opset = settings.target(model)
     scopes = scopes_of(model)
     order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
     written = [node for node in order if node in outcome.places and node.op_type == "Attention"]

@@ -173,7 +173,7 @@ def _edit(
     outcome: RaiseOutcome,
 ) -> None:
     """Carry out all fusions, and report them in the order of the source."""
-    target = max(model.opset_imports[""], settings.opset)
+    target = settings.target(model)
     old: list[ir.Node] = []
     moved: dict[ir.Value, ir.Value | None] = {}
     counted: dict[ir.Value, str] = {}
@@ -230,7 +230,7 @@ def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusi
 def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
     """Let the Attention that was written read whole caches, where it reads the rows in use."""
     scopes = scopes_of(model)
-    target = max(model.opset_imports[""], settings.opset)
+    target = settings.target(model)
     # Attention of the source may have a mask that is shorter than its keys.
     written = {done.location for done in outcome.attention}
     old: list[ir.Node] = []
@@ -276,7 +276,7 @@ def _columns(
     capacity = settings.capacity
     if outcome.grown is None or outcome.in_use is None or not isinstance(capacity, int):
         return Widening()
-    opset = max(model.opset_imports[""], settings.opset)
+    opset = settings.target(model)
     return widen(model.graph, outcome.grown, capacity, outcome.in_use, opset, scope)
 
 

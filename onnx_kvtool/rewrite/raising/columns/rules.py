@@ -178,27 +178,26 @@ def sliced(view: NodeView, state: Widened) -> Wide:
     before, after = state.sizes(data), state.sizes(output)
     starts, ends = view.operands("starts", "ends")
     axes, steps = view.input("axes"), view.input("steps")
-    which = None if axes is None else state.folder.integers(axes)
-    stride = None if steps is None else state.folder.integers(steps)
-    count = len(before) if which is None and axes is None else 0 if which is None else which.size
-    if (axes is not None and which is None) or (steps is not None and stride is None) or not count:
+    which = [*range(len(before))] if axes is None else state.folder.listed(axes)
+    stride = [] if steps is None else state.folder.listed(steps)
+    if not which or stride is None:
         raise Stuck("the axes of `Slice` are not constant")
-    if stride is not None and (stride != 1).any():
+    if {*stride} - {1}:
         raise Stuck("`Slice` does not take one row after the other")
     value = state.of(data)
-    for number in range(count):
-        axis = number if which is None else int(which.ravel()[number]) % len(before)
+    for number, axis in enumerate(which):
         limits = [
-            limit if count == 1 else _element(limit, number, state) for limit in (starts, ends)
+            limit if len(which) == 1 else _element(limit, number, state) for limit in (starts, ends)
         ]
-        value = _cut(value, axis, (before[axis], after[axis]), (limits[0], limits[1]), state)
+        sizes = before[axis], after[axis]
+        value = _cut(value, axis % len(before), sizes, (limits[0], limits[1]), state)
     return state.em.op("Identity", value)
 
 
 def _element(vector: ir.Value, number: int, state: Widened) -> ir.Value:
-    known = state.folder.integers(vector)
+    known = state.folder.listed(vector)
     if known is not None:
-        return state.em.constant([int(known.ravel()[number])], "limit")
+        return state.em.constant([known[number]], "limit")
     return state.em.op("Gather", vector, [number])
 
 
@@ -211,8 +210,7 @@ def _cut(
 ) -> ir.Value:
     """Cut a value along one axis; `sizes` are those of the axis before and after, in the source."""
     em, (before, after), (start, end) = state.em, sizes, limits
-    known = state.folder.integers(start)
-    first = None if known is None else int(known.ravel()[0])
+    first = next(iter(state.folder.listed(start) or ()), None)
     if after == GROWN and first == 0:
         if before in (GROWN, LONGER):
             return value
@@ -256,8 +254,8 @@ def gathered(view: NodeView, state: Widened) -> Wide:
     if sizes[axis] == GROWN:
         if is_grown(state.sizes(indices)):
             raise Stuck("`Gather` takes as many rows as are in use from these")
-        known = state.folder.integers(places)
-        if known is None or (known < 0).any():
+        known = state.folder.listed(places)
+        if known is None or any(number < 0 for number in known):
             places = _from_front(places, state.em.op("Squeeze", state.count), state.em)
     elif is_grown(state.sizes(indices)):
         size = sizes[axis]
@@ -414,12 +412,10 @@ def _reduced(view: NodeView, state: Widened) -> Wide:
     """Reduce axes, with a number that changes nothing in the place of rows not in use."""
     data = view.node.inputs[0]
     axes = view.input("axes") if len(view.node.inputs) > 1 else None
-    known = None if axes is None else state.folder.integers(axes)
+    known = state.folder.listed(axes)
     if data is None or known is None:
         raise Stuck(f"`{view.node.op_type}` has no constant axes")
-    return state.again(
-        view, _neutral(view, data, [int(axis) for axis in known.ravel()], state), axes
-    )
+    return state.again(view, _neutral(view, data, known, state), axes)
 
 
 def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened) -> ir.Value:
@@ -479,9 +475,9 @@ def _is_stored(value: ir.Value, state: Widened) -> bool:
 
 def _tiled(view: NodeView, state: Widened) -> Wide:
     data, repeats = view.operands("input", "repeats")
-    sizes, known = state.sizes(data), state.folder.integers(repeats)
+    sizes, known = state.sizes(data), state.folder.listed(repeats)
     if known is None or any(
-        is_grown([size]) and times != 1 for size, times in zip(sizes, known.ravel(), strict=True)
+        is_grown([size]) and times != 1 for size, times in zip(sizes, known, strict=True)
     ):
         raise Stuck("`Tile` repeats the rows in use")
     return state.again(view, state.of(data), repeats)
@@ -573,24 +569,21 @@ def _keeps_rows(before: Sequence[Size], after: Sequence[Size]) -> bool:
 
 
 def _counted(view: NodeView, state: Widened) -> Wide:
-    start, _, delta = (value for value in view.node.inputs)
-    output = view.node.outputs[0]
-    step = None if delta is None else state.folder.integers(delta)
-    dtype = state.dtype(output)
+    start, _, delta = view.node.inputs
+    step, dtype = state.folder.listed(delta), state.dtype(view.node.outputs[0])
     if start is None or step is None or dtype not in SIZE_TYPES:
         raise Stuck("the steps of `Range` are not constant integers")
-    steps = np.arange(state.capacity, dtype=np.int64) * int(step.ravel()[0])
+    steps = np.arange(state.capacity, dtype=np.int64) * step[0]
     return state.em.op("Add", start, steps.astype(dtype.numpy()))
 
 
 def _summed(view: NodeView, state: Widened) -> Wide:
     """Sum from the front, where what is added last is not looked at before."""
     data, axis = view.operands("x", "axis")
-    known = state.folder.integers(axis)
-    sizes = state.sizes(data)
+    known, sizes = state.folder.listed(axis), state.sizes(data)
     if known is None:
         raise Stuck("the axis of `CumSum` is not constant")
-    if is_grown([sizes[int(known.ravel()[0])]]) and view.integer("reverse"):
+    if is_grown([sizes[known[0]]]) and view.integer("reverse"):
         raise Stuck("`CumSum` begins at the last of the rows in use")
     return state.again(view, state.of(data), axis)
 

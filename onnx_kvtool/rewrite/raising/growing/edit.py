@@ -13,9 +13,8 @@ from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import given_integer
-from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
+from onnx_kvtool.rewrite.raising.growing.growth import End, FedBack, Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Position, Sizes
-from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
 from onnx_kvtool.symbolic.dimensions import words
 from onnx_kvtool.symbolic.expressions import Dimension, Expr
@@ -329,7 +328,7 @@ class Edit:
 
     def resize(
         self,
-        growth: Growth | Rolling,
+        growth: FedBack,
         node: ir.Node,
         rows: tuple[ir.Value, ir.Value] | None = None,
     ) -> None:
@@ -372,9 +371,7 @@ class Edit:
         em.insert_before(node)
         self._replace(value, new, node)
 
-    def _shape(
-        self, em: Emitter, growth: Growth | Rolling, first: int, last: int
-    ) -> ir.Value | None:
+    def _shape(self, em: Emitter, growth: FedBack, first: int, last: int) -> ir.Value | None:
         """Return some sizes of a past; None for none."""
         if first >= last:
             return None
@@ -417,7 +414,7 @@ def shape_limits(node: ir.Node, rank: int) -> tuple[int, int]:
     return limits[0], limits[1]
 
 
-def with_rows(shape: ir.Shape | None, growth: Growth | Rolling, capacity: int | str) -> ir.Shape:
+def with_rows(shape: ir.Shape | None, growth: FedBack, capacity: int | str) -> ir.Shape:
     """Return the shape of a cache with its capacity along the axis of the sequence."""
     known = shape if shape is not None and len(shape) == growth.rank else growth.past.shape
     assert known is not None

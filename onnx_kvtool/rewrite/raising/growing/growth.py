@@ -161,34 +161,43 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """A cache whose present is provably the past and new rows behind it.
+class FedBack:
+    """A cache that a caller feeds back.
 
     Attributes:
         place: Where its first Concat stands in the source.
-        past: The input of the model that holds it, (..., P, ...).
-        present: The output of the model that hands it on, (..., P + S, ...).
+        past: The input of the model that has it before a step.
+        present: The output of the model that has it after the step.
         axis: The axis along which it grows, from the front.
-        ends: How the present comes about.
-        choices: Outputs of If on the way from there to the present.
-        shapes: The nodes that read the sizes of the past.
-        aliases: The nodes that only hand the past on.
     """
 
     place: Location
     past: ir.Value
     present: ir.Value
     axis: int
-    ends: tuple[End, ...]
-    choices: tuple[ir.Value, ...]
-    shapes: tuple[ir.Node, ...]
-    aliases: tuple[ir.Node, ...]
 
     @property
     def rank(self) -> int:
         """Rank of the cache."""
         assert self.past.shape is not None
         return len(self.past.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth(FedBack):
+    """A cache whose present is provably the past, (..., P, ...), and new rows behind it.
+
+    Attributes:
+        ends: How the present comes about.
+        choices: Outputs of If on the way from there to the present.
+        shapes: The nodes that read the sizes of the past.
+        aliases: The nodes that only hand the past on.
+    """
+
+    ends: tuple[End, ...]
+    choices: tuple[ir.Value, ...]
+    shapes: tuple[ir.Node, ...]
+    aliases: tuple[ir.Node, ...]
 
 
 def growth_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -332,11 +332,16 @@ def name_lengths(
     if not old or new is None:
         return
     known: dict[Atom, Expr] = dict.fromkeys(old, new)
+    _rename(graphs, lambda dim: _renamed(dim, known))
+
+
+def _rename(graphs: Iterable[ir.Graph], renamed: Callable[[Dim], Dim]) -> None:
+    """Replace sizes in the shapes of all results but outputs, in place."""
     for graph in graphs:
         for node in graph:
             for value in node.outputs:
                 dims = dims_of(value)
-                found = None if dims is None else tuple(_renamed(dim, known) for dim in dims)
+                found = None if dims is None else tuple(map(renamed, dims))
                 if found is not None and found != dims and not value.is_graph_output():
                     value.shape = ir.Shape(found)
 
@@ -361,18 +366,8 @@ def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> No
             for axis, dim in enumerate(dims_of(value) or ()):
                 if isinstance(dim, str) and (value, axis) not in pasts:
                     old.difference_update(names_in(dim))
-    for graph in graphs if old else ():
-        for node in graph:
-            for value in node.outputs:
-                dims = dims_of(value)
-                if dims is None or value.is_graph_output():
-                    continue
-                found = [
-                    None if isinstance(d, str) and old.intersection(names_in(d)) else d
-                    for d in dims
-                ]
-                if found != list(dims):
-                    value.shape = ir.Shape(found)
+    if old:
+        _rename(graphs, lambda d: None if old.intersection(() if d is None else names_in(d)) else d)
 
 
 def _length(position: Position, kept: set[str]) -> Expr | None:

@@ -320,7 +320,7 @@ def _edit(
     """Carry out the edits of all caches."""
     capacity = settings.capacity
     assert capacity is not None
-    opset = max(model.opset_imports[""], settings.opset)
+    opset = settings.target(model)
     source_opset = model.opset_imports[""]
     edit = Edit(model, scopes_of(model), source_opset, opset, capacity, sizes, position)
     assumed = (*sizes.assumed, *([position.assumed] if position.assumed else ()))

@@ -16,20 +16,16 @@ from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.ops.view import NodeView, given_input
-from onnx_kvtool.rewrite.raising.growing.growth import End
+from onnx_kvtool.rewrite.raising.growing.growth import End, FedBack
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants
 from onnx_kvtool.rewrite.raising.stage import Assumptions
 
 
 @dataclass(frozen=True, slots=True)
-class Rolling:
-    """A cache that provably keeps only the last rows.
+class Rolling(FedBack):
+    """A cache that provably keeps only the last rows; its past is (..., min(P, R), ...).
 
     Attributes:
-        place: Where its Concat stands in the source.
-        past: The input of the model that holds it, (..., min(P, R), ...).
-        present: The output of the model that hands it on.
-        axis: The axis along which it grows, from the front.
         rows: R, the rows that it keeps at most.
         node: The Concat that puts new rows behind those of the past.
         new: The new rows.
@@ -39,10 +35,6 @@ class Rolling:
         assumed: The assumption that lets the rows be rotated.
     """
 
-    place: Location
-    past: ir.Value
-    present: ir.Value
-    axis: int
     rows: int
     node: ir.Node
     new: ir.Value
@@ -50,12 +42,6 @@ class Rolling:
     cut: ir.Node
     shapes: tuple[ir.Node, ...]
     assumed: str
-
-    @property
-    def rank(self) -> int:
-        """Rank of the cache."""
-        assert self.past.shape is not None
-        return len(self.past.shape)
 
     @property
     def ends(self) -> tuple[End, ...]:
