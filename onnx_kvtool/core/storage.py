@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.walk import maker
 
 # Bytes of the elements of a tensor, in memory and on disk.
 
@@ -94,8 +95,8 @@ def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
 
     None also for a Constant that holds no tensor, but a number or a list.
     """
-    node = value.producer()
-    if value.const_value is not None or node is None or node.op_type != "Constant" or node.domain:
+    node = maker(value, "Constant")
+    if value.const_value is not None or node is None:
         return value.const_value
     attribute = node.attributes.get("value")
     if attribute is None or attribute.is_ref() or attribute.type != ir.AttributeType.TENSOR:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
@@ -141,10 +142,8 @@ class IndexMaps:
 
     def _cast_to_int32(self, atom: Atom) -> Expr | None:
         """Return what was cast, at the place of an element that is opaque because of its Cast."""
-        node = atom.value.producer() if isinstance(atom, Element) else None
-        if node is None or node.op_type != "Cast" or node.domain != "":
-            return None
-        if len(node.inputs) != 1 or node.inputs[0] is None:
+        node = maker(atom.value, "Cast") if isinstance(atom, Element) else None
+        if node is None or len(node.inputs) != 1 or node.inputs[0] is None:
             return None
         source = self.of(node.inputs[0])
         narrow = node.outputs[0].dtype == ir.DataType.INT32 and source.dtype == ir.DataType.INT64

@@ -1,4 +1,4 @@
-"""Values that are another one with its axes in another order, or with more or fewer of size 1."""
+"""Values with the elements of another one: axes in another order, axes of size 1 more or fewer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes = tuple[int | None, ...]
 base lacks. Axes of the base that do not occur have size 1."""
 
 Sizes = tuple[Exprs, ...]
-"""For each axis of a value what is known of its size, in one or several ways that are all true."""
+"""For each axis of a value, expressions of its size, all of them true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def compose(outer: Sequence[int | None], inner: Sequence[int | None]) -> Axes:
 
 
 def completed(axes: Sequence[int | None], rank: int) -> Axes:
-    """Let axes of size 1 that the base has stand for those that it lacks: both have one element."""
+    """Put unused axes of the base, of size 1, in the place of missing ones."""
     unused = [axis for axis in range(rank) if axis not in axes]
     return tuple(unused.pop(0) if a is None and unused else a for a in axes)
 
@@ -60,8 +60,8 @@ def seen_through(
         value: The value.
         maps: What the values of its graph hold.
         opset: Version of the default domain where it stands.
-        sizes: What its sizes are, where more is known than the graph says. Nothing is yielded for
-            a value of unknown rank without it.
+        sizes: Its sizes, if more is known than the graph says. Without them nothing is yielded for
+            a value of unknown rank.
     """
     shape = maps.shape(value)
     if shape is not None and sizes is None:
@@ -88,7 +88,7 @@ def seen_through(
 
 
 def _sizes_above(axes: Axes, sizes: Sizes, above: Sequence[Expr]) -> Sizes:
-    """Return what is known of the sizes of a base: what it says itself, and what its value says."""
+    """Return the known sizes of a base: its own, and those of the value that rearranges it."""
     known = [[size] for size in above]
     for place, axis in enumerate(axes):
         if axis is not None:

@@ -16,9 +16,8 @@ from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text
 def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that a Concat-4/11/13 is `cache[:p]`, rows of an update, `cache[p + L:]`.
 
-    At the start of a cache the first of them is left out, at its end the last. The result must have
-    the size of the cache, which says that the rows are within it; its other axes are those of the
-    cache because Concat wants them equal.
+    At the start of a cache the first part is absent, at its end the last. The result must have the
+    size of the cache, which says that the rows are within it.
 
     Returns:
         The update; None for any other Concat, such as one that grows or shifts a cache.

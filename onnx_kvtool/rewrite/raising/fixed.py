@@ -119,13 +119,13 @@ def _presents(
 
 
 def _is_read_in_order(plan: Plan) -> bool:
-    """Return whether anybody but the caller, and he but once, gets the result."""
+    """Return whether a node reads the result, or several outputs are the result."""
     leaving = [old for old in plan.presents if old.is_graph_output()]
     return len(leaving) > 1 or any(old.uses() for old in plan.presents)
 
 
 def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) -> ir.Value:
-    """Return the rows of a window from the oldest to the newest, as the source holds them."""
+    """Return the rows of a window from the oldest to the newest, as in the source."""
     window = plan.window
     assert window is not None
     past = replaced.get(plan.past, plan.past)
@@ -141,7 +141,7 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
 
 
 def _is_read(plan: Plan) -> bool:
-    """Return whether anybody reads the result in the layout of the scatter."""
+    """Return whether the result is read in the layout of the scatter."""
     output = plan.output
     if output.is_graph_output():
         return True
@@ -245,7 +245,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
 
 @dataclass(slots=True)
 class _Windows:
-    """Finds the position of a step for windows that need none in the source."""
+    """Finds the position of a step for windows whose source has none."""
 
     proving: Proving
     outcome: RaiseOutcome
@@ -253,7 +253,7 @@ class _Windows:
     why: str = ""
 
     def placed(self, planned: Planned) -> Planned:
-        """Return a plan with its start, and with what that rests on in its proof."""
+        """Return a plan with its start, and the reason in its proof."""
         one = planned.plan
         if one.window is None or one.window.position is not None:
             return planned
@@ -263,7 +263,7 @@ class _Windows:
         return replace(planned, plan=plan)
 
     def _beside(self) -> tuple[Expr, str] | None:
-        """Return the start of a cache that keeps all rows: how many tokens there are before."""
+        """Return the start of a cache that keeps all rows, which counts the tokens before."""
         inputs = set(self.proving.model.graph.inputs)
         for planned in self.proving.plans:
             one = planned.plan
@@ -277,7 +277,7 @@ class _Windows:
         return None
 
     def _added(self) -> tuple[Expr, str]:
-        """Return a new input of the model, or the one that caches which grow have been given."""
+        """Return the input that an earlier stage added, or add one."""
         graph = self.proving.model.graph
         names = {one.name for one in self.outcome.inputs_added}
         known = next((v for v in graph.inputs if v.name in names), None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
@@ -39,8 +40,8 @@ from onnx_kvtool.symbolic.simplification import Facts, at_least, below, substitu
 def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that a ScatterElements-11/13/16/18 writes rows along its axis.
 
-    `indices` has one position per element and the shape of `updates`, which ScatterElements itself
-    demands; it may be smaller than data, so that the other axes must be proven equal.
+    `indices` has one position per element, and ScatterElements requires the shape of `updates`. It
+    may be smaller than data, so that the other axes must be proven equal.
 
     Returns:
         The update; None for data of rank 1, such as a shape, which is no cache.
@@ -110,8 +111,8 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that a ScatterND-11/13/16/18 writes rows along one axis.
 
     The index tuples say where each slice of `updates` goes. One component is the position of the
-    row, each other one the coordinate of an axis of the index; the axes of data behind the
-    components are written whole, which ScatterND itself demands.
+    row, each other one the coordinate of an axis of the index. ScatterND writes the axes of data
+    behind the components whole.
 
     Returns:
         The update; None for data of rank 1, which is no cache.
@@ -154,7 +155,7 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
 def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> list[int]:
     """Return which components may be the position of the row.
 
-    Usually that is the only one that is no plain coordinate. When all are, as for a start of 0, the
+    Usually that is the only one that is no plain coordinate. If all are, as for a start of 0, the
     sizes decide.
     """
     others = [k for k, e in enumerate(tuples) if _own_axis(e) is None and e.number != 0]
@@ -268,7 +269,7 @@ class Mask:
 
 
 def read_mask(proof: Proof, value: ir.Value | None) -> Mask | None:
-    """Return `value` as a mask; None when it is none."""
+    """Return `value` as a mask; None if it is no mask."""
     if value is None:
         return None
     described = proof.maps.of(value)
@@ -292,8 +293,8 @@ def prove_one_hot(
 ) -> ProvenUpdate:
     """Prove that one row of a cache is replaced where a mask is set.
 
-    The operands are broadcast; the result has the shape of the cache if every other one has the
-    size 1 or that of the cache along each axis.
+    The operands are broadcast. The result has the shape of the cache if every other operand has
+    size 1, or that of the cache, along each axis.
 
     Raises:
         Unproven: If a fact is missing.
@@ -365,8 +366,8 @@ def raise_where(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that a Where-9/16 replaces one row of a cache by an update.
 
     Returns:
-        The update; None where the condition is no mask of one position, such as that of an
-        attention, or where what is kept is not handed in by the caller.
+        The update; None if the condition is no mask of one position, or if the kept tensor is no
+        input.
 
     Raises:
         Unproven: If a fact is missing.
@@ -384,7 +385,7 @@ def raise_where(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
 
 
 def is_cache(proof: Proof, value: ir.Value) -> bool:
-    """Return whether a value may be a cache: handed in by the caller, of rank 2 or more."""
+    """Return whether a value may be a cache: an input of rank 2 or more."""
     shape = proof.maps.shape(value)
     return shape is not None and len(shape) >= 2 and is_state(proof, value)
 
@@ -395,8 +396,7 @@ def is_cache(proof: Proof, value: ir.Value) -> bool:
 def raise_one_hot_sum(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """Prove that an Add-7/13/14 of two masked products replaces one row of a cache.
 
-    A float times zero is zero, and zero plus it is the float, but for NaN, infinities and negative
-    zeros: that neither tensor holds any must be assumed.
+    With floats that needs the assumption that neither tensor has NaN, infinities or negative zeros.
 
     Returns:
         The update; None for any other sum.
@@ -436,8 +436,8 @@ def _prove_sum(
 
 def _products(proof: Proof, value: ir.Value) -> Iterator[tuple[Mask, ir.Value]]:
     """Yield the ways to read a value as a mask times something."""
-    node = value.producer()
-    if node is None or node.domain != "" or node.op_type != "Mul" or len(node.inputs) != 2:
+    node = maker(value, "Mul")
+    if node is None or len(node.inputs) != 2:
         return
     for factor, other in (tuple(node.inputs), tuple(reversed(node.inputs))):
         mask = read_mask(proof, factor)

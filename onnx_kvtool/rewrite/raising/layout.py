@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
@@ -59,8 +60,8 @@ class Cut:
 
 def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:
     """Return the slice of step 1 along `axis` that a value is; None for anything else."""
-    node = value.producer()
-    if node is None or node.domain != "" or node.op_type != "Slice":
+    node = maker(value, "Slice")
+    if node is None:
         return None
     view = NodeView(node, proof.opset)
     source = view.required("data")
@@ -77,11 +78,11 @@ def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:
 def bounds_along(
     view: NodeView, axis: int, rank: int, numbers: Numbers
 ) -> tuple[Expr, Expr | None] | None:
-    """Return where a Slice starts and ends that cuts along one axis in steps of 1.
+    """Return the start and the end of a Slice along one axis in steps of 1.
 
     Returns:
-        The end is None where it is unknown. None for a Slice along another axis, or several, or
-        where nobody knows along which and in what steps.
+        The end is None if it is unknown. None for a Slice along another axis, or several, or with
+        unknown axes or steps.
     """
     starts, ends, axes, steps = (
         _operand(view, name, numbers) for name in ("starts", "ends", "axes", "steps")
@@ -105,8 +106,8 @@ def constants(value: ir.Value) -> Exprs | None:
 def _from_front(place: Expr, size: Expr) -> Expr:
     """Return a place that is counted from the end of an axis as one from its start.
 
-    A slice that begins before the axis begins with it; the result is shorter or longer than the
-    cache then, so that nothing is proven of it.
+    A slice that would begin in front of the axis begins with it. Its result is then no cache, and
+    nothing is proven of it.
     """
     return place + size if (place.number or 0) < 0 else place
 
@@ -124,9 +125,9 @@ def _operand(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
 
 # Windows: caches whose rows move up before new ones are written at their end.
 #
-# Such a cache holds its last W rows in order. A circular cache holds the same rows, rotated: the
-# row of position p is row p modulo W. Whoever reads them in order gathers them; the cache that
-# leaves the graph stays rotated, which the caller has to grant.
+# Such a cache has its last W rows in order. A circular cache has the same rows, rotated: the row of
+# position p is row p modulo W. Nodes that read them in order gather them. The output stays rotated,
+# which the caller has to grant.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ class Window:
     Attributes:
         size: W, rows of the cache.
         rows: S, new rows of a step.
-        position: The first position of a step, where the source has it; None where it does not
-            need it, because every step moves the rows up by S and writes at the end.
+        position: The first position of a step; None if the source does not have it, because every
+            step moves the rows up by S and writes at the end.
     """
 
     size: int
@@ -148,8 +149,8 @@ class Window:
         """Return a number that is, modulo W, the row that stands first in order after a step.
 
         Returns:
-            P + S, the rows so far: the oldest of the last W is the next to be overwritten. Where
-            the source fills the cache from its first row on, the oldest is row 0 up to then.
+            P + S, the rows so far: the oldest of the last W is overwritten next. If the source
+            fills the cache from its first row on, the oldest is row 0 until it is full.
         """
         if self.position is None:
             return position + self.rows
@@ -157,10 +158,10 @@ class Window:
 
 
 def roll_of(proof: Proof, value: ir.Value, axis: int) -> Roll | None:
-    """Return how a value is another one with all its rows moved up, those above the top below.
+    """Return how a value is another one with its rows rotated.
 
-    Read are a Concat of the two halves of one tensor (`torch.roll`), and a Gather or GatherND of
-    the rows `(j + shift) mod W`.
+    Matches a Concat of the two halves of one tensor (`torch.roll`), and a Gather or GatherND of the
+    rows `(j + shift) mod W`.
 
     Returns:
         None for any other value.
@@ -217,13 +218,13 @@ def _gathered(proof: Proof, node: ir.Node, axis: int, shape: Exprs) -> Roll | No
 def windowed(
     proof: Proof, node: ir.Node, found: ProvenUpdate, past: Arrangement, presents: list[ir.Value]
 ) -> Window:
-    """Prove that rows which move up and are then updated are a window of the last rows.
+    """Prove that an update of rows that moved up makes a window of the last rows.
 
     Args:
         proof: The attempt, with its `roll`.
         node: The node that writes the new rows.
         found: What it writes, into the rows that were moved.
-        past: The cache, which `found.data` is an arrangement of, but for the roll.
+        past: `found.data` as an arrangement of the cache, apart from the roll.
         presents: The values that are the cache after the step.
 
     Raises:
@@ -305,13 +306,13 @@ def first_of(position: Expr) -> ir.Value | None:
 
 
 def _at_the_end(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window | None:
-    """Return the window whose every step moves the rows up by as many as it adds."""
+    """Return the window if every step moves the rows up by as many as it adds; else None."""
     rows = next((n for n in lengths if roll.shift == n and start == size - n), None)
     return None if rows is None or size.number is None else Window(size.number, rows, None)
 
 
 def _filled_first(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window | None:
-    """Return the window of single rows which is filled from its first row on, and then moves up."""
+    """Return the window if it is filled row by row, and moves up once it is full; else None."""
     count = size.number
     if count is None or all(n.number != 1 for n in lengths):
         return None
@@ -333,7 +334,7 @@ def _filled_first(roll: Roll, start: Expr, size: Expr, lengths: Exprs) -> Window
 
 
 def _other_reader(node: ir.Node, roll: Roll, data: ir.Value, base: ir.Value) -> ir.Node | None:
-    """Return a node beside the update that reads the rows in their order before it."""
+    """Return a node other than the update that reads the rows before it; None without one."""
     values, path = {base}, {node}
     pending = [data] if roll.node is not node else [v for v in node.inputs[:1] if v is not None]
     while pending:
@@ -358,11 +359,9 @@ def _other_reader(node: ir.Node, roll: Roll, data: ir.Value, base: ir.Value) -> 
 def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
     """Return `data` as an arrangement of the cache.
 
-    TensorScatter wants the batch first and the sequence elsewhere. The value furthest up is
-    preferred, which is the cache as the graph gets it, so that the transposes around the scatter
-    can go; else the nearest one whose first axis is not the sequence.
-
-    Rows that move up before they are updated are those of a window; its roll is noted.
+    TensorScatter needs the batch first and the sequence elsewhere. The value furthest up, the input
+    of the graph, is preferred, so that transposes around the scatter can go; else the nearest one
+    whose first axis is not the sequence. If rows move up before the update, the roll is noted.
 
     Raises:
         Unproven: If `data` is a constant of the model, if its rows were moved before, or if the
@@ -383,14 +382,14 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
             return way
     base = ways[-1].base
     text = f"rows are written along axis 0 of `{base.name}`, and TensorScatter has the batch there"
-    node = base.producer()
-    if node is not None and node.op_type == "Reshape" and (above := given_input(node, 0)):
+    node = maker(base, "Reshape")
+    if node is not None and (above := given_input(node, 0)):
         text += f"; it has several axes of `{above.name}` in one, as the slots of pages do"
     raise Unproven("batch-not-first", text)
 
 
 def is_state(proof: Proof, data: ir.Value) -> bool:
-    """Return whether `data` is what the caller supplies, perhaps with its axes rearranged."""
+    """Return whether `data` is an input, perhaps with its axes rearranged."""
     base = data
     for way in seen_through(data, proof.maps, proof.opset):
         base = way.base
@@ -428,10 +427,7 @@ def _check_state(proof: Proof, way: Arrangement, axis: int | None) -> None:
 
 
 def _moves_rows(proof: Proof, node: ir.Node, axis: int, rank: int) -> bool:
-    """Return whether a node may put the rows of a tensor at other places of an axis.
-
-    What it gives is then no cache, but the rows of one at other places, as in a window that slides.
-    """
+    """Return whether a node may move the rows of a tensor along an axis, as windows do."""
     if Trait.SHIFTS not in traits(node):
         return False
     if node.op_type not in ("Concat", "Gather", "Slice", "Split"):

@@ -38,16 +38,16 @@ from onnx_kvtool.symbolic.simplification import (
 
 
 def legal_index(proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr]) -> Expr:
-    """Return what an index is in every run that TensorScatter allows too.
+    """Return what an index is in every run that TensorScatter also allows.
 
-    Such a run has no index outside [-size, size - 1], where scatters fail, and none that counts
-    from the end: TensorScatter refuses a negative start.
+    Such a run has no index outside [-size, size - 1], where scatters fail, and none below 0:
+    TensorScatter refuses a negative start.
     """
     facts = Facts(tuple(grid)).given(size - 1)
     found = as_index(index, size, facts)
     if not isinstance(found.atom, Modulo):
-        # Rows count up also where a cast to 32 bits wraps, as long as all of them are in the cache;
-        # the start is cast as well. What wraps afterwards needs more than that.
+        # Rows count up even where a cast to 32 bits wraps, if all of them are in the cache: the
+        # start is cast as well. A remainder taken afterwards needs more than that.
         wide = as_index(proof.maps.widened(index, facts), size, facts)
         if not isinstance(wide.atom, Modulo):
             proof.is_narrow |= wide != found
@@ -63,7 +63,7 @@ def _wrapped(atom: object, size: Expr) -> Expr | None:
     for start, other in ((atom.yes, atom.no), (atom.no, atom.yes)):
         if atom.condition.atom.of not in (start, -start - 1):
             continue
-        # Which branch is that of a negative number follows from the condition.
+        # The condition says which branch is that of a negative number.
         if (atom.condition.atom.of == start) != (other == atom.yes):
             continue
         largest = other.atom
@@ -92,7 +92,7 @@ def read_positions(
     """
     mode: Mode = "linear"
     if proof.roll is not None and (index.number or 0) < 0:
-        index = index + size  # among rows that moved there is no start of a sequence to be guarded
+        index = index + size  # rows that moved have no start that TensorScatter would refuse
     index = _wrapping(index, size, row)
     found = index
     if row is not None and below(size, grid[row], Facts(tuple(grid))):
@@ -106,8 +106,8 @@ def read_positions(
     start = found if row is None else found - coordinate(row)
     if row is not None and start.depends_on(row):
         start = _counted(proof, found, row, what)
-    if mode == "circular" and _may_be_lowered(start):
-        # Below zero on starts that its users mean: TensorScatter takes the remainder only.
+    if mode == "circular" and start.number is None and any(k < 0 for _, k in start.terms):
+        # The start may be below 0 in a legal step. TensorScatter takes its remainder only.
         start = variable(Modulo(start, size))
     names = {row: "s"} if row is not None else {}
     rows = text(found if row is None else start + coordinate(row), names)
@@ -130,8 +130,7 @@ def read_positions(
 def _wrapping(index: Expr, size: Expr, row: int | None) -> Expr:
     """Return an index with its list of rows, `[9, 10, 0, 1][s]`, as `mod(9 + s, 11)`.
 
-    That is what a constant index holds whose rows begin anew at the end of the axis. What is no
-    such list along `row` stays.
+    Exporters fold positions that wrap into such a constant. Any other index stays.
     """
     count = size.number
     if row is None or not count:
@@ -149,11 +148,6 @@ def _wrapping(index: Expr, size: Expr, row: int | None) -> Expr:
         if counts_up and (is_remainder or is_alone):
             return variable(Modulo(rest + first + coordinate(row), size))
     return index
-
-
-def _may_be_lowered(start: Expr) -> bool:
-    """Return whether something is taken away in a start that is no number."""
-    return start.number is None and any(coefficient < 0 for _, coefficient in start.terms)
 
 
 def _check_modulus(by: Expr, size: Expr, grid: Sequence[Expr], row: int | None) -> None:
@@ -224,11 +218,11 @@ def unrelated(proof: Proof, value: ir.Value, what: str) -> None:
 
 
 def check_start(start: Expr, grid: Sequence[Expr]) -> None:
-    """Refuse a start that no sequence can have, or none but 0.
+    """Refuse a start that is below 0, or can be nothing else but 0.
 
     Raises:
-        Unproven: If it is a constant below zero, for any sequence, or the negation of what is
-            given: the source counts from the end then, and TensorScatter fails.
+        Unproven: If it is a negative constant or the negation of an input: the source then counts
+            from the end, and TensorScatter fails.
     """
     facts = Facts(tuple(grid))
     low, high = interval(start, facts)
@@ -250,8 +244,8 @@ def check_start(start: Expr, grid: Sequence[Expr]) -> None:
 def check_counts_from_zero(proof: Proof, start: Expr, sizes: Sequence[Expr]) -> None:
     """Prove or assume that a start is not below 0, where the source counts from the end.
 
-    What a caller feeds as positions counts from 0 on; nothing says so of what is computed from
-    them, `pos - 8` say. TensorScatter fails where the source runs.
+    Positions that a caller feeds count from 0 on. A computed one such as `pos - 8` may be below 0:
+    the source runs, and TensorScatter fails.
 
     Raises:
         Unproven: If it may be below 0, and nobody granted that it is not.
@@ -271,7 +265,7 @@ def check_counts_from_zero(proof: Proof, start: Expr, sizes: Sequence[Expr]) -> 
 
 
 def _is_given(value: ir.Value) -> bool:
-    """Return whether a caller, or who runs a body, hands a value in, perhaps as another type."""
+    """Return whether a value is an input of its graph, perhaps cast to another type."""
     *_, (source, _) = upwards(value, _cast)
     return source.producer() is None
 
@@ -303,9 +297,9 @@ _MOST = 1024
 def check_no_overflow(proof: Proof, indices: ir.Value) -> None:
     """Prove that no number of 32 bits that `indices` is computed from leaves its range.
 
-    What an index map says is said of integers without bounds. For rows that do not wrap that makes
-    no difference: such a position is outside every cache. A modulus brings it back into the cache,
-    to another row than TensorScatter, which computes in 64 bits, writes.
+    An index map has integers without bounds. Without a modulus that makes no difference: a position
+    that overflows is outside every cache. A modulus brings it back to a row, and TensorScatter,
+    which computes in 64 bits, writes another one.
 
     Raises:
         Unproven: If one may, or if there are too many to look at.

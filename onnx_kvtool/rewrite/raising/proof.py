@@ -18,7 +18,7 @@ from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 @dataclass(frozen=True, slots=True)
 class ProvenUpdate:
-    """A node that writes rows of an update, `start + s`, along one axis of a tensor.
+    """A node that provably writes row s of an update to row `start + s` of a tensor.
 
     Attributes:
         data: The tensor that is written to, (D0, ..., S, ..., Dn).
@@ -26,9 +26,8 @@ class ProvenUpdate:
         sizes: What is known of the size of each axis of `updates`.
         output: The result, as `data`.
         axis: The axis of `data` along which the rows count.
-        places: For each axis of `data` the axis of `updates` that runs along it; None where
-            `updates` lacks it because it has size 1. Axes of `updates` that do not occur have
-            size 1.
+        places: For each axis of `data` the same axis in `updates`; None for an axis of size 1 that
+            `updates` does not have. Axes of `updates` that do not occur have size 1.
         start: The first row, over the coordinates of `data`.
         mode: Whether rows wrap at the end of the axis.
     """
@@ -63,13 +62,13 @@ class Proof:
     """One attempt to prove that a node is an update.
 
     Attributes:
-        maps: What the values of the graph hold.
-        carriers: For each symbolic dimension of the inputs one that has it, and the axis.
-        assumptions: What may be assumed.
+        maps: What the values of the graph contain.
+        carriers: For each symbolic dimension an input that has it, and the axis.
+        assumptions: What the user grants.
         opset: Version of the default domain where the node stands.
         sentences: The proof so far, in words.
         assumed: The assumptions that it used.
-        granted: The values that it used each kind of them for.
+        granted: For each kind of assumption, the values that it was used for.
         roll: How the rows of the cache move before the update; None where they stay.
         is_narrow: Whether positions are cast to 32 bits on the way, which may wrap.
     """
@@ -144,7 +143,7 @@ class Proof:
 
 
 def same_dim(a: Expr, b: Expr) -> str | None:
-    """Return the assumption that two sizes are equal; None for one that has no name."""
+    """Return the assumption that two sizes are equal; None if a size is neither name nor number."""
     one, other = _dim(a), _dim(b)
     if one is None or other is None or (a.number is not None and b.number is not None):
         return None

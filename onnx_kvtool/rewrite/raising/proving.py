@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graph_nodes, graph_path, subgraphs, values
+from onnx_kvtool.core.walk import graph_nodes, graph_path, maker, subgraphs, values
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -43,29 +43,29 @@ from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One TensorScatter to be.
+    """The edit that a proof allows: a TensorScatter in the place of a node.
 
     Attributes:
-        node: The node that it stands for.
+        node: The node.
         past: The cache.
         rank: Rank of `past`.
         update: The new rows in the layout of the cache, as an arrangement of a value.
-        output: What the node gives.
+        output: The output of the node.
         output_axes: Axes of `output` over those of the cache.
         presents: Values that are `output` brought back into the layout of the cache.
         axis: The sequence axis.
         mode: Whether positions wrap around.
         start: The first position, over the coordinate of axis 0, the batch.
         batch_size: Size of axis 0 of the cache.
-        sizes: How the graph held its sizes before any edit.
+        sizes: The sizes of the graph before any edit.
         implied: Dimensions that are equal in every run of the source.
-        counting: Values that are assumed to hold positions which count up by one.
+        counting: Positions that are assumed to count up by one.
         is_in_range: Whether the start is assumed not to lie below 0.
         is_narrow: Whether the source casts the start to 32 bits.
         sentences: The proof.
         assumed: The assumptions that it used.
-        window: How a window becomes circular, whose `start` may still have to be found; None for
-            a cache whose rows stay.
+        window: How a window becomes circular; its `start` may still be unknown. None for a cache
+            whose rows stay.
     """
 
     node: ir.Node
@@ -90,21 +90,19 @@ class Plan:
 
     @property
     def is_expanded(self) -> bool:
-        """Whether the rows come out of an Expand, which may turn out to change nothing."""
-        node = self.update.base.producer()
-        return node is not None and node.op_type == "Expand" and node.domain == ""
+        """Whether the rows are the output of an Expand, which perhaps changes nothing."""
+        return maker(self.update.base, "Expand") is not None
 
     def batch(self, cache: ir.Value) -> Batch:
-        """Return the batch axis; `cache` is what stands for `past` by now."""
+        """Return the batch axis; `cache` is the value that replaced `past`, if edits did so."""
         return Batch(cache, self.batch_size, 0 not in self.output_axes)
 
 
 def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
     """Choose the layout of a proven update.
 
-    TensorScatter wants the batch first and the sequence elsewhere. The cache as the graph gets it
-    is preferred, with the transposes around the scatter gone; else the nearest value that has its
-    axes in such an order.
+    TensorScatter needs the batch first and the sequence elsewhere. The input of the graph is
+    preferred, so that transposes around the scatter go; else the nearest value with such an order.
 
     Raises:
         Unproven: If no layout puts the batch first, or if the cache is a constant of the model.
@@ -181,10 +179,10 @@ def _check_batch(found: ProvenUpdate, base: ir.Value, back: Axes) -> None:
 
 
 def _update(proof: Proof, found: ProvenUpdate, wanted: Axes) -> Arrangement:
-    """Return the value that holds the rows, and its axes in the order `wanted`.
+    """Return the value with the new rows, and its axes in the order `wanted`.
 
-    The one furthest up that has them in that order is preferred, so that what changes nothing on
-    the way to the scatter goes; else the one furthest up, so that two transposes become one.
+    Preferred is the value furthest up that has them in that order already, so that nodes that
+    change nothing go; else the one furthest up, so that two transposes become one.
     """
     ways = seen_through(found.updates, proof.maps, proof.opset, found.sizes)
     fitted = []
@@ -245,19 +243,18 @@ LACKS_A_SIZE = frozenset(
         "unknown-rank",
     }
 )
-"""Reasons of refusals that a size may lift which was not known."""
+"""Codes of refusals that one more known size may lift."""
 
 
 def full_sizes(model: ir.Model) -> Annotations | None:
-    """Write the type and shape that can be inferred on every value but the outputs, in place.
+    """Write inferred types and shapes on every value but the outputs, in place.
 
-    An output keeps what the file declares: a TensorScatter takes that over from what it replaces.
-
-    A size that is computed from several names stays unknown.
+    An output keeps its declaration, which a TensorScatter takes over. A size that is computed from
+    several names stays unknown.
 
     Returns:
-        What was there before; None, with nothing written, where the model contradicts itself, or
-        where a size is known only if another one is not 0.
+        What was there before; None, with nothing written, if the model contradicts itself or a
+        size is known only if another one is not 0.
     """
     found = Annotations([(value, value.type, value.shape) for value in values(model)])
     try:
@@ -313,7 +310,7 @@ class Proving:
         model: The model; nothing is edited, but for types and shapes until `forget_sizes`.
         assumptions: What may be taken for granted.
         opset: Version of the default domain.
-        place: Says of the path of a graph, a node and its index there where it stood in the source.
+        place: Returns where a node stood in the source, given the path of its graph and its index.
         plans: What is proven, in the order of the graph.
         refused: What is not, in that order.
         full: The sizes that were written on values for candidates that lacked one.
@@ -344,8 +341,8 @@ class Proving:
                     found[lacking[k]] = one
         plans = [one for one in found.values() if isinstance(one, Planned)]
         pasts = {one.plan.output: one.plan.past for one in plans}
-        # What the graph computes and then writes to one place of in every step is no cache:
-        # exporters put masks together so, and the choices of a router of experts.
+        # A tensor that the graph computes, and writes to at one place in every step, is no cache:
+        # exporters build masks like that, and the choices of a router of experts.
         self.plans = [
             one for one in plans if one.plan.start.number is None or _is_given(one.plan.past, pasts)
         ]
@@ -386,9 +383,9 @@ class Proving:
     def _prove(
         self, node: ir.Node, raising: Raising, plain: Measures, granted: Measures | None
     ) -> Plan | None:
-        """Prove a node, without equal dimensions first, so that the report says what was needed.
+        """Prove a node, first without granted dimensions, so that the report says if they matter.
 
-        They count as needed, too, where they let an Expand of the update go.
+        They also matter if an Expand of the update goes because of them.
         """
         found = None
         try:
@@ -418,14 +415,16 @@ class Proving:
 
 
 def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
-    """Return whether what is written into is given to the graph, by its caller or a step before."""
+    """Return whether the tensor that is written to is an input or a state, not computed."""
     seen: set[ir.Value] = set()
     while (node := value.producer()) is not None and value not in seen:
         if node.domain != "" or node.op_type == "Constant" or any(subgraphs(node)):
             return True  # a state that is stored, or what is unknown here
         seen.add(value)
         above: ir.Value | None = pasts.get(value)
-        if above is None and node.inputs and _hands_on(node):
+        kinds = traits(node)
+        is_moved = Trait.MOVES in kinds or Trait.CASTS in kinds
+        if above is None and node.inputs and is_moved and Trait.REPEATS not in kinds:
             above = node.inputs[0]
         if above is None:
             return False
@@ -434,18 +433,13 @@ def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
 
 
 def _is_made(node: ir.Node, pasts: Mapping[ir.Value, ir.Value]) -> bool:
-    """Return whether a node writes into what the graph computes, as a router of experts does."""
+    """Return whether a node writes to a computed tensor, as a router of experts does."""
     data = node.inputs[0]
     return Trait.UPDATES in traits(node) and data is not None and not _is_given(data, pasts)
 
 
-def _hands_on(node: ir.Node) -> bool:
-    kinds = traits(node)
-    return Trait.REPEATS not in kinds and (Trait.MOVES in kinds or Trait.CASTS in kinds)
-
-
 def _leads_on(one: Planned | Unraised, before: Planned | Unraised) -> bool:
-    """Return whether an attempt with all sizes known led further than the one before."""
+    """Return whether an attempt with more sizes known proved more, or names an assumption."""
     if isinstance(one, Planned) or isinstance(before, Planned):
         return isinstance(one, Planned)
     return one.assumption is not None and before.assumption is None

@@ -184,21 +184,21 @@ Size = int | None
 `LONGER - k` are the rows in use and `k` elements behind them, which a Concat put there."""
 
 GROWN = -1
-"""In the place of the size of an axis: the rows in use."""
+"""A size that is the number of rows in use."""
 
 LONGER = -2
-"""That of the last axis of one input, at least as long as the rows in use that are looked up."""
+"""A size of an input that is at least the number of rows in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What is known of values while caches still grow.
+    """Which values are as long as the rows in use, found while caches still grow.
 
     Attributes:
-        shapes: The sizes of each value of the main graph, in numbers.
+        shapes: The sizes of each value of the main graph.
         types: Their element types.
         dims: Sizes that the result has in place of names.
-        caches: The cache of which a value is the rows in use.
+        caches: The cache of each value that is its rows in use.
     """
 
     shapes: dict[ir.Value, tuple[Size, ...]]
@@ -210,7 +210,7 @@ class Grown:
         """Return the same once caches have a capacity.
 
         Args:
-            cut: What held the rows in use before, what does now, and the cache that it is cut of.
+            cut: The old value with the rows in use, the new one, and the cache that this is cut of.
         """
         shapes, types, caches = dict(self.shapes), dict(self.types), dict(self.caches)
         for old, rows, cache in cut:
@@ -254,26 +254,25 @@ _DONE = ("raised", "caches", "attention", "contrib", "inputs_added")
 
 @dataclass(slots=True)
 class RaiseOutcome(RaiseReport):
-    """The report in the making, and what the stages and verification have to know besides.
+    """The report in the making, and what the stages tell each other and verification.
 
     With anything in `blocked` the model is fit for nothing else.
 
     Attributes:
-        positions: Values that are assumed to hold positions which count up by one.
+        positions: Positions that are assumed to count up by one.
         rotated: Windows that became circular caches.
         unpadded: Inputs that are assumed to be 1 throughout.
         is_in_range: Whether starts are assumed not to lie below 0.
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
-        masks: Of each Attention that was written, what its mask holds and how many queries it has,
-            where that is known.
-        columns: Columns of inputs that say something of each key, where masks have fixed sizes.
-        grown: Which values are as long as the rows in use, where all sizes are to be numbers.
-        in_use: The rows in use after a step, (1,), where caches got a capacity.
-        windows: What a model reads of windows that became circular caches, by the value that joins
-            rows from before a step and new ones.
-        places: Where nodes stood in the source, where an earlier stage may have moved them.
-        growing: What attention lacked while caches grew, by where it stands.
-        stuck: What keeps values as long as the rows in use, where all sizes are to be numbers.
+        masks: For each written Attention, its mask as a function and the number of its queries.
+        columns: With fixed sizes: the columns of inputs that mark keys.
+        grown: With fixed sizes: which values are as long as the rows in use.
+        in_use: The rows in use after a step, (1,), if caches got a capacity.
+        windows: What is read of windows that became circular caches, by the value that joins rows
+            from before a step and new ones.
+        places: Where nodes stood in the source.
+        growing: What attention lacked while caches grew, by its place.
+        stuck: With fixed sizes: why values stay as long as the rows in use.
     """
 
     positions: list[str] = field(default_factory=list)
@@ -304,7 +303,7 @@ class RaiseOutcome(RaiseReport):
         return RaiseReport(**{**said, "model": path})
 
     def tell(self, node: ir.Node, sentence: str, *, form: AttentionForm | None = None) -> None:
-        """Add to the proof of an Attention that was written, and say what it reads, once."""
+        """Add a sentence to the proof of a written Attention, once, and perhaps its form."""
         place = self.places[node]
         for number, done in enumerate(self.attention):
             if done.location == place and sentence not in done.proof:
@@ -378,10 +377,9 @@ def implied(sizes: Iterable[Iterable[Expr]]) -> Iterable[Pair]:
 
 
 def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, int]:
-    """Return a size for each name that another name or a number must be equal to.
+    """Return a size for each name that must be equal to another name or to a number.
 
-    A source fails where an operator wants two sizes to be equal that have different names, and so
-    does a comparison that draws different ones; under an assumption nothing can be said there.
+    Drawn apart, they would make the source fail, or break an assumption.
 
     Returns:
         Sizes by name; empty where the pairs contradict each other, since then nothing runs.
@@ -434,8 +432,8 @@ def fix_raised(
 ) -> None:
     """Fix the sizes of a raised model, in place.
 
-    A name along which a cache grew stays a name where other inputs have it: with a number a step
-    would always begin behind the same rows.
+    The name of an axis that grew stays symbolic where other inputs have it: with a number every
+    step would begin behind the same rows.
 
     Args:
         model: The raised model, at one opset.
@@ -475,9 +473,9 @@ def _grown(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> frozenset[st
 
 
 def _following(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> Iterator[tuple[str, int]]:
-    """Yield the names that the rows of a cache have after a step, each with its capacity.
+    """Yield the names of the number of rows of a cache after a step, each with its capacity.
 
-    An input that is declared to be as long, such as a mask of genai, gets as many columns.
+    An input of that length, such as a mask of genai, gets as many columns.
     """
     for cache in outcome.caches:
         pairs = zip(before.get(cache.present, ()), after.get(cache.present, ()), strict=False)

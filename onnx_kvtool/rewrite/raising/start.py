@@ -39,7 +39,7 @@ class Batch:
     """The batch axis of one cache.
 
     Attributes:
-        cache: The cache, whose axis 0 it is.
+        cache: The cache; the batch is its axis 0.
         size: Its size.
         is_unit: Whether it has one sequence in every run of the source.
     """
@@ -54,7 +54,7 @@ class Measures:
     """What is known of sizes.
 
     Attributes:
-        maps: What the values of the graph hold.
+        maps: What the values of the graph contain.
         carriers: For each symbolic dimension a value that has it, and the axis.
     """
 
@@ -115,11 +115,11 @@ def write_indices(
     if fixed is not None:
         return em.constant(fixed, "write_indices")
     key = ("write_indices", start, batch.size)
-    return em.once(key, lambda: build.named(build.expanded(start)))
+    return em.once(key, lambda: build.expanded(start))
 
 
 def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
-    """Return starts, int64, as they are in a source that casts them to 32 bits, where they wrap."""
+    """Return int64 starts cast to 32 bits and back, so that they wrap as in the source."""
 
     def build() -> ir.Value:
         to = ir.DataType.INT32, ir.DataType.INT64
@@ -132,7 +132,7 @@ def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
 
 
 def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:
-    """Return an expression that is the same for all sequences as a value, (1,), int64."""
+    """Return a value, (1,), int64, of an expression that is the same for all sequences."""
     return _Building(em, Batch(carrier, ONE, True), sizes, {}).value(expr)
 
 
@@ -144,7 +144,7 @@ class _Building:
     replaced: Mapping[ir.Value, ir.Value]
 
     def whole_vector(self, start: Expr) -> ir.Value | None:
-        """Return the tensor whose elements are the starts, where there is one."""
+        """Return the tensor whose elements are the starts; None if there is none."""
         atom = start.atom
         if not isinstance(atom, Element):
             return None
@@ -161,24 +161,20 @@ class _Building:
         )
 
     def fixed(self, start: Expr) -> np.ndarray | None:
-        """Return the starts where they are constants and the batch size is fixed."""
+        """Return the starts if they are constants and the batch size is fixed; else None."""
         count = self.batch.size.number
         if count is None:
             return None
         rows = [substitute(start, {0: integer(b)}, Facts()).number for b in range(count)]
         return None if None in rows else np.asarray(rows, np.int64)
 
-    def named(self, value: ir.Value) -> ir.Value:
-        """Give a new value that all caches may share a name of its own, not that of the first."""
-        if value.producer() in self.em.nodes:
-            value.name = self.em.scope.names.fresh("write_indices")
-        return value
-
     def expanded(self, start: Expr) -> ir.Value:
         rows = self.value(start)
-        if start.depends_on(0) or self.batch.size.number == 1:
-            return rows
-        return self.em.op("Expand", rows, self.batch_shape(), hint="write_indices")
+        if not start.depends_on(0) and self.batch.size.number != 1:
+            rows = self.em.op("Expand", rows, self.batch_shape(), hint="write_indices")
+        if rows.producer() in self.em.nodes:  # which all caches may share
+            rows.name = self.em.scope.names.fresh("write_indices")
+        return rows
 
     def batch_shape(self) -> ir.Value:
         """Return (batch_size,) as a value."""

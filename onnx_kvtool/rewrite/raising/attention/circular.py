@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import nodes, supersede
+from onnx_kvtool.core.walk import maker, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import again, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
@@ -87,28 +87,23 @@ def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.
 
 def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     """Return the circular cache whose rows are all in a value: `(arange(W) + oldest) mod W`."""
-    node = value.producer()
-    if node is None or node.op_type != "Gather" or node.domain != "":
+    node = maker(value, "Gather")
+    if node is None:
         return None
     view = NodeView(node, opset)
     cache, order = view.operands("data", "indices")
-    scattered, turned = cache.producer(), order.producer()
-    if scattered is None or scattered.op_type != "TensorScatter" or scattered.domain != "":
+    scattered, turned = maker(cache, "TensorScatter"), maker(order, "Mod")
+    dims = dims_of(cache)
+    if scattered is None or turned is None or dims is None or len(dims) != 4:
         return None
-    rank, dims = len(dims_of(cache) or ()), dims_of(cache)
     scatter = TensorScatter(scattered, opset)
-    if rank != 4 or dims is None or scatter.mode != "circular":
+    if {view.integer("axis") % 4, scatter.axis % 4} != {_ROWS} or scatter.mode != "circular":
         return None
-    if view.integer("axis") % rank != _ROWS or scatter.axis % rank != _ROWS:
+    rows, folder = dims[_ROWS], ConstantFolder()
+    added = maker(given_input(turned, 0), "Add")
+    if not isinstance(rows, int) or added is None:
         return None
-    rows = dims[_ROWS]
-    if turned is None or turned.op_type != "Mod" or not isinstance(rows, int):
-        return None
-    if len(turned.inputs) != 2 or turned.inputs[0] is None:
-        return None
-    added = turned.inputs[0].producer()
-    folder = ConstantFolder()
-    if added is None or added.op_type != "Add" or len(added.inputs) != 2:
+    if len(turned.inputs) != 2 or len(added.inputs) != 2:
         return None
     if folder.listed(turned.inputs[1]) != [rows]:
         return None

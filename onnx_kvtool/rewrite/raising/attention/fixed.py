@@ -15,34 +15,34 @@ from onnx_kvtool.emit.forms import unsqueeze, where
 from onnx_kvtool.rewrite.raising.stage import WindowRead
 from onnx_kvtool.symbolic.expressions import Coordinate, Expr
 
-# Masks over the rows in use, written for all rows of a cache: no size of them changes.
+# Masks over the rows in use, written for all rows of a cache, with fixed sizes.
 #
 #     shown[b, i, j] = (j <= i + past) and ... and attention_mask[b, j] != 0
 #     mask           = shown                                         where a mask of bools will do
 #                    = Where(shown, 0, Where(j < n, hidden, -inf))   else
 #
-# with n, the rows in use, as numbers that follow from `past_length`. The input that says which
-# rows hold tokens gets as many columns as the cache has rows; those of rows that are not in use
-# are never looked at. Where rows stand in another order, as those of windows do, j is the number
-# of the key of each row in the source.
+# where n is the number of rows in use, which follows from `past_length`. The input that marks the
+# rows with tokens gets as many columns as the cache has rows; columns of rows that are not in use
+# have no effect. If rows stand in another order, as in windows, j is the number of the key of each
+# row in the source.
 
 
 FIXED = "onnx_kvtool.fixed_mask"
-"""Key of the metadata of nodes that read an input column by column, for as long as it is edited."""
+"""Metadata key of nodes that read an input column by column, during the edit only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is said of the rows of a cache, and of queries; all broadcast to (L, C).
+    """Numbers of the rows of a cache and of queries; all broadcast to (L, C).
 
     Attributes:
-        keys: The number that the key of each row has in the source, (C,).
+        keys: The number of the key of each row in the source, (C,).
         queries: The number of each query, (L, 1).
-        past: How many keys stand before those of the queries in the source, (1,).
-        in_use: Whether a row holds a key, (C,), bool.
+        past: The number of keys before those of the queries in the source, (1,).
+        in_use: Whether a row has a key, (C,), bool.
         shape: L and C.
-        places: Where an input that says something of each key has it for each row, (C,); None where
-            it has a column for each row.
+        places: For each row, its column of an input that marks keys, (C,); None if the columns are
+            in the order of the rows.
     """
 
     keys: ir.Value
@@ -90,7 +90,7 @@ def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> 
     """Return a mask that also hides the rows not in use, (B or 1, H or 1, L, C).
 
     Args:
-        mask: The mask, of the same shape; what it says of these rows is nothing.
+        mask: The mask, of the same shape; its elements for these rows have no meaning.
         capacity: Rows of the cache, C.
         count: The rows in use after the step: (1,), int64.
         em: Where to build.
@@ -116,7 +116,7 @@ def emit_mask_of(
     Args:
         found: Which keys it shows; None for all of them.
         dtype: Its type, bool or that of the scores.
-        columns: What is said of rows and queries.
+        columns: The numbers of rows and queries.
         em: Where to build.
     """
     boolean = ir.DataType.BOOL
@@ -143,7 +143,7 @@ def emit_mask_of(
 
 
 def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
-    """Return what an input (B, S) says of the key of each row: (B, 1, 1, C), bool."""
+    """Return how an input (B, S) marks the key of each row: (B, 1, 1, C), bool."""
     boolean = ir.DataType.BOOL
     other = value
     if value.dtype != boolean:
@@ -160,13 +160,13 @@ def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
 
 
 def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) -> ir.Value:
-    """Return whether a sum of multiples of numbers of keys and queries is below 0."""
+    """Return whether a sum of key and query numbers is below 0, as a value."""
     known: Mapping[object, ir.Value] = {
         Coordinate(KEY): columns.keys,
         Coordinate(QUERY): columns.queries,
         found.past: columns.past,
     }
-    # What is added stands on one side, what is taken away on the other.
+    # Positive terms stand on one side, negative ones on the other.
     sides: dict[bool, ir.Value | None] = {True: None, False: None}
     for factors, coefficient in of.ordered():
         size = abs(coefficient)
@@ -184,7 +184,7 @@ def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) ->
 
 
 def _is_within_use(of: Expr, found: MaskFunction) -> bool:
-    """Return whether `of < 0` leaves no key behind that of the query itself: `j <= i + past`."""
+    """Return whether `of < 0` shows no key behind that of the query itself: `j <= i + past`."""
     terms = {atom: k for monomial, k in of.terms for atom, _ in monomial}
     expected = {Coordinate(KEY): 1, Coordinate(QUERY): -1, found.past: -1}
     return terms == expected and of.constant <= -1
@@ -192,13 +192,12 @@ def _is_within_use(of: Expr, found: MaskFunction) -> bool:
 
 # Attention over windows with fixed sizes: steps of a fixed number of tokens.
 #
-#     K = [the L - 1 rows that the step overwrites, or that it never writes, but that its
-#     first tokens
-#          still see; the cache as it lies after the step]                             (B, KV, C, D)
+#     K = [L - 1 rows that the step overwrites or never writes, and its first tokens still see;
+#          the cache after the step]                                                   (B, KV, C, D)
 #
-# with C = W + L - 1: each of the keys that the source may read stands in one of these rows,
-# whatever the position is, and a mask says which, computed from the position and the number of
-# the row. With one token these are the rows of the cache.
+# with C = W + L - 1. At every position each key that the source may read is one of these rows. The
+# mask is computed from the position and the number of the row. With one token these are the rows
+# of the cache.
 
 
 def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:

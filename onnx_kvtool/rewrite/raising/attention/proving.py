@@ -1,4 +1,4 @@
-"""Candidates for one Attention, with what a user grants."""
+"""Proofs of attention, with the assumptions that a user grants."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def prove_all(
 ) -> tuple[list[tuple[Location, Fusion]], list[Unraised], list[str]]:
     """Return what is proven, what is not, and remarks.
 
-    What lacks a fact is tried once more with the dimensions that are granted to be equal, so that
-    the report says where that was needed.
+    Candidates that lack a fact are tried again with the dimensions that are granted to be equal, so
+    that the report says where these were needed.
     """
     granted = settings.assumptions
     try:
@@ -75,7 +75,7 @@ def _each(
 
 
 def _unraised(place: Location, one: Unproven | MalformedNode, settings: RaiseSettings) -> Unraised:
-    """Return a refusal; what is granted already is not advised."""
+    """Return a refusal; it does not advise what is granted already."""
     found = unraised(place, one)
     is_granted = found.assumption in settings.assumptions.granted
     return replace(found, assumption=None) if is_granted else found
@@ -84,7 +84,7 @@ def _unraised(place: Location, one: Unproven | MalformedNode, settings: RaiseSet
 def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:
     """Return the capacity as the most rows of each cache that grows.
 
-    The result fails in a step past the capacity, so that nothing has to be equal there.
+    The result fails in a step past the capacity, and need not be equal there.
     """
     if not isinstance(capacity, int):
         return {}
@@ -103,7 +103,7 @@ def _growing(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Value, int]]:
 
 
 def covering(model: ir.Model, granted: Assumptions) -> dict[str, list[tuple[Dim, Dim]]]:
-    """Return the sizes of caches that inputs are granted to be as long as, by what grants it."""
+    """Return, by granted text, the lengths of caches that an input is granted to have."""
     totals = {(dims_of(present) or ())[axis:][:1] for _, present, axis in _growing(model)}
     found: dict[str, list[tuple[Dim, Dim]]] = {}
     for value in model.graph.inputs:

@@ -23,7 +23,6 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
     WHY_IN_USE,
     WHY_WHOLE,
     WholeMask,
-    Wide,
     read_in_use,
     read_whole,
     read_wide,
@@ -49,8 +48,8 @@ def raise_growing_attention(
 ) -> bool:
     """Replace attention over caches that are about to become fixed ones, in place.
 
-    Before they do, what is read of a cache is past and new rows by its very sizes; afterwards it is
-    a slice whose end is computed. What is not proven here is asked once more by `raise_attention`.
+    Now sizes say that attention reads past and new rows; afterwards it reads a slice whose end is
+    computed. `raise_attention` tries again what is not proven here.
 
     Returns:
         Whether anything was replaced; the new nodes are of the opset of the result.
@@ -91,10 +90,10 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
 
 
 def keep_mask_shapes(model: ir.Model) -> None:
-    """Write on the masks of Attention what is known of their sizes, for whoever lowers it later.
+    """Write the known sizes of the masks of Attention on them, for a later `lower`.
 
-    A mask that is known to be the same for all heads needs no room for each of them. Nothing is
-    written on a model that contradicts itself, and no size that rests on another one not being 0.
+    A mask that is known to be the same for all heads needs no copy for each. Nothing is written if
+    the model contradicts itself, and no size that needs another one not to be 0.
     """
     masks = [
         mask
@@ -160,7 +159,7 @@ def _raise(
 
 
 def _masks(model: ir.Model) -> dict[ir.Value | None, None]:
-    """Return what hides keys from Attention, in the order of the nodes."""
+    """Return the masks of Attention, in the order of the nodes."""
     found = (n for _, _, n in nodes(model) if n.op_type == "Attention" and n.domain == "")
     return dict.fromkeys(node.inputs[_MASK] for node in found if len(node.inputs) > _MASK)
 
@@ -207,7 +206,7 @@ def _edit(
 
 
 def _why(fusion: Fusion, settings: RaiseSettings) -> tuple[str, ...]:
-    """Return why `auto` chose what is read of a cache."""
+    """Return why `auto` chose the rows in use, or the whole capacity."""
     if settings.attention != "auto":
         return ()
     if fusion.form == "full":
@@ -216,9 +215,9 @@ def _why(fusion: Fusion, settings: RaiseSettings) -> tuple[str, ...]:
 
 
 def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusion:
-    """Return what was proven, read from values that earlier edits put in the place of others.
+    """Return a fusion that reads the values by which earlier edits replaced its operands.
 
-    An attention may read the very result of another one.
+    One attention may read the result of another.
     """
     operands = tuple(replace(o, value=moved.get(o.value) or o.value) for o in fusion.operands)
     queries, keys, values_ = operands
@@ -228,13 +227,16 @@ def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusi
 
 
 def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
-    """Let the Attention that was written read whole caches, where it reads the rows in use."""
+    """Let each written Attention read whole caches in the place of the rows in use."""
     scopes = scopes_of(model)
     target = settings.target(model)
     # Attention of the source may have a mask that is shorter than its keys.
     written = {done.location for done in outcome.attention}
     old: list[ir.Node] = []
-    found = _columns(model, settings, outcome, scopes[model.graph])
+    found, capacity = Widening(), settings.capacity
+    if outcome.grown is not None and outcome.in_use is not None and isinstance(capacity, int):
+        scope = scopes[model.graph]
+        found = widen(model.graph, outcome.grown, capacity, outcome.in_use, target, scope)
     for _, _, node in list(nodes(model)):
         is_written = node in outcome.places and outcome.places[node] in written
         if node.op_type != "Attention" or node.graph not in scopes:
@@ -244,8 +246,8 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         mask_of = _fixed_mask(node, settings, outcome, found.wide)
         unread = read_whole(node, target, scopes[node.graph], mask_of)
         if unread is None and found.wide and outcome.in_use is not None:
-            wide = Wide(found.wide, outcome.in_use)
-            unread = read_wide(node, target, scopes[node.graph], wide, mask_of)
+            scope = scopes[node.graph]
+            unread = read_wide(node, target, scope, found.wide, outcome.in_use, mask_of)
         if unread is not None:
             old += unread
             how = "mask" if node.inputs[_MASK] is not None else "number of rows in use"
@@ -254,11 +256,11 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
                 outcome.tell(node, sentence, form="full")
     outcome.removed += remove_dead([*old, *found.old])
     remove_dead(found.new)
-    if isinstance(settings.capacity, int) and outcome.grown is not None:
+    if isinstance(capacity, int) and outcome.grown is not None:
         for value in model.graph.inputs:
             readers = {n for n, _ in value.uses()}.intersection(found.new)
             if readers or GROWN in outcome.grown.shapes.get(value, ()):
-                outcome.columns[value] = settings.capacity
+                outcome.columns[value] = capacity
             for reader in readers:
                 reader.metadata_props[FIXED] = "1"
     for node, lost in found.stuck:
@@ -269,24 +271,13 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     return bool(old or found.new)
 
 
-def _columns(
-    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, scope: ScopedValues
-) -> Widening:
-    """Make what is as long as the rows in use as long as the caches, where sizes are numbers."""
-    capacity = settings.capacity
-    if outcome.grown is None or outcome.in_use is None or not isinstance(capacity, int):
-        return Widening()
-    opset = settings.target(model)
-    return widen(model.graph, outcome.grown, capacity, outcome.in_use, opset, scope)
-
-
 def _fixed_mask(
     node: ir.Node,
     settings: RaiseSettings,
     outcome: RaiseOutcome,
     wide: Mapping[ir.Value, ir.Value],
 ) -> WholeMask | None:
-    """Return what writes the mask of an Attention with fixed sizes; None where nothing does."""
+    """Return the writer of the mask of an Attention with fixed sizes; None if there is none."""
     capacity, known = settings.capacity, outcome.masks.get(node)
     if not settings.static or not isinstance(capacity, int):
         return None
@@ -299,7 +290,7 @@ def _fixed_mask(
     function, queries = known
     length = bind_dim(queries.number or text(queries), settings.dims)
     if not isinstance(length, int):
-        return None  # which is refused, as every size that is no number
+        return None  # it is refused, as every symbolic dimension
 
     def write_mask(mask: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
         outcome.columns.update(dict.fromkeys(function.inputs, capacity))
@@ -323,9 +314,9 @@ def _is_read(node: ir.Node) -> bool:
 
 
 def _fix_columns(model: ir.Model, outcome: RaiseOutcome) -> None:
-    """Give inputs that say which rows hold tokens a column for each row of a cache.
+    """Give inputs that mark the rows with tokens a column for each row of a cache.
 
-    Those that something else reads as well stay as long as the rows in use, and are refused.
+    An input that other nodes read stays as long as the rows in use, and is refused.
     """
     for value, count in outcome.columns.items():
         if value.shape is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import producer
+from onnx_kvtool.core.walk import maker, producer
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
@@ -93,21 +93,13 @@ def read_whole(
     return _read(view, keys.cache, values.cache, last, em)
 
 
-@dataclass(frozen=True, slots=True)
-class Wide:
-    """What is as long as the caches.
-
-    Attributes:
-        values: Of values that are as long as the rows in use, those that are as long as the caches.
-        count: The rows in use after the step: (1,), int64.
-    """
-
-    values: Mapping[ir.Value, ir.Value]
-    count: ir.Value
-
-
 def read_wide(
-    node: ir.Node, opset: int, scope: ScopedValues, wide: Wide, mask_of: WholeMask | None
+    node: ir.Node,
+    opset: int,
+    scope: ScopedValues,
+    wide: Mapping[ir.Value, ir.Value],
+    count: ir.Value,
+    mask_of: WholeMask | None,
 ) -> list[ir.Node] | None:
     """Let an Attention read what is computed of whole caches, in place.
 
@@ -115,7 +107,8 @@ def read_wide(
         node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
         scope: The scope of its graph.
-        wide: What is as long as the caches.
+        wide: By a value that is as long as the rows in use, the one that is as long as the caches.
+        count: The rows in use after the step: (1,), int64.
         mask_of: What writes the mask; None where nothing does.
 
     Returns:
@@ -129,17 +122,17 @@ def read_wide(
     mask = view.attn_mask
     if view.past_key is not None or set(view.outputs) != {"Y"}:
         return None
-    keys, values = wide.values.get(view.key), wide.values.get(view.value)
+    keys, values = wide.get(view.key), wide.get(view.value)
     if keys is None or values is None or max(view.left_window, view.right_window) >= 0:
         return None
     em = Emitter(scope, opset, node.name or "kvtool/attention")
-    if mask is None and _is_counted(view, wide.count, opset):
+    if mask is None and _is_counted(view, count, opset):
         batch = (dims_of(view.query) or (None,))[0]
-        last = _COUNT, for_each_sequence(em, wide.count, batch, view.query)
+        last = _COUNT, for_each_sequence(em, count, batch, view.query)
     elif mask is None or mask_of is None or view.is_causal or view.nonpad_kv_seqlen is not None:
         return None
     else:
-        last = _MASK_OF_CAPACITY, mask_of(mask, wide.count, em)
+        last = _MASK_OF_CAPACITY, mask_of(mask, count, em)
     return _read(view, keys, values, last, em)
 
 
@@ -161,21 +154,20 @@ def _is_counted(view: Attention, count: ir.Value, opset: int) -> bool:
     """Return whether an Attention without a mask hides nothing, or counts the keys of all."""
     if view.nonpad_kv_seqlen is None:
         return not view.is_causal
-    expand = view.nonpad_kv_seqlen.producer()
-    counted: ir.Value | None = view.nonpad_kv_seqlen
-    if expand is not None and expand.op_type == "Expand" and expand.domain == "":
-        counted = NodeView(expand, opset).required("input")
-    return counted is count
+    expand = maker(view.nonpad_kv_seqlen, "Expand")
+    if expand is None:
+        return view.nonpad_kv_seqlen is count
+    return NodeView(expand, opset).required("input") is count
 
 
 def _part(value: ir.Value, opset: int) -> _Part | None:
     """Return the cache whose first rows a value is."""
-    node = value.producer()
-    if node is None or node.op_type != "Slice" or node.domain != "":
+    node = maker(value, "Slice")
+    if node is None:
         return None
     view = NodeView(node, opset)
-    scattered = view.required("data").producer()
-    if scattered is None or scattered.op_type != "TensorScatter" or scattered.domain != "":
+    scattered = maker(view.required("data"), "TensorScatter")
+    if scattered is None:
         return None
     scatter = TensorScatter(scattered, opset)
     shape = scatter.past_cache.shape
@@ -272,8 +264,8 @@ def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.V
 
 
 def _is_cache(value: ir.Value, opset: int) -> bool:
-    scattered = value.producer()
-    if scattered is None or scattered.op_type != "TensorScatter" or scattered.domain != "":
+    scattered = maker(value, "TensorScatter")
+    if scattered is None:
         return False
     scatter = TensorScatter(scattered, opset)
     rank = scatter.rank

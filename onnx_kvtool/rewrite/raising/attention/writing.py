@@ -1,4 +1,4 @@
-"""Putting a proven Attention and its mask into the graph."""
+"""Writes a proven Attention and its mask into the graph."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.symbolic.dimensions import Dim
 from onnx_kvtool.symbolic.expressions import Expr, integer
 
-# Putting what hides keys into the graph, as one mask.
+# The masks of a source, as one mask.
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where the numbers of queries and keys of a frame are read at run time.
+    """The values whose sizes are the numbers of queries and keys at run time.
 
     Attributes:
         queries: A value with the queries.
@@ -51,7 +51,7 @@ def emit_mask(
     def build() -> ir.Value:
         whole = together()
         if whole.shape is None:
-            # Whoever lowers Attention wants to know whether heads of one group share the mask.
+            # To lower Attention, kvtool must know whether heads of one group share the mask.
             axes = [[part.axes[role] for part in found.parts] for role in (BATCH, HEAD)]
             ones = [1 if all(axis is None for axis in each) else None for each in axes]
             whole.shape = ir.Shape([*ones, None, None])
@@ -79,9 +79,9 @@ def emit_mask(
 
 
 def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.Value | None:
-    """Return `nonpad_kv_seqlen`, (B,), that makes `is_causal` mean what a mask meant.
+    """Return the `nonpad_kv_seqlen`, (B,), with which `is_causal` hides what a mask hid.
 
-    None where `is_causal` means it alone. It is made once for all layers that have it.
+    None if `is_causal` alone does. It is made once for all layers that have it.
     """
     if causal == "plain":
         return None
@@ -101,7 +101,7 @@ def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.V
 def for_each_sequence(
     em: Emitter, count: ir.Value, batch: Expr | Dim, carrier: ir.Value
 ) -> ir.Value:
-    """Return a number, (1,), once for each sequence of a batch: (B,).
+    """Return a number, (1,), repeated for each sequence of a batch: (B,).
 
     Args:
         em: Where to build.
@@ -172,14 +172,14 @@ def _turned(value: ir.Value, part: MaskPart, kind: ir.DataType, em: Emitter) -> 
     return unsqueeze(em, value, lacking) if lacking else value
 
 
-# Putting a proven Attention into the graph.
+# The Attention.
 
 
 def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
-    """Put the Attention into the graph.
+    """Insert the Attention into the graph.
 
     Returns:
-        The Attention, and the nodes that may be read by nobody now.
+        The Attention, and the nodes that may be unused now.
     """
     packed = all(operand.is_packed for operand in fusion.operands)
     queries, keys, values = (
@@ -193,7 +193,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     queries, attributes["scale"] = scaled_queries(em, queries, fusion.dtype, fusion.scale)
     if not packed:
         for operand, value in zip(fusion.operands, (queries, keys, values), strict=True):
-            if value.shape is None:  # whoever lowers Attention wants to know its heads
+            if value.shape is None:  # to lower Attention, kvtool must know its heads
                 heads, width = operand.heads.number, operand.width.number
                 value.shape = ir.Shape([None, heads, None, width])
     inputs: list[ir.Value | None] = [queries, keys, values]
@@ -230,7 +230,7 @@ def _attributes(fusion: Fusion) -> dict[str, int | float]:
 
 
 def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
-    """Return (B, H, L, E) in the shape that the product has."""
+    """Return (B, H, L, E) in the shape of the product in the source."""
     shape, _dtype = fusion.weighted.shape, fusion.dtype
     if len(shape) == 5:
         kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))

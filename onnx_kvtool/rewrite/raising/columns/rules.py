@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import read_values, upwards
+from onnx_kvtool.core.walk import maker, read_values, upwards
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import where
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
@@ -605,8 +605,8 @@ def _joined(view: NodeView, state: Widened) -> Wide:
 
 def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -> ir.Value:
     """Put the last of the rows in use behind one number for all rows before them."""
-    node, em, sizes = first.producer(), state.em, state.sizes(last)
-    if node is None or node.op_type != "ConstantOfShape" or node.domain != "":
+    node, em, sizes = maker(first, "ConstantOfShape"), state.em, state.sizes(last)
+    if node is None:
         raise Stuck("the rows in use are joined with others")
     given = node.attributes.get("value")
     dtype = state.dtype(last)

@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
 from onnx_kvtool.symbolic.dimensions import words
 from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
-# Attention that puts its cache together itself, taken apart: the cache first, then Attention.
+# Attention that appends to its cache itself becomes a TensorScatter, and Attention without a past.
 
 
 _HEADS = ("q_num_heads", "kv_num_heads")
@@ -32,11 +32,11 @@ def check_attention(
 
     With a past, query i sees key j for `j <= i + P` if it is causal; without one, but with
     `nonpad_kv_seqlen`, for `j <= i + nonpad_kv_seqlen - L`. So as many queries as new keys are
-    needed, and a mask that has all keys, since one may not be shorter than `nonpad_kv_seqlen`.
+    needed, and a mask for all keys: one may not be shorter than `nonpad_kv_seqlen`.
 
     Args:
         node: An Attention-23/24/25 that has a past of keys and one of values.
-        growths: The caches that are to get a capacity and that it grows.
+        growths: Its caches that are to get a capacity.
         sizes: What is known of sizes.
         opset: Version of the default domain.
         whole: The size that is granted to be that of the past and the new tokens.
@@ -83,7 +83,7 @@ def _size(sizes: Sizes, value: ir.Value, axis: int) -> Expr | None:
 
 
 def _cover(mask: Expr | None, sizes: Sizes) -> str | None:
-    """Return the assumption that the mask of an input, as long as this one, has all keys."""
+    """Return the assumption that an input of this length has a column for every key."""
     if mask is None or not all(isinstance(atom, Dimension) for atom in mask.atoms()):
         return None
     for value, axis in sizes.inputs():
@@ -104,8 +104,8 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
 
     Args:
         em: Where to build, in front of the node.
-        node: The Attention with a past; nobody reads it any more afterwards.
-        view: What it means.
+        node: The Attention with a past; nothing reads it afterwards.
+        view: The same, read through its schema.
         keys: The keys in use, (B, KV, P + S, D).
         values: The values in use, (B, KV, P + S, E).
     """
@@ -152,13 +152,13 @@ class Edit:
         capacity: Rows of the caches: a number, or a name.
         sizes: What is known of sizes.
         position: Where a step begins.
-        old: Nodes that may serve nobody any more.
-        length: Rows in use before the step, (1,); known once `begin` is done.
+        old: Nodes that may be unused now.
+        length: Rows in use before the step, (1,); set by `begin`.
         number: The same, ().
-        starts: The first new row of each sequence, (B,), of each cache.
-        total: Rows in use after the step, (1,); known once a cache is read that has its capacity.
-        cut: What held the rows in use in the source, what does now, and the cache it is cut of.
-        lengths: Rows that a past has before the step, (1,) and (), where that is another number.
+        starts: For each cache, the first new row of each sequence, (B,).
+        total: Rows in use after the step, (1,); None until a cache with a capacity is read.
+        cut: The old value with the rows in use, the new one, and the cache that this is cut of.
+        lengths: Rows of a past before the step, (1,) and (), if they are not `length`.
     """
 
     model: ir.Model
@@ -181,7 +181,7 @@ class Edit:
     def begin(
         self, growths: Sequence[Growth], carrier: ir.Value, more: Callable[[Emitter], None]
     ) -> None:
-        """Put in front of everything what all caches share: where the step begins, and ends."""
+        """Insert what all caches share, where the step begins and ends, in front of all nodes."""
         graph = self.model.graph
         if self.position.added is not None:
             graph.inputs.append(self.position.added)
@@ -204,7 +204,7 @@ class Edit:
         self.old += nodes
 
     def _total(self, em: Emitter, growth: Growth, end: End) -> ir.Value | None:
-        """Return the rows in use after the step, (1,); None where no input says them."""
+        """Return the rows in use after the step, (1,); None if no input says them."""
         step = self.sizes.step(end)
         if step is None or end.node is None:
             return None
@@ -229,7 +229,7 @@ class Edit:
         return found
 
     def _append(self, growth: Growth, end: End) -> ir.Node:
-        """Put a TensorScatter where rows were appended, or where a cache begins."""
+        """Insert a TensorScatter where rows were appended, or where a cache begins."""
         graph, node = end.graph, end.node
         output = graph.outputs[end.index]
         em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
@@ -276,7 +276,7 @@ class Edit:
         return scatter
 
     def finish(self) -> None:
-        """Let every Attention that put its cache together itself read the rows in use."""
+        """Let every Attention that appended to its cache itself read the rows in use."""
         for node, rows in self._rows.items():
             em = self._emitter(node)
             attend(em, node, self._attention(node), rows[1], rows[2])
@@ -298,7 +298,7 @@ class Edit:
         return heads[1]
 
     def _in_use(self, em: Emitter, growth: Growth, end: End, present: ir.Value) -> ir.Value:
-        """Return the rows of a present that are in use: what the Concat made."""
+        """Return the rows of a present that are in use, which the Concat returned."""
         axis = growth.axis
         total = self._total(em, growth, end)
         if total is None:
@@ -308,7 +308,7 @@ class Edit:
         return em.op("Slice", present, [0], total, [axis], hint="rows_in_use")
 
     def _shape_in_use(self, grown: ir.Value, growth: Growth, end: End) -> ir.Shape | None:
-        """Return the shape of the rows in use; caches of one length have one name for it."""
+        """Return the shape of the rows in use, with one name for all caches of one length."""
         step = self.sizes.step(end)
         total = None if step is None else words(self.sizes.length + step)
         if grown.shape is None or total is None or grown.is_graph_output():
@@ -316,7 +316,7 @@ class Edit:
         return with_rows(grown.shape, growth, total)
 
     def _count(self, grown: ir.Value, rows: ir.Value, axis: int) -> None:
-        """Let those who read how many rows are in use read the number, and no rows."""
+        """Replace the number of rows, as Shape counts it, by the computed number."""
         total = _producer(rows).inputs[2]
         assert total is not None
         for use in tuple(grown.uses()):
@@ -332,12 +332,12 @@ class Edit:
         node: ir.Node,
         rows: tuple[ir.Value, ir.Value] | None = None,
     ) -> None:
-        """Let those who read the length of a past read how many rows are in use.
+        """Replace the length of a past, as a Shape counts it, by the number of rows in use.
 
         Args:
             growth: The cache.
-            node: The Shape that they read.
-            rows: The number that they get, (1,) and (), where the Shape is of something else.
+            node: The Shape.
+            rows: The number, (1,) and (), if the Shape reads something else than the past.
         """
         axis = growth.axis
         of_past = self.lengths.get(growth.past, (self.length, self.number))
@@ -387,7 +387,7 @@ class Edit:
         return int(places.flat[0]) + first, places.ndim
 
     def _replace(self, old: ir.Value, new: ir.Value, node: ir.Node) -> None:
-        """Let a value take the place of another, under the name of an output where it is one."""
+        """Replace a value; the new one of an output gets the name of the output."""
         if old.is_graph_output():
             em = self._emitter(node)
             new = em.op("Identity", new, hint="size")

@@ -1,4 +1,4 @@
-"""How a cache grows: what its present is made of, before it gets a fixed capacity."""
+"""How a cache grows: how its present is computed, before it gets a fixed capacity."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class End:
     """One way to a present; an If has one for each branch.
 
     Attributes:
-        graph: The graph that hands the present out: the main graph, or the branch of an If.
-        index: As which of its outputs.
-        new: The rows behind those of the past; all rows where the branch does without the past.
-        node: The Concat or the Attention that puts both together; None where the branch does
-            without the past.
-        grown: What it makes of both; what the branch hands out where it does without the past.
+        graph: The graph that returns the present: the main graph, or the branch of an If.
+        index: The position among its outputs.
+        new: The rows behind those of the past; all rows if the branch does not use the past.
+        node: The Concat or the Attention that joins both; None if the branch does not use the past.
+        grown: Its result; the output of the branch if that does not use the past.
         axis: The axis of `new` along which the rows count: in Attention that of (B, S, KV * D).
     """
 
@@ -44,13 +43,13 @@ class End:
 
 
 def _grown(node: ir.Node, place: int) -> ir.Value | None:
-    """Return what a node makes of the past that is its input number `place`, and new rows."""
+    """Return the output of a node that joins new rows to its input number `place`, the past."""
     index = place - PASTS.start + 1 if node.op_type == "Attention" else 0
     return node.outputs[index] if index < len(node.outputs) else None
 
 
 def handed_on(node: ir.Node) -> ir.Value | None:
-    """Return the input that the first output of a node is, in every element and in type."""
+    """Return the input that a node copies unchanged; None for any other node."""
     if node.domain != "" or not node.inputs or node.inputs[0] is None:
         return None
     source = node.inputs[0]
@@ -69,10 +68,10 @@ class Ends:
 
     Attributes:
         past: The past.
-        appends: The nodes that put rows behind it, each with the number of the input that it is.
-        axis: The axis of the past along which they do.
+        appends: The nodes that put rows behind the past, each with the number of that input.
+        axis: The axis along which they do.
         found: The ways so far.
-        choices: Outputs of If that were passed.
+        choices: Outputs of If on the way.
     """
 
     past: ir.Value
@@ -83,7 +82,7 @@ class Ends:
 
     @property
     def grown(self) -> set[ir.Value | None]:
-        """What the nodes make that put rows behind the past."""
+        """The results of the nodes that put rows behind the past."""
         return {_grown(node, place) for node, place in self.appends.items()}
 
     def follow(self, graph: ir.Graph, index: int, *, is_choice: bool) -> None:
@@ -112,7 +111,7 @@ class Ends:
             )
 
     def _append(self, graph: ir.Graph, index: int, node: ir.Node) -> None:
-        """Take what a node makes of the past and new rows for the present."""
+        """Add the way through a node that joins the past and new rows."""
         place = self.appends[node]
         is_attention = node.op_type == "Attention"
         new = node.inputs[place - PASTS.start + 1 if is_attention else 1]
@@ -147,7 +146,7 @@ class Ends:
             self.follow(body, position, is_choice=True)
 
     def _begin(self, graph: ir.Graph, index: int, rows: ir.Value) -> None:
-        """Take what a branch hands out for the first rows of the cache."""
+        """Add the way of a branch that returns the first rows of the cache."""
         past = self.past
         if rows.dtype != past.dtype or rows.shape is None or past.shape is None:
             raise Unproven("unknown-rank", f"the type or rank of `{rows.name}` is unknown")
@@ -157,7 +156,7 @@ class Ends:
         self.found.append(End(graph, index, rows, None, rows, self.axis))
 
 
-# What has to be seen of a cache that grows, before it can be one of a fixed capacity.
+# What has to be proven of a cache that grows, before it can get a fixed capacity.
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ class Growth(FedBack):
         ends: How the present comes about.
         choices: Outputs of If on the way from there to the present.
         shapes: The nodes that read the sizes of the past.
-        aliases: The nodes that only hand the past on.
+        aliases: The nodes that copy the past unchanged.
     """
 
     ends: tuple[End, ...]
@@ -209,9 +208,8 @@ def growth_of(
 ) -> Growth:
     """Prove that the present of a cache is its past with new rows behind it, and nothing else.
 
-    Of the past nothing may be read but its sizes, so that what lies behind its rows is read by
-    nobody; and the grown rows must leave the model as the present, so that they come back as the
-    past of the next step.
+    Nodes may read only the sizes of the past, so that nothing reads what lies behind its rows. The
+    grown rows must leave the model as the present, so that they come back as the next past.
 
     Args:
         cache: A cache that the analysis takes for a growing one.
@@ -264,9 +262,9 @@ class _Reading:
     Attributes:
         past: The past.
         opset: Version of the default domain.
-        appends: The nodes that put rows behind it, each with the number of the input that it is.
+        appends: The nodes that put rows behind it, each with the number of that input.
         shapes: The nodes that read its sizes.
-        aliases: The nodes that only hand it on.
+        aliases: The nodes that copy it unchanged.
     """
 
     past: ir.Value
@@ -279,7 +277,7 @@ class _Reading:
         """Look at every reader.
 
         Raises:
-            Unproven: If one of them reads more than sizes and does not append.
+            Unproven: If one reads more than sizes and does not append rows.
         """
         pending = [self.past]
         while pending:

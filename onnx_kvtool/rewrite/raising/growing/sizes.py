@@ -44,7 +44,7 @@ class Sizes:
     Attributes:
         model: The model.
         knowledge: What inference finds.
-        equal: Which sizes are one.
+        equal: Which sizes are equal.
         assumed: The assumptions that were used.
         measures: How to build a size as a value of the graph, from its inputs.
         pasts: The pasts of all caches that get another length.
@@ -102,7 +102,7 @@ class Sizes:
         return next(iter(self.lengths.values()))
 
     def step(self, end: End) -> Expr | None:
-        """Return how many rows a step adds, from sizes of inputs; None where they do not say."""
+        """Return how many rows a step adds, over sizes of inputs; None if they do not say it."""
         known = self.knowledge.shapes.get(end.new)
         if known is None or len(known) <= end.axis:
             return None
@@ -126,9 +126,9 @@ class Sizes:
                 yield from ((value, axis) for axis in range(len(dims_of(value) or ())))
 
     def behind(self, value: ir.Value, axis: int) -> Expr | None:
-        """Return by how much an axis of an input is longer than the past, as it is declared.
+        """Return how much longer than the past an axis of an input is declared to be.
 
-        None where its name is not that of a past with something added that inputs tell.
+        None if its text is not the name of a past plus sizes of other inputs.
         """
         dim = (dims_of(value) or ())[axis]
         if not isinstance(dim, str) or not self.lengths:
@@ -144,14 +144,14 @@ class Sizes:
         return None
 
     def _is_measured(self, size: Expr) -> bool:
-        """Return whether inputs that are no caches have all names in a size."""
+        """Return whether all names in a size are dimensions of inputs that are no caches."""
         return all(
             isinstance(atom, Dimension) and atom.name in self.measures.carriers
             for atom in size.atoms()
         )
 
     def _is_positive(self, size: Expr) -> bool:
-        """Return whether a size is at least 1 where every one is that is not of a past."""
+        """Return whether a size is at least 1, if every size but those of pasts is."""
         known = self.measures.carriers
         for monomial, _ in size.terms:
             if monomial and all(isinstance(a, Dimension) and a.name in known for a, _ in monomial):
@@ -198,7 +198,7 @@ class Sizes:
 def _carriers(
     model: ir.Model, of_pasts: set[tuple[ir.Value, int]]
 ) -> Iterator[tuple[str, tuple[ir.Value, int]]]:
-    """Yield an input that has each dimension, and the axis; the first of a name comes last."""
+    """Yield each dimension with the first input that has it, pasts last, and the axis."""
     found: dict[str, tuple[ir.Value, int]] = {}
     pasts = {value for value, _ in of_pasts}
     for value in sorted(model.graph.inputs, key=lambda v: v in pasts):
@@ -222,9 +222,9 @@ class Position:
     Attributes:
         start: That number, from inputs of the model.
         proof: Why it is that number.
-        assumed: The assumption that this rests on.
-        added: The input that says it, where none did; it is not part of the graph yet.
-        whole: The size that is granted to be that of the past and the new tokens.
+        assumed: The assumption behind it.
+        added: A new input for it, if no input says it; it is not part of the graph yet.
+        whole: The size that is granted to be that of the past and the new tokens together.
     """
 
     start: Expr
@@ -235,7 +235,7 @@ class Position:
 
     @property
     def report(self) -> InputAdded | None:
-        """What is said of the added input."""
+        """The report on the added input."""
         if self.added is None:
             return None
         assert self.added.dtype is not None
@@ -251,12 +251,11 @@ def position_of(
     *,
     by_size: bool = True,
 ) -> Position:
-    """Find an input that says where a step begins, or make one up.
+    """Find an input that says where a step begins, or make a new one.
 
-    An input says so by a size: one whose name is that of the past, with what the step adds, or one
-    that is granted to be both. What the elements of an input are, no model can promise.
-    A size says nothing where all caches are windows, which stop to grow, and none does that is
-    about to be fixed.
+    The size of an input says it, if its text is the length of the past plus the new rows, or if it
+    is granted to be both. Sizes say nothing if all caches are windows, which stop growing, or if
+    they are about to be fixed.
 
     Args:
         model: The model.
@@ -307,10 +306,10 @@ def _granted(value: ir.Value, growths: Sequence[Growth | Rolling], sizes: Sizes)
 def name_lengths(
     model: ir.Model, graphs: Iterable[ir.Graph], sizes: Sizes, position: Position
 ) -> None:
-    """Call the rows in use before a step by one name in the shapes of all values, in place.
+    """Give the number of rows in use before a step one name in the shapes of all values, in place.
 
-    In the source it is the length of the pasts, each of which may have a name of its own. No input
-    has such a length any more, so that nobody could know the name, nor that two of them are one.
+    In the source each past may have its own name for its length. No input has these sizes any more,
+    so that nothing would say what they are, or that they are equal.
 
     Args:
         model: The model, whose pasts have their capacity.
@@ -347,10 +346,10 @@ def _rename(graphs: Iterable[ir.Graph], renamed: Callable[[Dim], Dim]) -> None:
 
 
 def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> None:
-    """Take away the sizes of values that the source names by the rows of a window, in place.
+    """Remove sizes of values that are named after the rows of a window, in place.
 
-    Each past may have a name of its own for them, which no input has any more. What is read of a
-    circular cache is one number of rows, and inference finds it.
+    No input has such a name any more. Inference finds the number of rows that is read of a circular
+    cache.
 
     Args:
         graphs: The graphs of the model, but those of functions, whose names are their own.
@@ -371,7 +370,7 @@ def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> No
 
 
 def _length(position: Position, kept: set[str]) -> Expr | None:
-    """Return how many rows are in use before a step, over names that inputs have, or one new."""
+    """Return how many rows are in use before a step, over names of inputs or one new name."""
     if position.added is not None:
         name = position.added.name or ""
         return None if name in kept else variable(Dimension(name))

@@ -54,10 +54,10 @@ class Circulating:
     """The edits of all windows of one model.
 
     Attributes:
-        edit: The edits of the caches that keep all rows, which says where a step begins.
-        kept: By R, the rows of a past that are in use before a step, counted, as (1,).
-        computed: By R, the same number, computed.
-        order: By R, where these rows stand in the circular cache, oldest first, (min(P, R),).
+        edit: The edits of caches that keep all rows, with the position where a step begins.
+        kept: By R, the number of rows of a past in use before a step, as the size of `order`, (1,).
+        computed: By R, the same number, computed from the position.
+        order: By R, the places of these rows in the circular cache, oldest first, (min(P, R),).
     """
 
     edit: Edit
@@ -66,7 +66,7 @@ class Circulating:
     order: dict[int, ir.Value] = field(default_factory=dict)
 
     def begin(self, em: Emitter, windows: Sequence[Rolling]) -> None:
-        """Build what windows of the same number of rows share, in front of everything."""
+        """Build what windows of the same number of rows share, in front of all nodes."""
         edit = self.edit
         for window in windows:
             rows = window.rows
@@ -130,7 +130,7 @@ class Circulating:
         )
 
     def _count(self, em: Emitter, window: Rolling, rows: ir.Value) -> None:
-        """Let those who read how many rows there are, old ones or all, read the number alone."""
+        """Replace the number of rows, old ones or all, as Shape counts it, by a computed one."""
         joined, kept = window.node.outputs[0], self.kept[window.rows]
         for value in (rows, joined):
             shapes = [n for n, _ in value.uses() if n.op_type == "Shape" and n.domain == ""]
@@ -155,8 +155,8 @@ class Circulating:
         count = em.op("Shape", new, start=axis, end=axis + 1, hint="new_rows")
         end = em.op("Add", edit.length, count, hint="end")
         start = em.op("Sub", end, em.op("Min", count, [window.capacity]), hint="start")
-        # The size of what was read of the cache before: where past and present are one buffer,
-        # nothing may be written any sooner.
+        # The size comes from the rows that were read before: if past and present share a buffer,
+        # the write must wait for that read.
         batch = em.op("Shape", rows, start=0, end=1, hint="batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
         last = em.op("Slice", new, [-window.capacity], [TO_THE_END], [axis], hint="last_rows")
@@ -171,11 +171,11 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     """Give every cache that provably only grows a fixed capacity, in place.
 
     `present = Concat(past, new)` becomes a TensorScatter of the new rows behind those in use, and
-    whoever reads the Concat reads a Slice of the rows in use. Inputs and outputs keep their names,
-    order and types, with the capacity as size of the axis that grew; where no input says how many
-    rows are in use, one is added. The lengths of the pasts that the model reads become that number.
+    readers of the Concat read a Slice of the rows in use. Inputs and outputs keep their names,
+    order and types, with the capacity as size of the axis that grew. If no input says how many rows
+    are in use, one is added. That number replaces the lengths of pasts that the model reads.
 
-    What cannot be proven stays, and so does every one of these caches without a capacity.
+    What cannot be proven stays. Without a capacity all these caches stay.
 
     Returns:
         Whether anything was replaced; the new nodes are of the opset of the result.
@@ -231,9 +231,9 @@ def _grown(
     settings: RaiseSettings,
     capacity: int,
 ) -> Grown | None:
-    """Return what is as long as the rows in use, with masks that are granted to be so.
+    """Return the values that are as long as the rows in use, masks that are granted to be included.
 
-    Sizes get the assumptions that were needed.
+    Adds the assumptions that were needed to `sizes`.
     """
     step = sizes.one_step(growths)
     if step is None:
@@ -254,7 +254,7 @@ def _grown(
 def _open_functions(
     model: ir.Model, found: Iterable[Cache], settings: RaiseSettings, outcome: RaiseOutcome
 ) -> None:
-    """Inline the functions with growing caches, in place, if one can then be raised."""
+    """Inline the functions with growing caches, in place, if that lets a cache be raised."""
     keys = {call.op_identifier() for cache in found for call in cache.calls}
     copy = clone(model)
     try:
@@ -274,7 +274,7 @@ def _growing(model: ir.Model) -> list[Cache]:
     found: dict[str | None, Cache] = {}
     for cache in find_caches(model, prove=False):
         if not cache.is_growing and isinstance(cache.capacity, int):
-            continue  # of as many rows before a step as after it, which is no matter of a capacity
+            continue  # it has as many rows before a step as after it, and needs no capacity
         if cache.is_growing or is_rolling(cache):
             found.setdefault(cache.past or cache.present, cache)
     return list(found.values())
@@ -287,7 +287,7 @@ def _proven(
     settings: RaiseSettings,
     outcome: RaiseOutcome,
 ) -> Iterable[Growth | Rolling]:
-    """Yield the caches that only grow, and those that keep the last rows; others are refused."""
+    """Yield the caches that only grow, and those that keep the last rows; refuse others."""
     opset = model.opset_imports[""]
     outputs: dict[str | None, list[int]] = {}
     for index, value in enumerate(model.graph.outputs):
@@ -387,7 +387,7 @@ def _edit(
 def _attended(
     growths: Sequence[Growth], sizes: Sizes, opset: int, position: Position, outcome: RaiseOutcome
 ) -> list[Growth]:
-    """Return the caches but for those of an Attention that cannot be taken apart."""
+    """Return the caches, without those of an Attention that has to keep its past."""
     grown: dict[ir.Node, list[Growth]] = {}
     for growth in growths:
         for end in growth.ends:
@@ -404,7 +404,7 @@ def _attended(
 def _lacking(
     node: ir.Node, growths: Sequence[Growth], sizes: Sizes, opset: int, position: Position
 ) -> Unproven | None:
-    """Return why an Attention cannot be taken apart; None where it can."""
+    """Return why an Attention has to keep its past; None if it need not."""
     try:
         check_attention(node, growths, sizes, opset, position.whole)
     except Unproven as missing:

@@ -1,9 +1,9 @@
 """Caches that grow up to a window, and then drop their first rows for new ones.
 
-`present = (past[-R:] ++ new)[-R:]`, which holds min(P, R) rows after P tokens. Attention reads all
-of `past[-R:] ++ new`. The fixed form is a circular cache of R + 1 rows, those that one token sees:
-the row of position p is row p modulo R + 1. What the source reads of the past is gathered from it
-in order, so that everything behind that stays as it was.
+`present = (past[-R:] ++ new)[-R:]`, which has min(P, R) rows after P tokens. Attention reads all of
+`past[-R:] ++ new`. The fixed form is a circular cache of R + 1 rows, those that one token sees: the
+row of position p is row p modulo R + 1. A Gather restores the rows of the past in order, so that
+all later nodes stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Rolling(FedBack):
     """A cache that provably keeps only the last rows; its past is (..., min(P, R), ...).
 
     Attributes:
-        rows: R, the rows that it keeps at most.
+        rows: R, the most rows that it keeps.
         node: The Concat that puts new rows behind those of the past.
         new: The new rows.
-        heads: The slices that take the last R rows of the past; empty where it is joined as it is.
-        cut: The slice of what was joined that is the present.
+        heads: The slices of the last R rows of the past; empty if the Concat reads the past itself.
+        cut: The slice of the joined rows that is the present.
         shapes: The nodes that read the sizes of the past.
         assumed: The assumption that lets the rows be rotated.
     """
@@ -53,12 +53,12 @@ class Rolling(FedBack):
 
     @property
     def capacity(self) -> int:
-        """Rows of the circular cache: those that a query sees, its own among them."""
+        """Rows of the circular cache: those that a query sees, including its own."""
         return self.rows + 1
 
 
 def is_rolling(cache: Cache) -> bool:
-    """Return whether a cache grows by a Concat and drops rows, as it does where a window ends."""
+    """Return whether a cache grows by a Concat up to a window, and then drops rows."""
     if cache.kind != "concat" or cache.is_growing or cache.past_value is None:
         return False
     first = given_input(cache.node, 0)
@@ -74,15 +74,15 @@ def rolling_of(
     """Prove that the present of a cache is the last R rows of its past and new ones.
 
     Args:
-        cache: A cache that the analysis takes for one that grows and drops rows.
+        cache: A cache that grows and drops rows, as the analysis finds.
         place: Where it grows, for the report.
         model: The model; types and shapes are on its values as far as they are known.
         assumptions: What may be taken for granted.
         opset: Version of the default domain.
 
     Raises:
-        Unproven: If it is not, if the past is read otherwise, or if the order of the rows may
-            matter to the caller.
+        Unproven: If it is not, if other nodes read the past, or if the order of the rows may matter
+            to the caller.
     """
     past, node = cache.past_value, cache.node
     output = next((v for v in model.graph.outputs if v.name == cache.present), None)
@@ -119,7 +119,7 @@ def rolling_of(
 
 @dataclass(slots=True)
 class _Looking:
-    """A look at the past of one cache and those who read it."""
+    """The past of one cache, and its readers."""
 
     past: ir.Value
     opset: int
