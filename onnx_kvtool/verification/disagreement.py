@@ -26,7 +26,7 @@ from onnx_kvtool.verification.planting import GraphView, handing_out
 from onnx_kvtool.verification.report import EarliestDifference
 from onnx_kvtool.verification.shrinking.weights import live
 from onnx_kvtool.verification.subject import Subject
-from onnx_kvtool.verification.weights import SIZES, Likeness, weight_differences
+from onnx_kvtool.verification.weights import SIZES, Likeness, operator_of, weight_differences
 
 # Differences between two models, and whether a run would show them.
 
@@ -250,11 +250,11 @@ def _pairs(
     else:
         producers = {node.output[0]: node for node in b if node.output}
         named = ((node, producers.get(node.output[0])) for node in a if node.output)
-        found = [(n, o) for n, o in named if o is not None and _operator(n) == _operator(o)]
+        found = [(n, o) for n, o in named if o is not None and operator_of(n) == operator_of(o)]
         found += _in_order(a, b, found)
     places = {id(node): index for index, node in enumerate(a)}
     for one, other in found:
-        if one.output and _operator(one) == _operator(other):
+        if one.output and operator_of(one) == operator_of(other):
             yield places[id(one)], one, other
 
 
@@ -267,14 +267,10 @@ def _in_order(
     for nodes, groups in zip((a, b), left, strict=True):
         for node in nodes:
             if id(node) not in paired:
-                groups.setdefault(_operator(node), []).append(node)
+                groups.setdefault(operator_of(node), []).append(node)
     for operator, nodes in left[0].items():
         if len(others := left[1].get(operator, [])) == len(nodes):
             yield from zip(nodes, others, strict=True)
-
-
-def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
-    return canonical_domain(node.domain), node.op_type, node.overload
 
 
 def _version(message: onnx.ModelProto) -> int:

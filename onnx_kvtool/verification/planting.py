@@ -20,6 +20,7 @@ from onnx_kvtool.verification.comparison.compare import Tolerance, largest
 from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Subject
+from onnx_kvtool.verification.weights import operator_of
 
 # The values that two models have in common, and the places where one of them was rewritten.
 
@@ -93,7 +94,7 @@ def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place
         for name, other in reads.names.items()
         if random.isdisjoint((name, other))
         and (
-            _operator(a.producers[name][1]) in functions
+            operator_of(a.producers[name][1]) in functions
             or not reads.is_same(a.producers[name][1], b.producers[other][1])
         )
     ]
@@ -115,7 +116,7 @@ class _Reads:
         """Return whether two nodes have one operator, attributes and inputs."""
         if self._are_weights_right and a == b:
             return True
-        if _operator(a) != _operator(b) or len(a.attribute) != len(b.attribute):
+        if operator_of(a) != operator_of(b) or len(a.attribute) != len(b.attribute):
             return False
         if len(a.input) != len(b.input) or not all(map(self._is_one, a.input, b.input)):
             return False
@@ -143,10 +144,6 @@ class _Reads:
         return bool(renamed == other)
 
 
-def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
-    return canonical_domain(node.domain), node.op_type, node.overload
-
-
 def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, str, str]]:
     """Return the functions of A whose nodes, or those of functions that they call, are others."""
     others = dict(_functions(b))
@@ -162,7 +159,7 @@ def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, s
         found |= {
             key
             for key, function in known.items()
-            if any(_operator(node) in found for node in every_node(function))
+            if any(operator_of(node) in found for node in every_node(function))
         }
     return found
 

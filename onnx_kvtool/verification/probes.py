@@ -342,17 +342,17 @@ class Probes:
         """Return the verdict for every place, including places covered by another one."""
         verdicts: dict[_Key, bool] = dict.fromkeys(self._seen, True)
         verdicts.update(self._planted)
-        alike: defaultdict[tuple[str | None, ...], list[bool]] = defaultdict(list)
+        alike: defaultdict[str | None, list[bool]] = defaultdict(list)
         for place in self._places:
             if (verdict := verdicts.get(_key(place))) is not None:
-                alike[_kind(place)].append(verdict)
+                alike[place.location.op].append(verdict)
         found = Probed(len(self._places))
         for place in self._places:
             verdict = verdicts.get(_key(place))
             if verdict is False:
                 location = replace(place.location, value=place.location.value or place.a)
                 found.unnoticed.append(Unnoticed(location, self._why[_key(place)]))
-            elif verdict or ((others := alike[_kind(place)]) and all(others)):
+            elif verdict or ((others := alike[place.location.op]) and all(others)):
                 found.noticed += 1
         return found
 
@@ -374,18 +374,13 @@ def _key(place: Place) -> _Key:
     return place.a, place.b
 
 
-def _kind(place: Place) -> tuple[str | None, ...]:
-    """Return the key that similar places share."""
-    return (place.location.op,)
-
-
 def _few_alike(places: Iterable[Place], most: int = _ALIKE) -> list[Place]:
     """Return a limited number of places of each kind."""
-    counts: defaultdict[tuple[str | None, ...], int] = defaultdict(int)
+    counts: defaultdict[str | None, int] = defaultdict(int)
     found = []
     for place in places:
-        counts[_kind(place)] += 1
-        if counts[_kind(place)] <= most:
+        counts[place.location.op] += 1
+        if counts[place.location.op] <= most:
             found.append(place)
     return found
 

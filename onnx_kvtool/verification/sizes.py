@@ -328,11 +328,7 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
 
 def _with_fewer_layers(a: Skeleton, b: Skeleton) -> Iterator[Thinned | None]:
     """Yield the models with fewer layers, None for all of them; first what is to be tried first."""
-    two = thinned(a, b, 2)
-    if two is None:
-        yield None
-    else:
-        yield two
+    yield (two := thinned(a, b, 2))
     if (one := thinned(a, b, 1)) is not None:
         yield one
     if two is not None:
@@ -414,8 +410,6 @@ def _note(shrunken: list[Shrunken]) -> str:
     for what, entries in kinds.items():
         largest = max(entry.before for entry in entries)
         left = max(entry.after for entry in entries)
-        if len(entries) == 1:
-            parts.append(f"{left:,} of {largest:,} {what}")
-        else:
-            parts.append(f"up to {left:,} of {largest:,} {what}")
+        most = "up to " if len(entries) > 1 else ""
+        parts.append(f"{most}{left:,} of {largest:,} {what}")
     return f"verified on copies with {', '.join(parts) or 'drawn weights'}"

@@ -57,7 +57,7 @@ def likeness(a: Subject, b: Subject) -> Likeness | None:
 
 def alike(a: onnx.ModelProto, b: onnx.ModelProto) -> Likeness | None:
     """Return how two messages correspond; see `likeness`."""
-    pairing = _Pairing(Likeness())
+    pairing = _Pairing()
     try:
         pairing.models(a, b)
     except _Unlike:
@@ -72,8 +72,8 @@ class _Unlike(Exception):
 class _Pairing:
     """Walks two models in step."""
 
-    def __init__(self, found: Likeness) -> None:
-        self.found = found
+    def __init__(self) -> None:
+        self.found = Likeness()
 
     def models(self, a: onnx.ModelProto, b: onnx.ModelProto) -> None:
         _same(_imports(a.opset_import), _imports(b.opset_import))
@@ -143,7 +143,7 @@ class _Pairing:
         _same(len(a), len(b))
         outputs: list[tuple[str, str]] = []
         for one, other in zip(a, b, strict=True):
-            _same(_operator(one), _operator(other))
+            _same(operator_of(one), operator_of(other))
             _same([names.get(name) for name in one.input], list(other.input))
             attributes = {attribute.name: attribute for attribute in other.attribute}
             _same({attribute.name for attribute in one.attribute}, attributes.keys())
@@ -189,7 +189,8 @@ def _same(a: object, b: object) -> None:
         raise _Unlike
 
 
-def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
+def operator_of(node: onnx.NodeProto) -> tuple[str, str, str]:
+    """Return domain, type and overload of a node."""
     return canonical_domain(node.domain), node.op_type, node.overload
 
 
@@ -261,11 +262,11 @@ class WeightDifference:
 def weight_differences(
     a: Weighted, b: Weighted, found: Likeness | None
 ) -> Iterator[WeightDifference]:
-    """Yield each initializer of the main graphs that differs; see `weight_difference`.
+    """Yield each initializer of the main graphs that differs.
 
-    In models that are not alike, those of one name are compared that may be sizes, too.
+    In models that are not alike, those of one name, type and shape are compared.
     """
-    for name_a, name_b in _names(a, b, found, with_sizes=True):
+    for name_a, name_b in _names(a, b, found):
         one, other = a.weights[name_a], b.weights[name_b]
         reason = _difference(f"initializer `{name_a}`", one, other, (a.name, b.name))
         if reason is not None:
@@ -306,15 +307,8 @@ def _some(rows: list[int]) -> tuple[int, ...]:
     return tuple(rows[place] for place in places)
 
 
-def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str | None:
-    """Return the first weight that differs between the models; None if none does.
-
-    Args:
-        a: Model A.
-        b: Model B.
-        found: How the models correspond. None if they are not alike; then only weights of the same
-            name, type and shape are compared, and no integers that may be sizes.
-    """
+def weight_difference(a: Weighted, b: Weighted, found: Likeness) -> str | None:
+    """Return the first weight that differs between models that are alike; None if none does."""
     for name_a, name_b in _names(a, b, found):
         label, sides = f"initializer `{name_a}`", (a.name, b.name)
         reason = _difference(label, a.weights[name_a], b.weights[name_b], sides)
@@ -378,9 +372,7 @@ def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
     return _compared("", array(a), array(b), ("", "")) is None
 
 
-def _names(
-    a: Weighted, b: Weighted, found: Likeness | None, *, with_sizes: bool = False
-) -> list[tuple[str, str]]:
+def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, str]]:
     if found is not None:
         return [
             (x, y)
@@ -390,8 +382,7 @@ def _names(
     return [
         (name, name)
         for name, tensor in a.weights.items()
-        if (with_sizes or tensor.dtype not in SIZES)
-        and (other := b.weights.get(name)) is not None
+        if (other := b.weights.get(name)) is not None
         and (other.dtype, tuple(other.shape)) == (tensor.dtype, tuple(tensor.shape))
     ]
 

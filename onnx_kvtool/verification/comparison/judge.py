@@ -74,7 +74,7 @@ class Seen:
 
     def add(self, value: Array) -> None:
         """Add the values of a run."""
-        if self.is_finite and self.is_varied:
+        if self.is_varied:
             return
         if value.dtype.kind not in "biufcV":
             self.is_finite = self.is_varied = True  # strings are compared as they are
@@ -109,8 +109,6 @@ class Account:
         random: Outputs that random numbers go into and whose values differed.
         sampled: Random outputs that were compared over many runs.
         end: What came of a step past the end of fixed caches; None where there is no such step.
-        not_finite: Outputs of the leader that held no finite number in any run.
-        constant: Outputs of the leader whose elements were all one number in every run.
         lengths: Most rows of a cache or table that were in use in a run.
         rows: Rows of the largest fixed cache or table of positions; 0 if there is none.
         seen: What the values of each output showed, by name.
@@ -130,30 +128,31 @@ class Account:
     random: set[str] = field(default_factory=set)
     sampled: set[str] = field(default_factory=set)
     end: str | None = None
-    not_finite: set[str] = field(default_factory=set)
-    constant: set[str] = field(default_factory=set)
     lengths: int = 0
     rows: int = 0
     seen: dict[str, Seen] = field(default_factory=dict)
     scales: Scales = field(default_factory=Scales)
 
     @property
+    def not_finite(self) -> set[str]:
+        """Outputs of the leader that held no finite number in any run."""
+        return {name for name, seen in self.seen.items() if not seen.is_finite}
+
+    @property
+    def constant(self) -> set[str]:
+        """Outputs of the leader whose elements were all one number in every run."""
+        return self.silent - self.not_finite
+
+    @property
     def silent(self) -> set[str]:
-        """Outputs without two different numbers, or without a finite one, in any run."""
-        return self.not_finite | self.constant
+        """Outputs without two different numbers in any run."""
+        return {name for name, seen in self.seen.items() if not seen.is_varied}
 
     def learn_from(self, led: Arrays, varying: Container[str]) -> None:
         """Note what outputs of the leader showed in a run."""
         for name, value in led.items():
-            if name not in varying:
-                continue
-            seen = self.seen.setdefault(name, Seen())
-            seen.add(value)
-            for names, is_so in (
-                (self.not_finite, not seen.is_finite),
-                (self.constant, seen.is_finite and not seen.is_varied),
-            ):
-                (names.add if is_so else names.discard)(name)
+            if name in varying:
+                self.seen.setdefault(name, Seen()).add(value)
 
     def learns_from(self, led: Arrays) -> bool:
         """Return whether an output that showed nothing so far shows something in a run."""

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.core.walk import nodes, producer, subgraphs
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import NEWEST, op_facts
@@ -192,10 +192,10 @@ def small_numbers(value: ir.Value) -> Iterator[float]:
     """Yield the finite elements of a small constant that lies in the file itself."""
     tensor = stored_tensor(value)
     if tensor is None:
-        producer = value.producer()
-        if producer is not None and producer.op_type == "Constant":
+        node = value.producer()
+        if node is not None and node.op_type == "Constant":
             for name in ("value_int", "value_float", "value_ints", "value_floats"):
-                attribute = producer.attributes.get(name)
+                attribute = node.attributes.get(name)
                 if attribute is not None and not attribute.is_ref():
                     listed = attribute.value
                     yield from listed if isinstance(listed, (list, tuple)) else (listed,)
@@ -228,23 +228,13 @@ _LINEAR = frozenset({"Add", "Mul", "Sub"})
 """Arithmetic that turns starts into the indices of a scatter."""
 
 
-def wrapping_capacities(start: ir.Value) -> Iterator[int]:
+def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
     """Yield each number modulo which indices made from `start` are taken on their way to a scatter.
 
     This is how a circular TensorScatter looks once it has been lowered, and how circular caches
     are written without it. Only numbers that stand in the file are found, and only in the graph of
-    `start` itself.
+    `start` itself. With each comes whether the indices were cast to int32 before.
     """
-    return (modulus for modulus, _ in _wraps(start))
-
-
-def is_narrowed(start: ir.Value) -> bool:
-    """Return whether indices made from `start` are cast to int32 before such a remainder."""
-    return start.dtype == ir.DataType.INT64 and any(narrow for _, narrow in _wraps(start))
-
-
-def _wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
-    """Yield each modulus, and whether the indices were cast to int32 before."""
     # Values with the modulus that was met on the way, None before one was, and with the cast.
     seen: set[tuple[int, int | None, bool]] = {(id(start), None, False)}
     queue: deque[tuple[ir.Value, int | None, bool]] = deque([(start, None, False)])
@@ -294,12 +284,12 @@ def _number(value: ir.Value | None, depth: int = 4) -> int | None:
     A modulus may be written as the larger of the capacity and the rows that are written.
     """
     number = small_integer(value)
-    producer = None if value is None else value.producer()
-    if number is not None or producer is None or depth == 0 or not is_default(producer):
+    node = producer(value)
+    if number is not None or node is None or depth == 0 or not is_default(node):
         return number
-    if traits(producer).any(Trait.VIEW, Trait.CASTS):
-        return _number(producer.inputs[0], depth - 1) if producer.inputs else None
-    if producer.op_type == "Max":
-        known = [_number(operand, depth - 1) for operand in producer.inputs]
+    if traits(node).any(Trait.VIEW, Trait.CASTS):
+        return _number(node.inputs[0], depth - 1) if node.inputs else None
+    if node.op_type == "Max":
+        known = [_number(operand, depth - 1) for operand in node.inputs]
         return max((size for size in known if size is not None), default=None)
     return None

@@ -15,8 +15,7 @@ from onnx_kvtool.verification.inputs.flow import (
     Flow,
     Place,
     is_default,
-    is_narrowed,
-    wrapping_capacities,
+    wraps,
 )
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches
 
@@ -101,9 +100,9 @@ def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
         for node, index in place.value.uses()
         for use in _telling(flow, place, node, index, caches)
     ]
+    wrapped = list(wraps(start.value))
     found += [
-        Uses("write_indices", writes=(Write(0, "circular", None, size),))
-        for size in wrapping_capacities(start.value)
+        Uses("write_indices", writes=(Write(0, "circular", None, size),)) for size, _ in wrapped
     ]
     roles = {use.role for use in found}
     return Uses(
@@ -116,7 +115,7 @@ def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
         only_rows=all(
             _takes_rows(node, index) for place in places for node, index in place.value.uses()
         ),
-        is_narrowed=is_narrowed(start.value),
+        is_narrowed=start.value.dtype == ir.DataType.INT64 and any(narrow for _, narrow in wrapped),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.traits import Trait, having
@@ -421,63 +421,68 @@ def _shape(call: Call) -> Found:
     return [[fixed(None)]]
 
 
-def _by_traits() -> Iterator[tuple[tuple[str, str], _Rule]]:
+def _by_traits() -> Iterator[tuple[str, _Rule]]:
     """Yield the lines of operators whose traits tie all that there is to tie."""
     for op in sorted(having(Trait.BROADCASTS)):
-        yield ("", op), _elementwise
+        yield op, _elementwise
     for op in sorted(having(Trait.ELEMENTWISE, Trait.KEEPS_SHAPE) - having(Trait.RANDOM)):
-        yield ("", op), _same
+        yield op, _same
     for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
-        yield ("", op), _reduce
+        yield op, _reduce
 
 
-_OWN: Table[tuple[str, str], _Rule] = Table(
-    "rule of sizes of one operator",
-    [
-        (("", "Attention"), attention),
-        (("", "Concat"), concat),
-        (("", "DequantizeLinear"), dequantize),
-        (("", "Expand"), expand),
-        (("", "Gather"), _gather),
-        (("", "GatherElements"), _gather_elements),
-        (("", "Gemm"), _gemm),
-        (("", "Identity"), _same),
-        (("", "LayerNormalization"), _normalization),
-        (("", "LogSoftmax"), _same),
-        (("", "MatMul"), _matmul),
-        (("", "PRelu"), _elementwise),
-        (("", "QuantizeLinear"), dequantize),
-        (("", "RMSNormalization"), _normalization),
-        (("", "Range"), _shape),
-        (("", "Reshape"), reshape),
-        (("", "RotaryEmbedding"), rotary_embedding),
-        (("", "ScatterElements"), scatter_elements),
-        (("", "ScatterND"), scatter_nd),
-        (("", "Shape"), _shape),
-        (("", "SimplifiedLayerNormalization"), _normalization),
-        (("", "Slice"), slice_),
-        (("", "Softmax"), _same),
-        (("", "Split"), split),
-        (("", "Squeeze"), _squeeze),
-        (("", "SwiGLU"), _elementwise),
-        (("", "TensorScatter"), tensor_scatter),
-        (("", "Tile"), tile),
-        (("", "TopK"), top_k),
-        (("", "Transpose"), _transpose),
-        (("", "Unsqueeze"), _unsqueeze),
-        (("com.microsoft", "GatherBlockQuantized"), gather_block_quantized),
-        (("com.microsoft", "GroupQueryAttention"), group_query_attention),
-        (("com.microsoft", "MatMulNBits"), mat_mul_n_bits),
-        (("com.microsoft", "MoE"), mixture_of_experts),
-        (("com.microsoft", "QMoE"), quantized_mixture_of_experts),
-        (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
-        (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),
-    ],
-)
+_STANDARD: Mapping[str, _Rule] = {
+    "Attention": attention,
+    "Concat": concat,
+    "DequantizeLinear": dequantize,
+    "Expand": expand,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "Gemm": _gemm,
+    "Identity": _same,
+    "LayerNormalization": _normalization,
+    "LogSoftmax": _same,
+    "MatMul": _matmul,
+    "PRelu": _elementwise,
+    "QuantizeLinear": dequantize,
+    "RMSNormalization": _normalization,
+    "Range": _shape,
+    "Reshape": reshape,
+    "RotaryEmbedding": rotary_embedding,
+    "ScatterElements": scatter_elements,
+    "ScatterND": scatter_nd,
+    "Shape": _shape,
+    "SimplifiedLayerNormalization": _normalization,
+    "Slice": slice_,
+    "Softmax": _same,
+    "Split": split,
+    "Squeeze": _squeeze,
+    "SwiGLU": _elementwise,
+    "TensorScatter": tensor_scatter,
+    "Tile": tile,
+    "TopK": top_k,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
 """What the traits of an operator do not say."""
+
+_CONTRIB: Mapping[str, _Rule] = {
+    "GatherBlockQuantized": gather_block_quantized,
+    "GroupQueryAttention": group_query_attention,
+    "MatMulNBits": mat_mul_n_bits,
+    "MoE": mixture_of_experts,
+    "QMoE": quantized_mixture_of_experts,
+    "SkipLayerNormalization": _skip_normalization,
+    "SkipSimplifiedLayerNormalization": _skip_normalization,
+}
+"""Of `com.microsoft`."""
 
 SIZE_RULES: Table[tuple[str, str], _Rule] = Table(
     "rule of sizes",
-    [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
+    [
+        *((("", op), rule) for op, rule in _STANDARD.items()),
+        *((("", op), rule) for op, rule in _by_traits() if op not in _STANDARD),
+        *((("com.microsoft", op), rule) for op, rule in _CONTRIB.items()),
+    ],
 )
 """By domain and operator."""

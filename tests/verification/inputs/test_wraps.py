@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.verification.inputs.flow import wrapping_capacities
+from onnx_kvtool.verification.inputs.flow import wraps
 from tests.grids import each
 from tests.runtime.recorded import model
 
@@ -59,4 +59,4 @@ g (float[S, 5] past, float[B, 5] update, int64[B] start, int64 size) => (float[S
 def test_capacities(body: str, expected: list[int]) -> None:
     source = model(TEXT.replace("BODY", body))
     start = next(value for value in source.graph.inputs if value.name == "start")
-    assert list(wrapping_capacities(start)) == expected
+    assert [size for size, _ in wraps(start)] == expected
