@@ -179,16 +179,7 @@ def reduce(
     keepdims: bool = True,
     hint: str | None = None,
 ) -> ir.Value:
-    """Return a reduction of `value` over `axes`, in its own element type.
-
-    Args:
-        em: Where to build.
-        op_type: ReduceSum, ReduceMax, ReduceMean or ReduceMin.
-        value: What is reduced.
-        axes: Dimensions to reduce; negative ones count from the end.
-        keepdims: Whether these stay with size 1.
-        hint: Last part of the name.
-    """
+    """Return a ReduceSum, ReduceMax, ReduceMean or ReduceMin of `value` over constant axes."""
     kept = {} if keepdims else {"keepdims": 0}
     if em.opset >= _AXES_AS_INPUT[op_type]:
         given = em.constant(list(axes), "axes")
@@ -198,13 +189,7 @@ def reduce(
 
 
 def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
-    """Return a mask with more keys behind its own, all of them hidden.
-
-    Args:
-        em: Where to build.
-        mask: (B, H, L, S), bool, or numbers that are added to scores.
-        count: How many keys more: (1,), int64.
-    """
+    """Return a mask (B, H, L, S), bool or a bias, with `count` (1,) hidden keys behind its own."""
     dtype = mask.dtype
     assert dtype is not None
     pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, axis=0)

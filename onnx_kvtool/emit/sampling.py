@@ -69,15 +69,7 @@ class Axis:
 
 
 def linear_taps(em: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return the two pixels around each point, and their shares.
-
-    Args:
-        em: Where to build.
-        x: (..., 1), positions.
-
-    Returns:
-        (..., 2), whole floats, and (..., 2).
-    """
+    """Return the pixels around each point of (..., 1), whole floats, and their shares: (..., 2)."""
     low = em.op("Floor", x)
     far = em.op("Sub", x, low)
     shares = em.op("Add", em.op("Mul", far, [-1, 1]), [1, 0])  # 1 - far, far
@@ -87,13 +79,7 @@ def linear_taps(em: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 def cubic_taps(em: Emitter, x: ir.Value, a: float) -> tuple[ir.Value, ir.Value]:
     """Return the four pixels around each point, and their shares, by Keys with coefficient `a`.
 
-    Args:
-        em: Where to build.
-        x: (..., 1), positions.
-        a: The coefficient.
-
-    Returns:
-        (..., 4), whole floats, and (..., 4).
+    As `linear_taps`, but (..., 4).
     """
     low = em.op("Floor", x)
     far = em.op("Sub", x, low)
@@ -111,16 +97,9 @@ def cubic_taps(em: Emitter, x: ir.Value, a: float) -> tuple[ir.Value, ir.Value]:
 
 
 def pixel_rows(em: Emitter, data: ir.Value, rank: int, margin: int = 0) -> ir.Value:
-    """Return a row of channels for each pixel of each picture.
+    """Return a row of channels for each pixel of pictures: (N * D1 * ... * Dk, C).
 
-    Args:
-        em: Where to build.
-        data: (N, C, D1, ..., Dk).
-        rank: Its rank, k + 2.
-        margin: Rows of zeros to add on either side of each D.
-
-    Returns:
-        (N * D1 * ... * Dk, C), each D with its margins.
+    The data is (N, C, D1, ..., Dk) of that rank; each D gets a margin of zeros on either side.
     """
     if margin:
         pads = ([0, 0] + [margin] * (rank - 2)) * 2
@@ -177,17 +156,9 @@ def combined(
 def blended(
     em: Emitter, rows: ir.Value, index: ir.Value, weight: ir.Value | None, rank: int
 ) -> ir.Value:
-    """Return the sum of rows by their weights.
+    """Return weighted sums (..., C) of rows (P, C).
 
-    Args:
-        em: Where to build.
-        rows: (P, C).
-        index: (..., T), int64.
-        weight: (..., T), of the type of the rows; None where T is 1.
-        rank: Rank of the index.
-
-    Returns:
-        (..., C).
+    `index` and `weight`, of the type of the rows, are (..., T) of that rank; no weight if T is 1.
     """
     picked = em.op("Gather", rows, index)  # (..., T, C)
     if weight is not None:

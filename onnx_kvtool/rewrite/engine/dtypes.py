@@ -149,18 +149,11 @@ def carrier_of(
     index: int,
     among: Container[str] | None = None,
 ) -> ir.DataType | None:
-    """Return the type through which values of `dtype` pass an operator.
+    """Return the type in which values of `dtype` pass an operator with a `detoured_parameter`.
 
-    Args:
-        op_type: An operator that has a `detoured_parameter`.
-        dtype: Element type of the value; None when unknown.
-        opset: The target.
-        index: The input that the carrier must suit.
-        among: Names of the types that the release has kernels for; None for all of the opset.
-
-    Returns:
-        None when the type is unknown, when Cast does not take it at `opset`, or when the operator
-        takes none of its carriers.
+    Input `index` must take it, and it must be `among` the names of types that the release has
+    kernels for, if any are given. None for an unknown type, where Cast does not take it at `opset`,
+    and where no carrier suits.
     """
     if dtype is None or not _casts(dtype, opset):
         return None

@@ -144,13 +144,9 @@ class Engine:
     ) -> None:
         """Replace one node by others.
 
-        Args:
-            node: The node.
-            place: Where it, or the node that it comes from, stands in the source.
-            scope: Of its graph.
-            problems: Why it cannot stay, for a refusal.
-            forced: Whether it must go although the target opset has its operator.
-            part: Whether it comes from a node that was rewritten, and is reported with it.
+        `place` is where it, or the node that it comes from, stands in the source, and `problems`
+        say why it cannot stay. If `forced`, it goes although the opset has its operator. A `part`
+        of a rewritten node is reported with that.
         """
         may_branch = self.context.options.branches
         em = Emitter(scope, self.context.target, node.name or node.op_type, branches=may_branch)

@@ -30,19 +30,10 @@ from onnx_kvtool.shapes.infer import forget_invented_names
 def decide_branches(
     model: ir.Model, folder: ConstantFolder, names: Names | None = None
 ) -> list[ir.Node]:
-    """Replace each If with a constant condition by its taken branch, in place.
+    """Replace each If with a constant condition by its taken branch, in place; return these.
 
-    Main graph and bodies; not functions, and not bodies of operators that ONNX does not define. The
-    other branch may be impossible for what is known (a Split into more parts than there are), and
-    nothing runs it.
-
-    Args:
-        model: The model.
-        folder: Knows which conditions are constant.
-        names: Fresh names of the model; made when they are needed if there are none.
-
-    Returns:
-        Those that were replaced, in order.
+    Main graph and bodies; not functions, and not bodies of operators that ONNX does not define.
+    `names` are made when they are needed if there are none.
     """
     return _Deciding(model, folder, names).graph(model.graph)
 
@@ -136,9 +127,8 @@ class _Deciding:
 def simplify(model: ir.Model) -> None:
     """Fold integer constants, drop Casts that change nothing and nodes that nobody reads.
 
-    In place, main graph only: the bodies of If and Loop in it stay as they are, but for an If
-    whose condition is decided, which its branch replaces. Constant nodes become initializers.
-    Results do not change in any bit.
+    In place, main graph only: bodies of If and Loop stay, but an If with a constant condition
+    becomes its branch. Constant nodes become initializers. No result changes in any bit.
     """
     graph, folder = model.graph, ConstantFolder()
     decide_branches(model, folder)

@@ -141,14 +141,7 @@ def cause_of(
 ) -> Cause | None:
     """Return the cause of the refusal of a node; None if the node is the cause itself.
 
-    A node that is refused says itself why its own results have no rank, as Unsqueeze with axes
-    whose number is unknown.
-
-    Args:
-        node: The node.
-        place: Where it stands.
-        code: Why it was refused.
-        lost: Where and why types and ranks were lost, by value.
+    `code` says why it was refused, `lost` where and why types and ranks were lost, by value.
     """
     if code not in _CONSEQUENCES:
         return None

@@ -21,15 +21,10 @@ def ir_version_of(opset: int) -> int:
 
 
 def ir_version_for(model: ir.Model, opset: int, highest: int | None = None) -> int:
-    """Return the IR version of a model that comes to an opset.
+    """Return the IR version of a model that is brought to an opset.
 
-    It never rises, but for `stamp`, and is not above the one that was released with the opset.
-    Runtimes enforce it apart from the opset.
-
-    Args:
-        model: The model as it was.
-        opset: Version of the default domain that it comes to.
-        highest: The highest IR version that the runtime loads; None without a limit.
+    That of the model, but at most the one released with the opset, and `highest`, the highest that
+    the runtime loads. Runtimes enforce it apart from the opset.
     """
     released = ir_version_of(opset)
     return min(model.ir_version or released, released, highest or released)
@@ -50,12 +45,8 @@ def normalise_domains(model: ir.Model) -> None:
 def forget_unused(model: ir.Model, meant: Callable[[str], bool] = lambda domain: True) -> None:
     """Remove imports of domains that nothing uses, from a model and its functions, in place.
 
-    Tools import every domain that they know, in versions that older releases of runtimes refuse
-    whether a node is of them or not (onnxruntime 1.17.3: `ai.onnx.ml` 5).
-
-    Args:
-        model: The model, its domains normalised.
-        meant: Which domains are looked at; the default one stays, as do those of functions.
+    Tools import every domain that they know, and older releases refuse versions of unused ones, too
+    (onnxruntime 1.17.3: `ai.onnx.ml` 5). `meant` says which domains may go; the default one stays.
     """
     used = {"", *(domain for domain, *_ in model.functions)}
     for _, _, nodes in contents(model):
@@ -73,18 +64,10 @@ def _forget(imports: dict[str, int], used: Collection[str], meant: Callable[[str
 
 
 def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = True) -> list[str]:
-    """Write opset and IR version, and strip fields that the IR version does not have, in place.
+    """Write opset and IR version, and remove fields that the IR version lacks, in place.
 
-    Constants that are no inputs, as new ones are, raise the IR version to the one that has such.
-
-    Args:
-        model: The model.
-        opset: Version of the default domain.
-        ir_version: IR version, see `ir_version_for`.
-        functions: Whether the nodes of functions are of that opset too; else they keep their own.
-
-    Returns:
-        What was left out or is not as asked, for people.
+    Constants that are no inputs, as new ones are, raise the IR version to the first that has such.
+    Without `functions`, functions keep their own opset. Return notes for people.
     """
     own = {key: dict(function.opset_imports) for key, function in model.functions.items()}
     set_versions(model, opset, ir_version)
@@ -139,13 +122,10 @@ def _lacks(dtype: ir.DataType, ir_version: int) -> str | None:
 
 
 def strip(model: ir.Model) -> list[str]:
-    """Remove fields that the IR version of a model does not have, in place.
+    """Remove fields that the IR version of a model does not have, in place; return what it was.
 
     Metadata of graphs, nodes, values, tensors and functions came with IR 10, device configurations
     with IR 11. Functions and overloads are inlined before.
-
-    Returns:
-        What was left out, for people.
     """
     notes: list[str] = []
     if model.ir_version < 10 and _clear(_metadata(model)):

@@ -31,13 +31,7 @@ _D = ir.DataType
 
 @dataclass(slots=True)
 class Carried:
-    """What was done.
-
-    Attributes:
-        retyped: Values whose element type is another one now.
-        lowered: Nodes that were rewritten.
-        notes: Notes.
-    """
+    """What was done: the values with a new element type, rewritten nodes, and notes."""
 
     retyped: set[ir.Value] = field(default_factory=set)
     lowered: list[Lowered] = field(default_factory=list)
@@ -47,15 +41,9 @@ class Carried:
 def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carried:
     """Give values of types that `target` lacks a type that holds them exactly, in place.
 
-    A value is left as it is, with all that a node ties to it, where it is an input or an output of
-    a graph or of a body, where an operator computes with it that is none of those above, and where
-    a float of 8 bits or less is the result of a rounding. The engine then refuses its nodes.
-
-    Args:
-        model: The model; types of the values in question are known.
-        source: Its opset.
-        target: The opset that it comes to.
-        names: Names that are taken.
+    A value stays unchanged, with all that a node ties to it, if it is an input or output of a graph
+    or body, if an operator but those above computes with it, or if it is a float of 8 bits or less
+    that a node rounds to. The engine then refuses its nodes.
     """
     lacking = {dtype for dtype in CARRIERS if not takes("Cast", 0, dtype, target)}
     found = Carried()

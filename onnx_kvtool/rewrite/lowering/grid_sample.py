@@ -193,17 +193,7 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
 
 
 def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:
-    """Return the middles of equal parts of what is between -1 and 1, or with corners the ends.
-
-    Args:
-        em: Where to build.
-        count: How many: (), int64.
-        dtype: Of the result.
-        corners: Whether the first is at -1 and the last at 1.
-
-    Returns:
-        (count,)
-    """
+    """Return `count` places from -1 to 1, the centres of equal parts, or with corners the ends."""
     op = em.op
     numbered = op("Range", 0, count, 1, hint="numbered")
     places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
@@ -227,11 +217,6 @@ def missing_at_border(model: ir.Model, source: int, target: int) -> list[Diagnos
 
     Inputs and outputs keep their types, and whatever else is wrong follows from this or shows at
     the opset that has them. Values that only operators of other domains touch are not judged.
-
-    Args:
-        model: The model.
-        source: Its opset, the highest that is named as the lowest one that works.
-        target: The opset that it comes to.
     """
     found: dict[ir.DataType, list[ir.Value]] = {}
     for value in dict.fromkeys((*model.graph.inputs, *model.graph.outputs)):

@@ -273,14 +273,7 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
 def _dropped(
     em: Emitter, view: NodeView, data: ir.Value, training: ir.Value | None
 ) -> tuple[ir.Value, ir.Value]:
-    """Return what is left of the data, and which elements are kept.
-
-    Args:
-        em: Where to build.
-        view: The node.
-        data: The data.
-        training: Whether anything is dropped; None for yes.
-    """
+    """Return the scaled data, and which elements stay; all if `training` is false at run time."""
     op = em.op
     dtype = known_type(data)
     wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT

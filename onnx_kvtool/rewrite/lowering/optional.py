@@ -55,19 +55,11 @@ _SINCE = 15
 
 
 def settle_optionals(model: ir.Model, target: int, names: Names) -> list[Lowered]:
-    """Let readers of optionals that are made in the model read what is in them, in place.
+    """Replace readers of optionals that the model makes by their elements, in place.
 
-    OptionalGetElement becomes the element, OptionalHasElement a constant; what nobody reads then
-    goes with other dead nodes. Nodes stay where they are, for reports to name. An optional that
-    comes from elsewhere, or is handed on to a body or out of one, stays.
-
-    Args:
-        model: The model.
-        target: The opset to come to; nothing is done where that has optionals.
-        names: Names that are taken.
-
-    Returns:
-        The nodes that became others.
+    OptionalGetElement becomes the element, OptionalHasElement a constant. An optional input, and
+    one that passes into a body or out of it, stays. Return the replaced nodes; none where the
+    target has optionals.
     """
     if target >= _SINCE or not any(node.op_type == "Optional" for node in model.graph.all_nodes()):
         return []
@@ -105,7 +97,7 @@ class _Settling:
                     _pass(node, element)
 
     def remove(self) -> None:
-        """Let what nobody reads any more give a constant instead of an optional."""
+        """Replace optionals that nobody reads any more by a constant."""
         for _, _, node in reversed(self._nodes):
             made = node.outputs[0] if node.outputs else None
             if made in self._held and not made.uses() and not made.is_graph_output():
@@ -126,7 +118,7 @@ class _Settling:
 
 
 def _pass(node: ir.Node, value: ir.Value) -> None:
-    """Let a node give a value."""
+    """Make a node an Identity of a value, in place."""
     node.op_type = "Identity"
     node.attributes.clear()
     node.resize_inputs(1)

@@ -344,16 +344,11 @@ _FEW = 64
 
 
 def as_bytes(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-    """Return a tensor of a type of `CARRIERS` in another form that every opset has.
+    """Return a tensor of a type of `CARRIERS` in a form that every opset has.
 
-    Args:
-        tensor: Of any shape; its values are not touched if they are external.
-        name: Of the result.
-
-    Returns:
-        A few values: of the carrier and the shape of `tensor`. Else the bytes that hold them,
-        uint8: of its shape, the last dimension divided by the number of elements that a byte
-        holds; (bytes,) where that is no whole number.
+    A few values are converted to the carrier. Else the result is the stored bytes, uint8, external
+    ones unread: of the shape of `tensor` with the last dimension divided by the elements of a byte,
+    or (bytes,) where that is no whole number.
     """
     dims = tuple(tensor.shape.numpy())
     per_byte = _per_byte(tensor.dtype)
@@ -368,13 +363,7 @@ def as_bytes(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
 
 
 def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
-    """Return the elements of `tensor` in the type that carries them.
-
-    Args:
-        em: Where to build.
-        stored: What `as_bytes` made of it.
-        tensor: The original.
-    """
+    """Return the elements of `tensor`, `stored` by `as_bytes`, in the type that carries them."""
     dtype = CARRIERS[tensor.dtype]
     if stored.dtype == dtype and stored.shape == tensor.shape:
         return stored
@@ -407,12 +396,12 @@ def _per_byte(dtype: ir.DataType) -> int:
 
 
 def _table(dtype: ir.DataType) -> np.ndarray:
-    """Return what each byte holds: (256,), or (256, n) for n elements, the low bits first."""
+    """Return the elements of each byte: (256,), or (256, n) for n elements, the low bits first."""
     carrier, bits = CARRIERS[dtype].numpy(), int(dtype.bitwidth)
-    codes = np.arange(256, dtype=np.uint8)
+    every = np.arange(256, dtype=np.uint8)
     if bits == 8:
-        return np.asarray(codes.view(dtype.numpy()).astype(np.float32).astype(carrier))
-    digits = np.stack([codes >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], axis=-1)
+        return np.asarray(every.view(dtype.numpy()).astype(np.float32).astype(carrier))
+    digits = np.stack([every >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], axis=-1)
     if dtype == _D.FLOAT4E2M1:
         return np.asarray(digits.view(ml_dtypes.float4_e2m1fn).astype(carrier))
     if dtype in (_D.INT4, _D.INT2):

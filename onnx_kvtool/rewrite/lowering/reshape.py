@@ -167,16 +167,16 @@ def switch(
 ) -> ir.Value:
     """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If.
 
-    Where an If cannot, as its branches have to give equal shapes, both are computed, and the one
-    that is meant is cut out of them.
+    Below opset 11, where both branches must have one shape, both are computed and the right one is
+    sliced out.
 
     Args:
         em: Where to build.
         marks: 1 for each axis that is marked, else 0: (rank,), int64.
         axis: The axis.
         value: The value.
-        apply: What is done with it; the other sizes stay.
-        size: The size of the axis then; None where it stays what it is.
+        apply: Computes the other result; it may change the size of the axis, and no other.
+        size: The size of the axis in that result; None if it stays.
     """
     if not em.branches:
         return _cut_out(em, marks, axis, value, apply(value), size)

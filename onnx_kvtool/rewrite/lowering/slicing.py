@@ -111,17 +111,10 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 def pads_of_all_axes(
     em: Emitter, folder: ConstantFolder, pads: ir.Value, axes: ir.Value, rank: int
 ) -> ir.Value:
-    """Return the pads of all axes of a value, those that `axes` does not name being zero.
+    """Return the pads of all axes of a value, zero for those that `axes` does not name.
 
-    Args:
-        em: Where to build.
-        folder: Knows which pads and axes are constant.
-        pads: (2 * n,), int64: the beginnings of the named axes, and then their ends.
-        axes: (n,), int32 or int64; negative ones count from the end.
-        rank: Rank of the value.
-
-    Returns:
-        (2 * rank,), int64.
+    (2 * n,) pads of (n,) axes, which may be negative, become (2 * rank,), int64: first all
+    beginnings, then all ends.
     """
     numbers, named = folder.integers(pads), folder.integers(axes)
     if numbers is not None and named is not None:

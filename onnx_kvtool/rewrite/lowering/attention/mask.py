@@ -189,11 +189,8 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
 def mask_fits(mask: ir.Value, dtype: ir.DataType, heads: int | None = None) -> bool:
     """Return whether the user's mask can be combined with the window, but for its length.
 
-    Args:
-        mask: Broadcasts to (B, H, L, S), but for its last dimension.
-        dtype: Element type of the scores; the mask must be of it, or bool.
-        heads: H, where it has to be known whether the mask differs between heads; None where it
-            need not be.
+    It must be of the type of the scores, or bool. With `heads`, H, it must be known whether it
+    differs between heads.
     """
     dims = dims_of(mask)
     if dims is None or not 1 <= len(dims) <= 4 or mask.dtype not in (dtype, ir.DataType.BOOL):

@@ -184,14 +184,7 @@ def _size(em: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | None) -> ir.Value:
-    """Return whether each row is less than each other one: (n, n), bool.
-
-    Args:
-        em: Where to build.
-        rows: (n, m).
-        dtype: Their type.
-        width: The number m: (1,), int64; None for 1.
-    """
+    """Return whether each row of (n, m) is less than each other: (n, n); `width` is m, or None."""
     op = em.op
     wide = {_D.FLOAT16: _FLOAT, _D.UINT32: _INT64}.get(dtype, _INT32 if dtype in _NARROW else dtype)
     rows = cast(em, rows, wide)
@@ -212,17 +205,13 @@ def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | Non
 
 
 class _Groups:
-    """Which rows are equal, and in which order each is meant once.
+    """Equal rows, and the order of the different ones: sorted, or that of the input.
 
-    Args:
-        em: Where to build.
-        less: Whether each row is less than each other one: (n, n), bool.
-        count: The number n: (1,), int64.
-        is_sorted: Whether the result is sorted, else in the order of the input.
+    Made of `less`, whether each row is less than each other one, (n, n), and of the `count` n.
 
     Attributes:
-        place: Where the row stands in the result, of each row of the input: (n,), int64.
-        order: Which row of the input each of the result is: (u,), int64.
+        place: For each row of the input its place in the result: (n,), int64.
+        order: For each row of the result its place in the input: (u,), int64.
     """
 
     def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:

@@ -1,9 +1,8 @@
 """Gathers, scatters and OneHot of opset 11, for opset 10: no negative index, no tuples of indices.
 
-A tuple (i, j, ...) is the number i * size_j + j among the rows of the data, its first dimensions
-made one. One of which an index is out of range is the number behind the last row, so that what
-fails at opset 11 fails here too, and no other row is read or written. `Scatter` is what
-ScatterElements was called before.
+A tuple (i, j, ...) becomes the number i * size_j + j of a row of the data, whose first dimensions
+are joined. If an index is out of range, it becomes the number behind the last row: what fails at
+opset 11 fails here too, and no other row is read or written. ScatterElements was called Scatter.
 """
 
 from __future__ import annotations
@@ -69,13 +68,7 @@ def gathered_elements(
 ) -> ir.Value:
     """Return the element of the data at each index along an axis, as GatherElements does.
 
-    Args:
-        em: Where to build.
-        data: The data.
-        dims: Its dimensions.
-        index: Places along the axis, none of them negative or out of range, int64.
-        counts: Dimensions of the index.
-        axis: The axis, counted from the front.
+    `dims` and `counts` are the dimensions of data and index; no index is negative or out of range.
     """
     place = _element_places(em, data, dims, index, counts, axis)
     flat = em.op("Reshape", data, [-1], hint="flat")

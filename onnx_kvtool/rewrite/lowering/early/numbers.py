@@ -222,14 +222,9 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
 def _reduced(
     em: Emitter, dividend: ir.Value, divisor: ir.Value, tables: list[ir.Value], count: int
 ) -> ir.Value:
-    """Return what is left of positive numbers, by a Loop over the powers of two.
+    """Return the rest of positive float64 numbers of one shape, by a Loop over powers of two.
 
-    Args:
-        em: Where to build.
-        dividend: float64.
-        divisor: float64, of the same shape.
-        tables: Factors of each power, the largest first: (count,), float64.
-        count: How many powers.
+    Each of `count` powers is the product of its entries in `tables`, the largest power first.
     """
     state = formal(em, "left", _DOUBLE)
 

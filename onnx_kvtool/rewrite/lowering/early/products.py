@@ -348,13 +348,9 @@ class _Elimination:
     def _step(
         self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
     ) -> list[ir.Value]:
-        """Eliminate one column.
+        """Eliminate the column `turn` of what is left of the matrices, (B, n, n).
 
-        Args:
-            turn: The column: ().
-            matrices: What is left of them: (B, n, n).
-            used: 1 for each row that was chosen: (B, n).
-            found: The product so far: (B, 1).
+        `used` is 1 for each row that was chosen, (B, n), and `found` the product so far, (B, 1).
         """
         em, op, dtype = self._em, self._em.op, self._dtype
         column = em.op("Gather", matrices, turn, axis=2)

@@ -28,16 +28,10 @@ _Elements = tuple[ir.Value, ...]
 
 
 def settle_sequences(model: ir.Model, trace: MutableMapping[ir.Node, Location]) -> list[Location]:
-    """Let readers of sequences read the elements, where these are known, in place.
+    """Replace readers of sequences with known elements by readers of these, in place.
 
-    A sequence that anything else reads, as another body or an output of the model, stays.
-
-    Args:
-        model: A model of opset 11.
-        trace: Where each node stands; new nodes are added with the place of the old ones.
-
-    Returns:
-        Where the readers stood.
+    A sequence that another body or an output of the model reads stays. `trace` says where each node
+    of the model stands; new nodes get the place of the old ones. Return the places of the readers.
     """
     if not any(_touches(node) for node in model.graph.all_nodes()):
         return []

@@ -148,15 +148,7 @@ def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
 def _index(
     em: Emitter, begin: ir.Value, end: ir.Value, length: ir.Value, step: int | ir.Value
 ) -> ir.Value:
-    """Return the places that a slice of an axis takes: (n,), int64.
-
-    Args:
-        em: Where to build.
-        begin: Its first bound, no further out than int32: (1,).
-        end: Its second bound, likewise.
-        length: Size of the axis: (1,).
-        step: Not 0; where it is a value: (1,).
-    """
+    """Return the places that a slice of an axis takes: (n,), int64; values are (1,), and int32."""
     op = em.op
     zero, one = em.constant([0], "zero"), em.constant([1], "one")
     last = op("Sub", length, one, hint="last")

@@ -114,15 +114,9 @@ def _sides(em: Emitter, view: NodeView) -> _Sides:
 
 
 class _Search:
-    """One round after the other.
+    """The search for boxes by scores (B, C, N), round by round.
 
-    Args:
-        em: Where to build.
-        scores: (B, C, N), float32.
-        sides: Of the boxes.
-        batch: B: (1,), int64.
-        count: N: (1,), int64.
-        threshold: The share of overlap that is too much: (1,), float32.
+    `batch` is B, `count` N, and `threshold` the share of overlap that is too much, each (1,).
     """
 
     def __init__(

@@ -278,19 +278,15 @@ _LARGEST = 2**31 - 1
 def row_or_outside(
     em: Emitter, start: ir.Value, row: ir.Value, outside: ir.Value, width: int, *, wraps: bool
 ) -> ir.Value:
-    """Return index tuples of one sequence with its row, or as they are where its start is negative.
+    """Return index tuples of one sequence: `outside`, with the row last if its start is legal.
 
     Args:
         em: Where to build.
         start: One number, int64.
-        row: One number: what is written of a start that may be, such as the start itself or its
-            remainder.
+        row: One number: the row of a legal start.
         outside: (1, ..., k), of rank k + 1: the other coordinates, and `OUTSIDE` last.
         width: k.
         wraps: Whether a start may be larger than every size.
-
-    Returns:
-        As `outside`. Two nodes; three where it wraps.
     """
     shape = (*[1] * width, width)
     if wraps:
@@ -308,20 +304,10 @@ def row_or_outside(
 
 
 def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value, rank: int) -> ir.Value:
-    """Return rows, each at `OUTSIDE` where its start is negative.
+    """Return rows (B, 1, ..., L or 1, ..., 1), each at `OUTSIDE` where its start is negative.
 
     A negative index would count from the end in ScatterND, and a remainder would bring it back into
-    a circular cache; TensorScatter demands that it fails.
-
-    Args:
-        em: Where to build.
-        starts: (B, 1, ..., 1), or (1,) for one sequence, int64.
-        rows: (B, 1, ..., L or 1, ..., 1): what is written of a start that may be, such as the start
-            itself or its remainder.
-        rank: Rank of the rows.
-
-    Returns:
-        As `rows`. Two nodes.
+    a circular cache; TensorScatter demands that it fails. `starts` are (B, 1, ..., 1), or (1,).
     """
     zero = em.constant(np.zeros([1] * rank, np.int64), "zero")
     negative = em.op("Less", starts, zero, hint="is_negative")

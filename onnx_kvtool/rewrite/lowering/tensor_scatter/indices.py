@@ -207,12 +207,7 @@ class _Tuples:
         return [chosen, *rest, *self._spread(self._counters())]
 
     def _placed(self, rows: ir.Value, *, rows_follow: bool) -> ir.Value:
-        """Return the tuples with the given rows in their place.
-
-        Args:
-            rows: (B, 1, ..., L or 1, 1).
-            rows_follow: Whether the row numbers 0 .. L-1 are still to be added.
-        """
+        """Return the tuples of rows (B, 1, ..., L or 1, 1), plus 0 .. L-1 where `rows_follow`."""
         placed = self.em.op("Mul", rows, self._place(self.k - 1, 1), hint="row")
         return self._sum([placed, *self._spread(self._counters()), *self._fixed(rows=rows_follow)])
 
