@@ -1,4 +1,4 @@
-"""The parts of a text report: lines and tables, with equal facts grouped."""
+"""The blocks of a text report, lines and tables, and the grouping of equal facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches import Cache
 
 
-# Sentences that differ in names only, as those of the layers of a decoder do.
+# Sentences that differ only in names, as those of the layers of a decoder.
 
 
 _T = TypeVar("_T")
@@ -24,9 +24,9 @@ _NAME = re.compile(r"(?<!size )`[^`\s()\[\]]*[^`\s()\[\]0-9][^`\s()\[\]]*`")
 
 
 def form(sentences: Sequence[str]) -> tuple[str, ...]:
-    """Return sentences with a number for each name, so that those of two layers are one.
+    """Return sentences with a number for each name, which are the same for all layers.
 
-    Sizes and expressions stay: they are what a proof says.
+    Sizes and expressions stay: they are part of a proof.
     """
     numbers: dict[str, int] = {}
     return tuple(
@@ -36,7 +36,7 @@ def form(sentences: Sequence[str]) -> tuple[str, ...]:
 
 
 def groups_alike(items: Iterable[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
-    """Gather what has one key, in the order of the first of each."""
+    """Gather items with the same key, in the order of their first ones."""
     groups: dict[Hashable, list[_T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -44,11 +44,11 @@ def groups_alike(items: Iterable[_T], key: Callable[[_T], Hashable]) -> list[lis
 
 
 def and_others(label: str, others: int) -> str:
-    """Return a label that stands for itself and for some others."""
+    """Return a label with the number of others that are alike."""
     return f"{label} and {counted(others, 'other')} alike" if others else label
 
 
-# What a report for people is made of, before anybody knows where it is printed.
+# The blocks of a report for people, independent of where it is printed.
 
 
 VERDICT_STYLES = {
@@ -77,12 +77,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows under a header, each cell on one line.
+    """A table; each cell is on one line.
 
     Attributes:
         header: Titles of the columns.
         rows: Cells of each row, as many as there are columns; not escaped yet.
-        spare: Titles of the columns that a narrow terminal leaves out, the least important first.
+        spare: Titles of columns that a narrow terminal omits, the least important first.
     """
 
     header: tuple[str, ...]
@@ -107,11 +107,11 @@ Block = Line | Grid | Marked
 
 
 def named(path: str) -> str:
-    """Return what a model is called that was given as `path`: `-`, "" for one in memory, a file."""
+    """Return the name of a model by its path: `-` for standard input, "" for one in memory."""
     return {"-": "standard input", "": "a model in memory"}.get(path, path)
 
 
-# Caches of several layers that differ in their names alone, gathered in one line.
+# Caches of several layers that differ only in their names, gathered in one line.
 
 
 _NUMBER = re.compile(r"\d+")
@@ -125,8 +125,8 @@ class Group:
         name: Their common name, `key_cache.{0..31}`, or the name of the only one.
         caches: The caches, in the order of the table.
         places: Their positions in the table.
-        reason: Why they cannot be updated in place, the changing number left out as `{}`; None
-            when they can.
+        reason: Why they cannot be updated in place, with `{}` for the changing number; None if
+            they can.
     """
 
     name: str
@@ -160,7 +160,7 @@ def cache_groups(caches: Sequence[Cache]) -> list[Group]:
 
 
 def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
-    """Gather what differs in one number of its name alone.
+    """Gather items that differ only in one number of their names.
 
     Returns:
         The common name, `key.{0..31}`, and the positions of the members of each group, in the order
@@ -188,7 +188,7 @@ def _group(name: str, places: Sequence[int], caches: Sequence[Cache]) -> Group:
 
 
 _PLAIN = re.compile(r"0|[1-9][0-9]{0,8}")
-"""A number that is written in one way only, and is no digest."""
+"""A number without leading zeros, and too short for a digest."""
 
 
 def joined(names: Sequence[str]) -> str | None:

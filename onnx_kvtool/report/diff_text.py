@@ -1,4 +1,4 @@
-"""What `diff` found: for a terminal, as Markdown for a pull request, as a page."""
+"""The result of `diff`: for a terminal, as Markdown for a pull request, as a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnx_kvtool.review.report import (
     WeightChange,
 )
 
-# What `diff` found in sections, each a line and perhaps a table, whatever shows them.
+# The result of `diff` in sections, each a line and perhaps a table, for every format.
 
 
 ARROW = " -> "
@@ -44,8 +44,8 @@ class Section:
 
     Attributes:
         label: Name of the changed part.
-        text: How much of it.
-        grid: The changes; None where the text says all.
+        text: How much of it changed.
+        grid: The changes; None if the text says it all.
     """
 
     label: str
@@ -54,16 +54,16 @@ class Section:
 
 
 def verdict(report: DiffReport) -> str:
-    """Return what was compared."""
+    """Return the names of the compared models."""
     if report.file != "changed" and report.old == report.new:
         return named(report.new)
     return f"{named(report.old)} and {named(report.new)}"
 
 
 def sections(report: DiffReport) -> Iterator[Section]:
-    """Yield what changed; changes that repeat from layer to layer are one row.
+    """Yield the changes; a change that repeats from layer to layer is one row.
 
-    What has not changed is told of the caches alone: they are what the tool is about.
+    Unchanged parts are not mentioned, except caches: they are what the tool is about.
     """
     if report.file in ("added", "removed"):
         yield from _whole(report)
@@ -129,7 +129,7 @@ def _text(value: Any) -> str:
 
 
 def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iterator[Section]:
-    """Yield changes of things that have a name; those of several layers in one row."""
+    """Yield changes of named things; a change of several layers is one row."""
     if not changes:
         return
     rows = []
@@ -171,13 +171,13 @@ def _was_declared(change: Change) -> Hashable:
 def _few(
     items: Sequence[_T], fine: Callable[[_T], Hashable], coarse: Callable[[_T], Hashable]
 ) -> list[list[_T]]:
-    """Gather items that are alike; those of one kind where that leaves too many to look at."""
+    """Gather items that are alike; if these groups are too many, items of one kind."""
     groups = groups_alike(items, fine)
     return groups if len(groups) <= _ROWS_OF_A_SECTION else groups_alike(items, coarse)
 
 
 def _place(location: Location) -> str:
-    """Return the name of a node; with the path to it unless it stands in the main graph."""
+    """Return the name of a node, with its path unless it is in the main graph."""
     label = location.node_label or ""
     if "::" in location.graph:  # a function
         return f"{location.graph}/{label}"
@@ -190,13 +190,13 @@ def _old_new(group: Sequence[Change | NodeChange | WeightChange]) -> tuple[str, 
 
 
 def _common(values: Sequence[Any]) -> str:
-    """Return what values of several layers have in common."""
+    """Return the common form of the values of several layers."""
     texts = list(dict.fromkeys(map(_text, values)))
     return texts[0] if len(texts) == 1 else joined(texts) or f"{texts[0]}, ..."
 
 
 def _name(names: Sequence[str]) -> str:
-    """Return names in few words: those that differ in numbers as one, `layers.{0..29}.norm`."""
+    """Return a short text for names; names that differ in numbers are one: `layer.{0..29}.norm`."""
     distinct = list(dict.fromkeys(names))
     groups = groups_alike(distinct, _pattern)
     shown = [_braced(group) for group in groups[:_MOST_NAMES]]
@@ -247,8 +247,6 @@ def _caches(report: DiffReport) -> Iterator[Section]:
 
 
 def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
-    if not found:
-        return
     rows = []
     groups = groups_alike(found, lambda r: (_ops(r.removed), _ops(r.added), r.is_shared))
     for group in sorted(groups, key=lambda g: (g[0].is_shared, -len(g))):
@@ -261,7 +259,14 @@ def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
     removed = sum(len(r.removed) for r in found)
     added = sum(len(r.added) for r in found)
     text = f"{counted(removed, 'node')} by {added:,}"
-    yield Section("replaced", text, Grid(("nodes", "by", "times", "at"), tuple(rows)))
+    yield from _table("replaced", text, ("nodes", "by", "times", "at"), rows)
+
+
+def _table(
+    label: str, text: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
+) -> Iterator[Section]:
+    if rows:
+        yield Section(label, text, Grid(header, tuple(rows)))
 
 
 def _ops(nodes: Iterable[NodeFacts]) -> str:
@@ -270,8 +275,6 @@ def _ops(nodes: Iterable[NodeFacts]) -> str:
 
 
 def _nodes(label: str, nodes: Sequence[NodeFacts]) -> Iterator[Section]:
-    if not nodes:
-        return
     rows = []
     for group in _few(nodes, _reads_alike, lambda n: (n.location.graph, n.location.op)):
         first = group[0]
@@ -285,7 +288,7 @@ def _nodes(label: str, nodes: Sequence[NodeFacts]) -> Iterator[Section]:
             )
         )
     header = ("operator", "nodes", "name", "reads", "makes")
-    yield Section(label, counted(len(nodes), "node"), Grid(header, tuple(rows)))
+    yield from _table(label, counted(len(nodes), "node"), header, rows)
 
 
 def _reads_alike(node: NodeFacts) -> Hashable:
@@ -301,8 +304,6 @@ def _names_of_section(lists: Sequence[tuple[str, ...]]) -> str:
 
 
 def _changed(changes: Sequence[NodeChange]) -> Iterator[Section]:
-    if not changes:
-        return
     rows = []
     for group in _few(changes, _alike, lambda c: (c.location.op, c.what)):
         first = group[0]
@@ -312,45 +313,46 @@ def _changed(changes: Sequence[NodeChange]) -> Iterator[Section]:
         rows.append((op, str(len(group)), name, first.what, *_old_new(group)))
     count = len({c.location for c in changes})
     header = ("operator", "nodes", "name", "what", "old", "new")
-    yield Section("changed", counted(count, "node"), Grid(header, tuple(rows)))
+    yield from _table("changed", counted(count, "node"), header, rows)
 
 
 def _alike(change: NodeChange) -> Hashable:
-    """Return what changes of several layers have in common; of metadata that it changed."""
+    """Return a key that changes of several layers share; metadata counts as changed, only."""
     if change.what.startswith("metadata ") or change.what == "doc_string":
         return change.what, change.old is None, change.new is None
     return change.location.op, change.what, _pattern(change.old), _pattern(change.new)
 
 
 def _weights(report: DiffReport) -> Iterator[Section]:
-    if not report.weights:
-        return
     rows = []
     for group in _few(report.weights, _weight_key, _weight_kind):
         first = group[0]
-        largest = [w.max_abs_diff for w in group if w.max_abs_diff is not None]
+        largest = _largest(w.max_abs_diff for w in group)
         touched = sum(w.changed or 0 for w in group)
         of = sum(w.elements or 0 for w in group)
-        differs = f"{max(largest):.3g}" if largest else "-"
-        relative = [w.max_rel_diff for w in group if w.max_rel_diff is not None]
         rows.append(
             (
                 _name([w.name for w in group]),
                 str(len(group)),
                 first.what,
                 *_old_new(group),
-                differs,
-                f"{max(relative):.3g}" if relative else "-",
-                f"{touched:,} of {of:,}" if largest else "-",
+                largest,
+                _largest(w.max_rel_diff for w in group),
+                "-" if largest == "-" else f"{touched:,} of {of:,}",
             )
         )
     text = f"{report.weights_same:,} the same, {counted(len(report.weights), 'change')}"
     header = ("weight", "weights", "what", "old", "new", "max difference", "relative", "elements")
-    yield Section("weights", text, Grid(header, tuple(rows)))
+    yield from _table("weights", text, header, rows)
+
+
+def _largest(differences: Iterable[float | None]) -> str:
+    known = [difference for difference in differences if difference is not None]
+    return f"{max(known):.3g}" if known else "-"
 
 
 def _weight_key(change: WeightChange) -> Hashable:
-    """Return what changes of several layers have in common; small constants that came are one."""
+    """Return a key that changes of several layers share; all new small constants share one."""
     if change.what in ("added", "removed") and "{" in (change.old or change.new or ""):
         return change.graph, change.what
     pattern = _pattern(change.name)
@@ -360,21 +362,19 @@ def _weight_key(change: WeightChange) -> Hashable:
 
 
 def _weight_kind(change: WeightChange) -> Hashable:
-    """Return what weights have in common that were quantized, or stored in another type."""
-    if change.what == "values":  # how much each kind of weight moved is what a review is about
+    """Return a key that weights share that were quantized, or stored in another type."""
+    if change.what == "values":  # a review is about how much each kind of weight moved
         return _weight_key(change)
     dtypes = (_type(text).split("[")[0].split(" ")[0] for text in (change.old, change.new))
     return change.graph, change.what, *dtypes
 
 
 def _type(text: str | None) -> str:
-    """Return what is shown of a weight, without the digest of its values."""
+    """Return the text of a weight without the digest of its values."""
     return (text or "").partition(" sha256 ")[0]
 
 
 def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
-    if not renames:
-        return
     rows = []
     groups = _folded(renames, lambda r: (r.kind, r.graph), lambda r: f"{r.old}\n{r.new}")
     if len(groups) > _ROWS_OF_A_SECTION:
@@ -384,10 +384,10 @@ def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
         rows.append((group[0].kind, str(len(group)), old, new))
     kinds = Counter(r.kind for r in renames)
     text = ", ".join(counted(n, kind) for kind, n in kinds.items())
-    yield Section("renamed", text, Grid(("kind", "names", "old", "new"), tuple(rows)))
+    yield from _table("renamed", text, ("kind", "names", "old", "new"), rows)
 
 
-# What `diff` found, for people: on a terminal, as Markdown for a pull request, as a page.
+# The result of `diff` on a terminal, as Markdown for a pull request, and as a page.
 
 
 _STYLES = {"same": "green", "different": "bold red"}
@@ -414,7 +414,7 @@ def to_markdown(report: DiffReport) -> str:
 
 
 def _names_shown(report: DiffReport) -> list[str]:
-    """Return what the models are called in a heading; one name where both are called the same."""
+    """Return the names of the models for a heading; one if both are the same."""
     if report.old == report.new:  # one path in two versions, as git hands them over
         return [named(report.new)]
     return list(dict.fromkeys(PurePath(named(path)).name for path in (report.old, report.new)))

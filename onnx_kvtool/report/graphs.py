@@ -1,4 +1,4 @@
-"""The graph around the caches: its places on a page, and its text for Graphviz and Mermaid."""
+"""The graph around the caches: its layout, and its text for Graphviz and Mermaid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx_kvtool.core.words import escape
 from onnx_kvtool.report.blocks import common, name_groups, without_numbers
 from onnx_kvtool.report.blocks import joined as common_name
 
-# Places for the boxes of a small graph: layers from top to bottom, few crossings.
+# The layout of a small graph: layers from top to bottom, few crossings.
 
 
 _GAP_X = 20.0
@@ -34,14 +34,14 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A drawing without its ink.
+    """The places of boxes and lines.
 
     Attributes:
         width: Width of the whole, in pixels.
         height: Height of the whole.
-        boxes: Where each box is.
-        lines: For each edge the points that it goes through, from the lower side of the box it
-            leaves to the upper side of the one it reaches.
+        boxes: The place of each box.
+        lines: The points of each edge, from the lower side of its source to the upper side of its
+            target.
     """
 
     width: float
@@ -53,8 +53,8 @@ class Layout:
 def layered(sizes: Mapping[str, tuple[float, float]], edges: Sequence[tuple[str, str]]) -> Layout:
     """Place boxes so that edges lead downwards.
 
-    An edge that would close a cycle leads upwards. An edge over several layers goes through a
-    point in each of them, so that it passes between the boxes.
+    An edge that closes a cycle leads upwards. An edge over several layers has a point in each of
+    them, so that it passes between the boxes.
 
     Args:
         sizes: Width and height of each box, by its key, in pixels.
@@ -79,7 +79,7 @@ def layered(sizes: Mapping[str, tuple[float, float]], edges: Sequence[tuple[str,
 def _layers(
     sizes: Mapping[str, tuple[float, float]], edges: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
-    """Give each box the layer below all that lead to it, and a source that above its first use."""
+    """Return the layer of each box: below its sources; a box without any is above its first use."""
     after: defaultdict[str, list[str]] = defaultdict(list)
     before: defaultdict[str, list[str]] = defaultdict(list)
     for source, target in edges:
@@ -109,7 +109,7 @@ def _with_points(
     edges: Sequence[tuple[str, str]],
     layer: dict[str, int],
 ) -> tuple[list[list[str]], dict[str, float], dict[str, int]]:
-    """Return each edge as a chain with one point in every layer that it crosses."""
+    """Return each edge as a chain with a point in every layer that it crosses."""
     widths = {key: size[0] for key, size in sizes.items()}
     layer = dict(layer)
     chains = []
@@ -175,7 +175,7 @@ def _columns(
 def _settle(
     row: Sequence[str], wanted: Sequence[float], widths: Mapping[str, float], x: dict[str, float]
 ) -> None:
-    """Put the boxes of a row where they want to be, half of the push to either side."""
+    """Put the boxes of a row at the wanted places, and move those that overlap to both sides."""
     rightwards = list(wanted)
     leftwards = list(wanted)
     for i in range(1, len(row)):
@@ -245,8 +245,8 @@ def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
 def drawing(caches: Sequence[Cache], neighbourhoods: Sequence[Neighbourhood]) -> Drawing:
     """Return the graphs around all caches as one, its nodes numbered.
 
-    Layers that are alike, caches and all around them, stand in it once: with a name for all of
-    them, and their number at the node that updates the cache.
+    Layers with the same caches and surroundings appear once, with a common name, and with their
+    number at the node that updates the cache.
     """
     named = [
         (cache.past or cache.present or "", (cache.dtype, cache.shape, _form(graph)))
@@ -261,7 +261,7 @@ def drawing(caches: Sequence[Cache], neighbourhoods: Sequence[Neighbourhood]) ->
 
 
 def _form(graph: Neighbourhood) -> Hashable:
-    """Return what the graphs of like layers have in common: all but numbers in names."""
+    """Return a key that the graphs of similar layers share: all but the numbers in names."""
     places = {spot.key: place for place, spot in enumerate(graph.spots)}
     spots = ((s.kind, without_numbers(s.label), without_numbers(s.name)) for s in graph.spots)
     edges = (
@@ -291,7 +291,7 @@ def _folded(graphs: Sequence[Neighbourhood]) -> Neighbourhood:
 
 
 def _common(names: Iterable[str]) -> str:
-    """Return one name for several that differ in numbers: `{0..29}` for one, `{}` for more."""
+    """Return one name for names that differ in numbers: `{0..29}` for one number, `{}` for more."""
     listed = list(names)
     return common_name(listed) or common(listed)
 
@@ -309,9 +309,9 @@ _DOT_SHAPES = {
 
 
 def to_dot(report: InspectReport) -> str:
-    """Return a digraph of the nodes around each update, `kvtool ... | dot -Tsvg` draws it.
+    """Return a digraph of the nodes around each update; `kvtool ... | dot -Tsvg` draws it.
 
-    Nodes that several updates have around them stand in it once, and so do layers that are alike.
+    Nodes near several updates appear once, and so do similar layers.
     """
     drawn = drawing(report.caches, report.neighbourhoods)
     lines = [
@@ -348,8 +348,7 @@ _MERMAID_SHAPES = {
 def to_mermaid(report: InspectReport) -> str:
     """Return a flowchart of the nodes around each update, as GitHub and GitLab draw it.
 
-    Nodes that several updates have around them stand in it once, and so do layers that are alike.
-    The way of the caches is drawn with thick lines.
+    Nodes near several updates appear once, and so do similar layers. Thick lines are the caches.
     """
     drawn = drawing(report.caches, report.neighbourhoods)
     lines = ["flowchart TB"]

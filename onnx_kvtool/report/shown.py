@@ -1,4 +1,4 @@
-"""Reports outside of a terminal: as text for `print`, and as HTML for a notebook."""
+"""Reports outside of a terminal: as text for `print`, as HTML for a notebook, as a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STREAMS = {
     "TargetsReport": ("facts_text:targets_blocks",),
     "VerifyReport": ("proof_text:comparison_blocks", "proof_text:remarks"),
 }
-"""What makes the text of each report: first for standard output, then for standard error."""
+"""The functions that make the text of each report: for standard output, then standard error."""
 
 _RENDERED = {
     ("BenchReport", "html"): "shown:bench_page",
@@ -42,10 +42,10 @@ _RENDERED = {
     ("InspectReport", "html"): "html:to_html",
     ("InspectReport", "mermaid"): "graphs:to_mermaid",
 }
-"""What makes another form of a report."""
+"""The function that makes another format of a report."""
 
 _LABEL_COLORS = {"green": "#1a7f37", "red": "#cf222e", "yellow": "#9a6700", "cyan": "#1b7c83"}
-"""Colours of labels, which a light and a dark page can both bear, by rich's words."""
+"""Colours of labels, readable on light and dark pages, by rich's names."""
 
 
 def text(report: JsonReport) -> str:
@@ -73,9 +73,9 @@ def _function(name: str) -> Any:
 
 
 def html(report: Shown) -> str:
-    """Return a report as HTML that can stand in a page of somebody else.
+    """Return a report as HTML for another page, such as a notebook.
 
-    What `inspect` found is its own page in a frame, whose style and script stay inside; the others
+    A report of `inspect` is its own page in a frame, which keeps its style and script; the others
     are the lines and tables that the command prints.
     """
     if type(report).__name__ == "InspectReport":
@@ -141,7 +141,7 @@ _ROOM = 0.12
 
 
 def bench_page(report: BenchReport) -> str:
-    """Return what models took as one page, with a bar for where the steps of each go."""
+    """Return the times of models as one page, with a bar for the parts of a step of each."""
     longest = max((sum(part.seconds for part in p.parts) for p in report.profile), default=0) or 1
     bars = [
         f'<p class="soft end">{escaped(p.model)}: where a step goes</p>\n<div class="bar">'

@@ -44,9 +44,9 @@ def print_talk(blocks: Iterable[Block], *, color: bool | None) -> None:
 
 @contextlib.contextmanager
 def progress_line() -> Iterator[Progress]:
-    """Yield what shows on standard error what is under way, with a bar and the time it takes.
+    """Yield a function that shows progress on standard error, with a bar and the elapsed time.
 
-    The line is gone after the block.
+    The line disappears after the block.
     """
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -72,12 +72,12 @@ def progress_line() -> Iterator[Progress]:
 
 
 def text_of_blocks(blocks: Iterable[Block], *, color: bool | None = False) -> str:
-    """Return what `print_blocks` prints; unless `color` where there is no terminal.
+    """Return what `print_blocks` prints.
 
     Args:
-        blocks: What would be printed.
-        color: Whether it is for a terminal, with colour; None for a terminal that has colour
-            unless its user asked for none.
+        blocks: The blocks.
+        color: True for a terminal with colour; None for a terminal with the colour that its user
+            set; False for a pipe.
     """
     text = StringIO()
     _print_blocks(_console(color, file=text, to_terminal=color is not False), blocks)
@@ -98,10 +98,10 @@ def _print_blocks(console: Console, blocks: Iterable[Block]) -> None:
 
 
 class _Console(Console):
-    """A console whose reader may go away, as for any other output of the process."""
+    """A console that raises if its reader goes away."""
 
     def on_broken_pipe(self) -> None:
-        """Raise what rich caught, in place of an exit with 1, which is the answer no."""
+        """Raise the error that rich caught, instead of exit code 1, which means "no"."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -112,7 +112,7 @@ def _console(
     file: TextIO | None = None,
     to_terminal: bool | None = None,
 ) -> Console:
-    """Return what prints talk to standard error, data to standard output, or either to `file`."""
+    """Return a console on standard output for data, on standard error for talk, or on `file`."""
     return _Console(
         file=file or (sys.stdout if data else sys.stderr),
         force_terminal=color if to_terminal is None else to_terminal,
@@ -134,9 +134,8 @@ def _line(console: Console, label: str, text: str, style: str = "bold") -> None:
 def _table(console: Console, grid: Grid) -> None:
     """Print rows under a header: a table on a terminal, plain columns elsewhere.
 
-    No name is cut or wrapped. On a terminal that is too narrow the words of the last column take
-    several lines. If that is not enough, columns that the table can spare are left out; else each
-    row is a list of its cells under one another.
+    No name is cut or wrapped. If a terminal is too narrow, the last column wraps between words. If
+    that is not enough, spare columns are omitted. As the last resort, each row is a list of cells.
     """
     cells = [grid.header, *(tuple(map(escape, row)) for row in grid.rows)]
     # Without colour rich takes a terminal for none.
@@ -161,7 +160,7 @@ def _table(console: Console, grid: Grid) -> None:
 
 
 def _fits(console: Console, cells: list[tuple[str, ...]], room: int) -> bool:
-    """Print a table if it has room, on several lines of its last column if need be."""
+    """Print a table if it fits, with a wrapped last column if needed; return whether it does."""
     from rich import box
     from rich.table import Table
 
@@ -186,7 +185,7 @@ def _fits(console: Console, cells: list[tuple[str, ...]], room: int) -> bool:
 def _records(
     console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]], room: int
 ) -> None:
-    """Print each row as lines of a title and a cell, whose words take several lines if need be."""
+    """Print each row as lines of a title and a cell; cells wrap between words."""
     indent = max(map(len, header)) + 4
     for number, row in enumerate(rows):
         if number:
