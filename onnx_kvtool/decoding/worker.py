@@ -112,7 +112,8 @@ class Worker:
                 f"no process can be started to run `{name}`: {error.strerror or error}"
             ) from error
         try:
-            self.loaded: Loaded = self._ask((model, capacity, threads, provider, dict(dims)))
+            options = {"capacity": capacity, "threads": threads, "provider": provider}
+            self.loaded: Loaded = self._ask((model, {**options, "dims": dict(dims)}))
         except BaseException:
             self.close()
             raise
@@ -182,14 +183,8 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _load(
-    model: str | bytes,
-    capacity: int,
-    threads: int | None,
-    provider: str | None,
-    dims: Mapping[str, int],
-) -> tuple[Decoder, Loaded]:
-    decoder = _opened(_sources(model), capacity, threads, provider, dims)
+def _load(model: str | bytes, options: dict[str, Any]) -> tuple[Decoder, Loaded]:
+    decoder = Decoder(_sources(model), **options)
     return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
 
 
@@ -200,23 +195,13 @@ def _sources(model: str | bytes) -> Sequence[ModelSource]:
     return paths if isinstance(paths, list) else [paths]
 
 
-def _opened(
-    source: Sequence[ModelSource],
-    capacity: int,
-    threads: int | None,
-    provider: str | None,
-    dims: Mapping[str, int],
-) -> Decoder:
-    return Decoder(source, capacity=capacity, threads=threads, provider=provider, dims=dims)
-
-
 def _profile(loading: tuple[Any, ...], ids: Tokens, context: int, steps: int, name: str) -> Profile:
-    model, *rest = loading
+    model, options = loading
     works = [open_model(source) for source in _sources(model)]
     parts = {name: part for work in works for name, part in parts_of(work).items()}
 
     def run() -> BoundSession:
-        decoder = _opened(works, *rest)
+        decoder = Decoder(works, **options)
         _round(decoder, None, ids, context, steps)
         for other in decoder.sessions[1:]:
             other.end_profiling()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -32,16 +32,17 @@ from onnx_kvtool.verification.twins import twin
 _NARROW = np.dtype(ml_dtypes.bfloat16)
 
 
-class Host(Protocol):
-    """What stands between the inputs and outputs of a comparison and those of one model."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What stands between the inputs and outputs of a comparison and those of one model.
 
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return what the model is fed for the inputs of the comparison."""
-        ...
+    Attributes:
+        feeds: Returns what the model is fed for the inputs of the comparison.
+        outputs: Returns what is compared, from these inputs and the outputs of the model.
+    """
 
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return what is compared of what the model gave for the inputs of the comparison."""
-        ...
+    feeds: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    outputs: Callable[[Mapping[str, Array], Arrays], Arrays]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,86 +62,50 @@ class Hosted:
         return self.host.outputs(inputs, self.session.run(self.host.feeds(inputs)))
 
 
-@dataclass(frozen=True, slots=True)
-class WideHost:
-    """Feeds a model that has another type where the comparison has bfloat16.
+def wide_host(dtype: np.dtype[Any], narrow: Collection[str]) -> Host:
+    """Return the host of a model that has another type where the comparison has bfloat16.
 
-    What it gives in place of bfloat16 is rounded to that, so that data which was only moved has
-    the same bits.
+    It rounds the outputs `narrow` to bfloat16, so that data which was only moved has the same bits.
 
-    Attributes:
+    Args:
         dtype: The type that the model has.
         narrow: Outputs that the comparison has in bfloat16.
     """
-
-    dtype: np.dtype[Any]
-    narrow: frozenset[str]
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs, those of bfloat16 in the type of the model."""
-        return {
-            name: array.astype(self.dtype) if array.dtype == _NARROW else array
+    return Host(
+        lambda inputs: {
+            name: array.astype(dtype) if array.dtype == _NARROW else array
             for name, array in inputs.items()
-        }
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs, rounded to bfloat16 where the comparison has that."""
-        return {
-            name: array.astype(_NARROW) if name in self.narrow else array
+        },
+        lambda _, outputs: {
+            name: array.astype(_NARROW) if name in narrow else array
             for name, array in outputs.items()
-        }
+        },
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class NearestHost:
-    """Feeds a model in bfloat16 what another type holds of it.
+def nearest_host(dtype: np.dtype[Any]) -> Host:
+    """Return a host that feeds a model in bfloat16 what another type holds of it.
 
     float16 has steps of 6e-8 below 6e-5, so that a small number of a cache becomes another one in
     a model of that type. Whatever it becomes, bfloat16 holds it.
-
-    Attributes:
-        dtype: The other type.
     """
-
-    dtype: np.dtype[Any]
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs, those of bfloat16 as near as the other type comes to them."""
-        return {
-            name: array.astype(self.dtype).astype(_NARROW) if array.dtype == _NARROW else array
+    return Host(
+        lambda inputs: {
+            name: array.astype(dtype).astype(_NARROW) if array.dtype == _NARROW else array
             for name, array in inputs.items()
-        }
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs as they are."""
-        return outputs
+        },
+        lambda _, outputs: outputs,
+    )
 
 
 def through(outer: Host, inner: Host | None) -> Host:
-    """Return a host of a host, or the outer one where there is no other."""
-    return outer if inner is None else Through(outer, inner)
-
-
-@dataclass(frozen=True, slots=True)
-class Through:
-    """A host of a host: it stands between the comparison and another one.
-
-    Attributes:
-        outer: The host next to the comparison.
-        inner: The host next to the model.
-    """
-
-    outer: Host
-    inner: Host
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return what the inner host feeds for what the outer one does."""
-        return self.inner.feeds(self.outer.feeds(inputs))
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return what the outer host reads of what the inner one does."""
-        given = self.inner.outputs(self.outer.feeds(inputs), outputs)
-        return self.outer.outputs(inputs, given)
+    """Return a host that stands between the comparison and another one, if there is one."""
+    if inner is None:
+        return outer
+    return Host(
+        lambda inputs: inner.feeds(outer.feeds(inputs)),
+        lambda inputs, outputs: outer.outputs(inputs, inner.outputs(outer.feeds(inputs), outputs)),
+    )
 
 
 # A model as verification needs it, captured so that the model may then be edited in place.
@@ -231,11 +196,11 @@ class Subject:
         interface = narrowed(self.interface, expected, wide)
         given = zip(interface.outputs, self.interface.outputs, strict=True)
         changed = frozenset(port.name for port, own in given if port.type != own.type)
-        return replace(self.with_host(WideHost(wide.numpy(), changed)), interface=interface)
+        return replace(self.with_host(wide_host(wide.numpy(), changed)), interface=interface)
 
     def nearest(self, wide: ir.DataType) -> Subject:
         """Return the model as one that is fed in bfloat16 what `wide` holds."""
-        return self.with_host(NearestHost(wide.numpy()))
+        return self.with_host(nearest_host(wide.numpy()))
 
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.

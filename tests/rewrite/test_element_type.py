@@ -21,7 +21,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
-from onnx_kvtool.verification.subject import NearestHost, WideHost
+from onnx_kvtool.verification.subject import nearest_host, wide_host
 from tests.grids import each, part, thinned
 from tests.narrow_models import decoder, narrow
 from tests.runtime.recorded import NATIVE
@@ -337,7 +337,7 @@ def test_both_models_are_fed_what_float16_holds_of_bfloat16() -> None:
     """All numbers, also those below 6e-5, where the steps of float16 are the coarser ones."""
     every = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)
     with np.errstate(over="ignore"):
-        narrow = NearestHost(np.dtype(np.float16)).feeds({"x": every})["x"]
-        wide = WideHost(np.dtype(np.float16), frozenset()).feeds({"x": every})["x"]
+        narrow = nearest_host(np.dtype(np.float16)).feeds({"x": every})["x"]
+        wide = wide_host(np.dtype(np.float16), frozenset()).feeds({"x": every})["x"]
     assert (narrow.dtype, wide.dtype) == (ml_dtypes.bfloat16, np.float16)
     np.testing.assert_array_equal(narrow.astype(np.float64), wide.astype(np.float64))

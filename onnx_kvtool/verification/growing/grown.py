@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ from onnx_kvtool.verification.inputs.stepping import rows_of
 from onnx_kvtool.verification.inputs.symbols import fitting, kinds_of, least_memory
 from onnx_kvtool.verification.inputs.values import moderate
 from onnx_kvtool.verification.report import Settings
-from onnx_kvtool.verification.subject import Subject, through
+from onnx_kvtool.verification.subject import Host, Subject, through
 
 # The runs that compare a model with growing caches with its fixed form.
 
@@ -158,50 +159,23 @@ def _varied(base: Case, number: int, capacity: int) -> Case:
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class GrowingHost:
-    """The host of the model whose caches grow: it reads no rows of padding.
+def padding_host(
+    plan: InputPlan, axes: Mapping[str, tuple[int, int]], left_out: str | None = None
+) -> Host:
+    """Return a host that reads no rows of padding.
 
-    Attributes:
-        pair: The models.
+    A right model may compute anything there, and hands the rows of caches on to nobody but
+    attention, which a mask keeps from looking at them.
+
+    Args:
+        plan: What the inputs of the comparison mean.
         axes: By output, its axes of sequences and of new rows, where the model names them.
+        left_out: The input that the model does not have; None for none.
     """
-
-    pair: GrowingPair
-    axes: Mapping[str, tuple[int, int]]
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs of the model."""
-        return {name: value for name, value in inputs.items() if name != self.pair.counter.name}
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs with zeros for all rows that hold no token.
-
-        A right model may compute anything there, and hands the rows of caches on to nobody but
-        attention, which a mask keeps from looking at them.
-        """
-        return _live(self.pair.plan, self.axes, inputs, outputs)
-
-
-@dataclass(frozen=True, slots=True)
-class PaddingHost:
-    """A host for a model that gets a padding mask and keeps its caches unchanged.
-
-    Attributes:
-        plan: What its inputs mean.
-        axes: By output, its axes of sequences and of new rows, where the model names them.
-    """
-
-    plan: InputPlan
-    axes: Mapping[str, tuple[int, int]]
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs as they are."""
-        return dict(inputs)
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs with zeros for all rows that hold no token."""
-        return _live(self.plan, self.axes, inputs, outputs)
+    return Host(
+        lambda inputs: {name: value for name, value in inputs.items() if name != left_out},
+        partial(_live, plan, axes),
+    )
 
 
 def _live(
@@ -250,24 +224,19 @@ def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
     rank, sequences = value.ndim, dead.shape[0]
     if rank <= batch or value.shape[batch] != sequences:
         return np.zeros_like(value)
-    if axis is None or rank <= axis or axis <= batch:
-        gone = dead.any(axis=-1)
-    elif value.shape[axis] == dead.shape[-1]:
-        order = [1] * rank
-        order[batch], order[axis] = dead.shape
-        return np.where(dead.reshape(order), np.zeros((), value.dtype), value)
-    elif value.shape[axis] == 1:  # of the last row only
-        gone = dead[:, -1]
-    else:
-        gone = dead.any(axis=-1)
-    order = [1] * rank
+    order, gone = [1] * rank, dead.any(axis=-1)
     order[batch] = sequences
+    if axis is not None and batch < axis < rank:
+        if value.shape[axis] == dead.shape[-1]:
+            order[axis], gone = dead.shape[-1], dead
+        elif value.shape[axis] == 1:  # of the last row only
+            gone = dead[:, -1]
     return np.where(gone.reshape(order), np.zeros((), value.dtype), value)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedHost:
-    """The host of the fixed form: it keeps caches in buffers of their capacity.
+class _Buffers:
+    """What the host of the fixed form does: it keeps caches in buffers of their capacity.
 
     Attributes:
         pair: The models.
@@ -275,7 +244,7 @@ class FixedHost:
     """
 
     pair: GrowingPair
-    reader: GrowingHost
+    reader: Host
 
     def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
         """Return the inputs of the fixed form.
@@ -436,9 +405,12 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     if pair is None:
         return None
     shapes = {port.name: port.shape for port in a.interface.outputs}
-    reader = GrowingHost(pair, query_axes(pair.plan, shapes))
+    reader = padding_host(pair.plan, query_axes(pair.plan, shapes), pair.counter.name)
+    buffers = _Buffers(pair, reader)
     return Grown(
-        pair, replace(a.with_host(reader), plan=pair.plan), b.with_host(FixedHost(pair, reader))
+        pair,
+        replace(a.with_host(reader), plan=pair.plan),
+        b.with_host(Host(buffers.feeds, buffers.outputs)),
     )
 
 
@@ -452,5 +424,5 @@ def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
     if plan is None or not plan.is_counted:
         return a, b
     shapes = {port.name: port.shape for port in a.interface.outputs}
-    reader = PaddingHost(plan, query_axes(plan, shapes))
+    reader = padding_host(plan, query_axes(plan, shapes))
     return a.with_host(through(reader, a.host)), b.with_host(through(reader, b.host))
