@@ -1,4 +1,4 @@
-"""What changed between two models, and parts that were replaced."""
+"""The changes between two models, and replaced parts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests
-from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, said
+from onnx_kvtool.review.graphs import (
+    GraphComparison,
+    Pairs,
+    by_position,
+    changed_entries,
+    changed_remarks,
+)
 from onnx_kvtool.review.report import Change, DiffReport, Rename, Replacement
 from onnx_kvtool.review.side import Side, declared, dim_renames, type_of, with_names
-
-# Nodes that came in the place of others: ScatterND and its indices in that of TensorScatter.
 
 
 def replacements(
@@ -32,15 +36,14 @@ def replacements(
     added: Sequence[ir.Node],
     rewired: Iterable[tuple[ir.Value | None, ir.Value | None]],
 ) -> tuple[list[Replacement], list[NodeFacts], list[NodeFacts]]:
-    """Gather nodes that came by the node in whose place they did.
+    """Group added nodes with the removed nodes that they replace.
 
-    One node came in the place of another when its output is read where that of the other was, or
-    has its name. For a node of several outputs there may be one for each, and one for several
-    nodes. With each go those that lead to nothing else; the last group is of those that lead to
-    several of them.
+    A node replaces another one if its output goes to the same reader, or has the same name. Several
+    nodes may replace one node with several outputs, and the reverse. A group also has the nodes
+    that lead only to it. The last group has the nodes that lead to several groups.
 
     Returns:
-        The groups; the other nodes that went; those that came.
+        The groups, the other removed nodes, and the other added nodes.
     """
     old_ends, new_ends = _ends(removed, added, (*rewired, *_same_names(removed, added)))
     led_old = _led_to(removed, old_ends)
@@ -65,10 +68,9 @@ def _ends(
     added: Iterable[ir.Node],
     pairs: Iterable[tuple[ir.Value | None, ir.Value | None]],
 ) -> tuple[dict[ir.Node, int], dict[ir.Node, int]]:
-    """Return the number of the group of each node that went or came with a counterpart.
+    """Return the number of the group of each removed and of each added node with a counterpart.
 
-    A value has one counterpart, the first; a node that has a group already brings that of another
-    of its outputs into it.
+    Only the first counterpart of a value counts. All outputs of a node are in the same group.
     """
     gone, came = set(removed), set(added)
     old_ends: dict[ir.Node, int] = {}
@@ -103,7 +105,7 @@ def _same_names(
 def _led_to(
     nodes: Sequence[ir.Node], ends: Mapping[ir.Node, int]
 ) -> dict[int | str | None, list[ir.Node]]:
-    """Return the nodes by the group that they lead to, or `several`; None for all others."""
+    """Return the nodes by the group that they lead to: a number, `several`, or None for others."""
     end_of: dict[ir.Node, int | str | None] = {}
     for node in reversed(nodes):
         if node in ends:
@@ -124,19 +126,16 @@ def _led_to(
     return found
 
 
-# What changed between two models.
-
-
 _FACTS = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
 _CACHE_FACTS = ("kind", "dtype", "shape", "axis", "mode", "capacity", "growing", "in_place")
 
 
 class Reviewed(NamedTuple):
-    """A model that is compared.
+    """A model to compare.
 
     Attributes:
         model: The model, which nobody else uses; its nodes are sorted.
-        path: What to call it.
+        path: Its name in the report.
         caches: Its caches.
     """
 
@@ -146,13 +145,13 @@ class Reviewed(NamedTuple):
 
 
 def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: bool) -> DiffReport:
-    """Return what changed between two models.
+    """Return the changes between two models.
 
     Args:
-        old: The one.
-        new: The other.
-        digests: Says what tensors hold.
-        how_much: Whether to read weights that changed again, for how much they did.
+        old: The old model.
+        new: The new model.
+        digests: Returns the contents of tensors.
+        how_much: Whether to read changed weights again, to measure the differences.
 
     Raises:
         UnreadableModel: If a tensor cannot be read.
@@ -165,8 +164,7 @@ def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: 
     outputs = _by_name(old.model.graph.outputs, new.model.graph.outputs)
     path = walk.graph_path(new.model.graph.name)
     graphs.about(path, old.model.graph, new.model.graph)
-    ends = Ends(inputs, outputs)
-    graphs.compare(path, old.model.graph, new.model.graph, ends)
+    graphs.compare(path, old.model.graph, new.model.graph, (inputs, outputs))
     outputs += _renamed_outputs(graphs, outputs)
     _functions(graphs, report)
     _interface(graphs, inputs, outputs)
@@ -180,12 +178,12 @@ def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: 
 
 
 def matched_values(old: ir.Model, new: ir.Model) -> dict[str, str]:
-    """Return the new name of each value of the main graph whose nodes are matched."""
+    """Return the new name of each value of the main graph whose node has a pair."""
     report, digests = DiffReport("", ""), Digests("none")
     sides = Side(old, digests), Side(new, digests)
     graphs = GraphComparison(*sides, report, None)
     outputs = _by_name(old.graph.outputs, new.graph.outputs)
-    ends = Ends(_same_inputs(sides), outputs)
+    ends = _same_inputs(sides), outputs
     graphs.compare(walk.graph_path(new.graph.name), old.graph, new.graph, ends)
     return {
         before.name: after.name
@@ -226,18 +224,15 @@ def _opsets(place: str, old: Mapping[str, int], new: Mapping[str, int], report: 
             report.opsets.append(Change(place, domain, what, before, after))
 
 
-_Pairs = list[tuple[ir.Value, ir.Value]]
-
-
-def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> _Pairs:
+def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> Pairs:
     known: dict[str | None, list[ir.Value]] = {}
     for value in reversed(new):  # a broken model has two of one name
         known.setdefault(value.name, []).append(value)
     return [(value, known[value.name].pop()) for value in old if known.get(value.name)]
 
 
-def _same_inputs(sides: tuple[Side, Side]) -> _Pairs:
-    """Pair inputs by name, and those that have another name by type and readers."""
+def _same_inputs(sides: tuple[Side, Side]) -> Pairs:
+    """Pair inputs by name, the others by type and readers."""
     olds, news = (side.model.graph.inputs for side in sides)
     pairs = _by_name(olds, news)
     known = {value for pair in pairs for value in pair}
@@ -258,8 +253,8 @@ def _read_as(side: Side, value: ir.Value) -> Hashable:
     return str(value.type), len(value.shape) if value.shape else None, tuple(readers)
 
 
-def _renamed_outputs(graphs: GraphComparison, known: _Pairs) -> _Pairs:
-    """Pair outputs that have another name by what makes them."""
+def _renamed_outputs(graphs: GraphComparison, known: Pairs) -> Pairs:
+    """Pair outputs with another name by their nodes."""
     taken = {value for pair in known for value in pair}
     news = {(v.producer(), v.index()): v for v in graphs.new.model.graph.outputs if v not in taken}
     pairs = []
@@ -288,7 +283,7 @@ def _functions(graphs: GraphComparison, report: DiffReport) -> None:
         before, after = _parameters(graphs.old, old), _parameters(graphs.new, new)
         for name, a, b in changed_entries("attribute ", before, after):
             report.functions.append(Change(path, path, name, a, b))
-        graphs.compare(path, old.graph, new.graph, Ends.by_position(old, new))
+        graphs.compare(path, old.graph, new.graph, by_position(old, new))
         for one, other in zip(old.inputs, new.inputs, strict=False):
             graphs.rename("value", path, one, other)
 
@@ -300,7 +295,7 @@ def _parameters(side: Side, function: ir.Function) -> dict[str, str]:
     }
 
 
-def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None:
+def _interface(graphs: GraphComparison, inputs: Pairs, outputs: Pairs) -> None:
     report, sides = graphs.report, (graphs.old, graphs.new)
     for kind, pairs in (("input", inputs), ("output", outputs)):
         ends = [getattr(side.model.graph, f"{kind}s") for side in sides]
@@ -316,7 +311,7 @@ def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None
             if kind == "input" and a.is_initializer() != b.is_initializer():
                 words = ["optional" if v.is_initializer() else "required" for v in (a, b)]
                 report.interface.append(Change(kind, b.name or "", "default", *words))
-            for what, before, after in said(a, b):
+            for what, before, after in changed_remarks(a, b):
                 report.interface.append(Change(kind, b.name or "", what, before, after))
         if kind == "output":
             for a, b in pairs:
@@ -331,7 +326,7 @@ def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None
 
 
 def _declarations(graphs: GraphComparison, report: DiffReport) -> dict[str, str]:
-    """Report what is declared otherwise; return the new names of dimensions."""
+    """Report changed declarations; return the new names of dimensions."""
     renames = dim_renames((a, b) for _, _, a, b in graphs.declarations)
     report.renamed += [Rename("dimension", "", a, b) for a, b in renames.items()]
     for path, value, before, after in graphs.declarations:
@@ -384,7 +379,7 @@ def _cache_facts(cache: Cache, renames: dict[str, str], has_axis: bool) -> dict[
     return {
         "kind": cache.kind,
         "dtype": None if cache.dtype is None else dtype_name(cache.dtype),
-        "shape": rest,  # but for the capacity, which is told by itself
+        "shape": rest,  # without the capacity, which has its own entry
         "axis": axis,
         "mode": cache.mode,
         "capacity": None if shape is None or axis is None else shape[axis],
@@ -403,7 +398,7 @@ def _ops(old: ir.Model, new: ir.Model) -> dict[str, tuple[int, int]]:
 
 
 def _storage(old: ir.Model, new: ir.Model, report: DiffReport) -> None:
-    """Tell where weights lie, if elsewhere than before."""
+    """Report changed locations of weights."""
     before, after = (sorted({os.fspath(f.location) for f in external_files(m)}) for m in (old, new))
     if before != after:
         report.storage.append(Change("", "external data", "files", before, after))

@@ -1,4 +1,4 @@
-"""Nodes, attributes and values as text and as digests that can be compared."""
+"""Names, types, attributes and contents of tensors in onnx's syntax, and digests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.remote import RemoteFile, beside, is_remote
 from onnx_kvtool.model_io.stored import digest, file_pieces
 
-# ONNX's own syntax for names, types and attributes, as `onnx.parser` reads it.
-#
-# onnx's printer leaves out default values of function attributes and every metadata below the
-# model, writes all values on one line, and fails for text that is not UTF-8.
+# The syntax that `onnx.parser` reads. onnx's printer omits default values of function attributes,
+# and all metadata below the model; it writes all values on one line, and fails for text that is not
+# UTF-8.
 
 
 _A = onnx.AttributeProto
@@ -36,7 +35,7 @@ _TYPE_WORDS = frozenset(
 
 
 def quoted(text: str | bytes) -> str:
-    r"""Return text between quotes; what is not printable is written as an escape (`\n`, `\xff`).
+    r"""Return text between quotes, with escapes for what is not printable (`\n`, `\xff`).
 
     Examples:
         >>> from onnx_kvtool.review.digests import quoted
@@ -49,27 +48,27 @@ def quoted(text: str | bytes) -> str:
 
 
 def identifier(name: str) -> str:
-    """Return the name of a value, node, graph or dimension, quoted where it has to be."""
+    """Return the name of a value, node, graph or dimension, with quotes if it needs them."""
     if _NAME.fullmatch(name) and name not in _TYPE_WORDS:
         return name
     return quoted(name)
 
 
 def word(text: str) -> str:
-    """Return a domain, or the name of an operator or attribute, which the syntax never quotes.
+    """Return a domain, or the name of an operator or attribute.
 
-    What no operator is called stands in quotes nevertheless, so that it is no more than a word.
+    The syntax never quotes them. kvtool quotes an impossible name, so that it stays one word.
     """
     return text if _WORD.fullmatch(text) else quoted(text)
 
 
 def number(value: float) -> str:
-    """Return a float32 in the shortest form that can be read back."""
+    """Return the shortest text for a float32."""
     return str(np.float32(value))
 
 
 def reference_text(attribute: onnx.AttributeProto) -> str:
-    """Return an attribute that is one of the enclosing function: `axis: int = @axis`."""
+    """Return a reference to an attribute of the enclosing function: `axis: int = @axis`."""
     return f"{_head(attribute)}@{word(attribute.ref_attr_name)}"
 
 
@@ -140,14 +139,14 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> str:
     return identifier(dim.dim_param) if kind and dim.dim_param else "?"
 
 
-# What a tensor holds, in one line: its few values, or a digest of its many.
+# The content of a tensor in one line: a few values, or a digest.
 
 
 CHUNK = 1 << 22
-"""Bytes of a tensor that are held at a time; whole elements of each type."""
+"""Bytes of a tensor to read at a time; whole elements of each type."""
 
 _SHOWN_WHOLE, _SHOWN_FLOATS = 16, 4
-"""Up to so many elements are shown by value: numbers of sizes and axes, and scalars."""
+"""Up to so many elements are shown by value: sizes, axes and scalars."""
 _DIGITS = 32
 _UNREAD = '["sha256": "?"]'
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
@@ -161,18 +160,20 @@ _PATTERNS = {
     ir.DataType.FLOAT8E5M2FNUZ: np.uint8,
     ir.DataType.FLOAT8E8M0: np.uint8,
 }
-"""Floats that ONNX text writes as the integers whose bits they have."""
+"""Floats that ONNX text writes as integers with the same bits."""
 
 
 class Digests:
-    """Says what tensors hold, each file and place read once.
+    """Returns the contents of tensors, and reads each of them once.
 
     Args:
-        weights: `digest` reads every tensor; `embedded` only those in the model file, and says of
-            others where their data lies; `none` reads those few that are shown by value.
+        weights: `digest` reads every tensor. `embedded` reads those in the model file, and returns
+            the location of others. `none` reads only tensors that are shown by value.
+        require: Whether a missing data file is an error.
 
     Attributes:
-        missing: Tensors whose data file is not there, with the reason; they are told by place.
+        missing: Messages about tensors whose data file is missing, and whose location stands in
+            for the content.
     """
 
     def __init__(self, weights: PrintedWeights = "digest", *, require: bool = False) -> None:
@@ -184,13 +185,13 @@ class Digests:
         self._alive: list[ir.TensorProtocol] = []
 
     def content(self, tensor: ir.TensorProtocol) -> tuple[str, str]:
-        """Return what a tensor holds in ONNX's syntax, and a comment for people.
+        """Return the content of a tensor in ONNX's syntax, and a remark for people.
 
-        Two tensors of one type and shape hold the same values if the first texts are equal.
+        Two tensors of one type and shape have equal values if the first texts are equal.
 
         Raises:
-            UnreadableModel: If external data is needed and cannot be trusted, or `require` was set
-                and it is missing.
+            UnreadableModel: If external data is needed and cannot be trusted, or is missing with
+                `require`.
         """
         key = self._key(tensor)
         found = self._known.get(key)
@@ -237,8 +238,8 @@ def _place(tensor: ir.ExternalTensor) -> str:
 def sha256(tensor: ir.TensorProtocol) -> str:
     """Return the first 128 bits of the SHA-256 of the values, in hexadecimal.
 
-    The bytes are those that `raw_data` has, so that it does not matter what field or file they
-    stand. Of strings it is the lengths and the texts.
+    It covers the bytes of `raw_data`, whatever field or file stores them; for strings, the lengths
+    and the texts.
     """
     return digest(chunks(tensor))[:_DIGITS]
 
@@ -246,7 +247,7 @@ def sha256(tensor: ir.TensorProtocol) -> str:
 def chunks(tensor: ir.TensorProtocol, size: int = CHUNK) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a tensor as `raw_data` has them, `size` at a time but for the last.
 
-    External data is read from its file, which has been judged before.
+    Reading external data is safe only if `ReferenceJudge` accepts it.
 
     Raises:
         UnreadableModel: If the file ends early or cannot be read.
@@ -308,7 +309,7 @@ def _stored_bytes(tensor: ir.TensorProtocol) -> bytes:
 
 
 def is_whole(tensor: ir.TensorProtocol) -> bool:
-    """Return whether a tensor has as many bytes as its shape takes; its file has been judged."""
+    """Return whether a tensor has as many bytes as its shape takes; external ones count as such."""
     if isinstance(tensor, ir.ExternalTensor):
         return True
     if isinstance(tensor, SparseInitializer):
@@ -317,7 +318,7 @@ def is_whole(tensor: ir.TensorProtocol) -> bool:
 
 
 def _texts(tensor: ir.TensorProtocol) -> list[bytes]:
-    # Not through numpy, which fails where there are fewer texts than the shape takes.
+    # Not through numpy, which fails if there are fewer texts than elements.
     raw = getattr(tensor, "raw", None)
     stored = raw.string_data if isinstance(raw, onnx.TensorProto) else None
     if stored is None and isinstance(tensor, ir.StringTensor):
@@ -327,7 +328,7 @@ def _texts(tensor: ir.TensorProtocol) -> list[bytes]:
 
 
 def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
-    """Return the values of a tensor that has few, in ONNX's syntax; None for others."""
+    """Return the values of a small tensor in ONNX's syntax; None for others."""
     if isinstance(tensor, SparseInitializer):
         return None
     dtype, shape = tensor.dtype, tensor.shape.numpy()
@@ -359,7 +360,7 @@ def _listed(texts: Iterator[str]) -> str:
 
 
 def decoded(data: bytes | memoryview, dtype: ir.DataType, count: int) -> np.ndarray[Any, Any]:
-    """Return the `count` elements that `raw_data` would store as the bytes `data`, flat."""
+    """Return `count` elements from bytes as in `raw_data`, flat."""
     message = onnx.TensorProto(data_type=int(dtype), dims=[count], raw_data=bytes(data))
     values: np.ndarray[Any, Any] = ir.TensorProtoTensor(message).numpy()
     return values

@@ -1,8 +1,8 @@
-"""How two graphs differ, with their bodies: nodes, initializers, names, what is declared."""
+"""Differences of two graphs and their bodies: nodes, initializers, names, declarations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -22,28 +22,20 @@ from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, We
 from onnx_kvtool.review.side import Content, Declared, Scope, Side, declared, is_undefined
 
 _Changed = Callable[[str, str | None, str | None], None]
-"""Reports that a fact of a node is another one."""
+"""Reports a changed fact of a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Inputs and outputs of two graphs, as far as they are the same by name or position.
+Pairs = list[tuple[ir.Value, ir.Value]]
+Ends = tuple[Pairs, Pairs]
+"""Pairs of inputs and pairs of outputs of two graphs."""
 
-    Attributes:
-        inputs: Pairs of inputs.
-        outputs: Pairs of outputs.
-    """
 
-    inputs: Sequence[tuple[ir.Value, ir.Value]]
-    outputs: Sequence[tuple[ir.Value, ir.Value]]
-
-    @staticmethod
-    def by_position(old: ir.Graph | ir.Function, new: ir.Graph | ir.Function) -> Ends:
-        """Return the pairs of bodies and functions."""
-        return Ends(
-            list(zip(old.inputs, new.inputs, strict=False)),
-            list(zip(old.outputs, new.outputs, strict=False)),
-        )
+def by_position(old: ir.Graph | ir.Function, new: ir.Graph | ir.Function) -> Ends:
+    """Return the pairs of bodies and functions."""
+    return (
+        list(zip(old.inputs, new.inputs, strict=False)),
+        list(zip(old.outputs, new.outputs, strict=False)),
+    )
 
 
 @dataclass(slots=True)
@@ -51,18 +43,18 @@ class GraphComparison:
     """Compares graphs of two models, one after another, and writes into a report.
 
     Attributes:
-        old: The one model.
-        new: The other.
-        report: Gets what differs, but for nodes that came or went.
-        digests: Given where it is asked how much weights differ.
+        old: The old model.
+        new: The new model.
+        report: Gets the differences, except for added and removed nodes.
+        digests: Not None to measure how much weights differ.
         nodes: Pairs of nodes, of all graphs compared so far.
-        values: The old value of a new one: of inputs and initializers.
-        added: New nodes without an old one, in the order of the graphs.
-        removed: Old nodes without a new one.
-        declarations: What is declared of one value in both models, for all that was compared.
-        rewired: What is read at one place in both models, as far as nodes without a pair make it:
-            the old value and the new one; None for one that has a pair.
-        moved: What Constants hold that have become initializers, and the reverse.
+        values: The old value of each new input and initializer.
+        added: New nodes without a pair, in the order of the graphs.
+        removed: Old nodes without a pair.
+        declarations: Place, new value, and both declarations, for each compared value.
+        rewired: Old and new value at the same place of a reader, if a node without a pair makes one
+            of them; None for a value that has a pair.
+        moved: Contents of Constants that have become initializers, or the reverse.
     """
 
     old: Side
@@ -78,7 +70,7 @@ class GraphComparison:
     moved: set[Content | None] = field(default_factory=set)
 
     def same_value(self, old: ir.Value | None, new: ir.Value | None) -> bool:
-        """Return whether two values are one, as far as pairs are known."""
+        """Return whether two values are a pair by now."""
         if old is None or new is None:
             return old is new
         if self.values.get(new) is old:
@@ -100,12 +92,13 @@ class GraphComparison:
         owners: tuple[ir.Node, ir.Node] | None = None,
     ) -> None:
         """Compare two graphs."""
-        self.values.update({b: a for a, b in ends.inputs})
+        inputs, outputs = ends
+        self.values.update({b: a for a, b in inputs})
         scopes = Scope.of(old), Scope.of(new)
         self._hash(scopes, ends, owners)
         Matcher(*scopes, self.nodes, self.same_value).run()
         self._weights(path, scopes)
-        for value, other in ends.inputs:
+        for value, other in inputs:
             self._declaration(path, value, other)
         for node in scopes[0].nodes:
             pair = self.nodes.new.get(node)
@@ -116,7 +109,7 @@ class GraphComparison:
         for node in scopes[1].nodes:
             if node not in self.nodes.old and not self._was_moved(node, self.new):
                 self.added.append(node)
-        for value, other in ends.outputs:
+        for value, other in outputs:
             if not self.same_value(value, other):
                 self._rewired(
                     value,
@@ -130,7 +123,6 @@ class GraphComparison:
         ends: Ends,
         owners: tuple[ir.Node, ir.Node] | None,
     ) -> None:
-        pairs = (ends.inputs, ends.outputs)
         for place, (side, scope) in enumerate(zip((self.old, self.new), scopes, strict=True)):
             labels: dict[ir.Value, int] = {}
             for value in side.captured(owners[place]) if owners else ():
@@ -138,10 +130,10 @@ class GraphComparison:
                 labels[value] = hash(("outer", id(known or value)))
             for value in scope.graph.inputs:
                 labels[value] = hash(("input", str(value.type), str(value.shape)))
-            for number, pair in enumerate(pairs[0]):
+            for number, pair in enumerate(ends[0]):
                 labels[pair[place]] = hash(("input", number))
             outputs: dict[ir.Value, list[Hashable]] = {}
-            for number, pair in enumerate(pairs[1]):
+            for number, pair in enumerate(ends[1]):
                 outputs.setdefault(pair[place], []).append(number)
             side.hash_scope(scope, labels, outputs)
 
@@ -200,7 +192,7 @@ class GraphComparison:
         return is_constant and node not in self.nodes.new and node not in self.nodes.old
 
     def _was_moved(self, node: ir.Node, side: Side) -> bool:
-        """Return whether a Constant has become an initializer, or was one."""
+        """Return whether a Constant has become an initializer, or the reverse."""
         return bool(self.moved) and self._lone(node) and side.content(node.outputs[0]) in self.moved
 
     def _node(self, path: str, old: ir.Node, new: ir.Node) -> None:
@@ -221,7 +213,7 @@ class GraphComparison:
                 "node", path, self.old.place(old).node_label or "", place.node_label or ""
             )
             self.report.renamed.append(rename)
-        for what, before, after in said(old, new):
+        for what, before, after in changed_remarks(old, new):
             changed(what, before, after)
         self._outputs(path, old, new, changed)
         self._bodies(path, old, new, changed)
@@ -263,7 +255,7 @@ class GraphComparison:
             self.rename("graph", inner, a, b)
             self.about(inner, a, b)
             self.signature(inner, a, b)
-            self.compare(inner, a, b, Ends.by_position(a, b), (old, new))
+            self.compare(inner, a, b, by_position(a, b), (old, new))
             for pairs in (a.inputs, b.inputs), (a.outputs, b.outputs):
                 for one, other in zip(*pairs, strict=False):
                     if not walk.producer(one):
@@ -272,7 +264,7 @@ class GraphComparison:
     def signature(
         self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function
     ) -> None:
-        """Report another number of inputs or outputs of a body or function."""
+        """Report a changed number of inputs or outputs of a body or function."""
         for what, a, b in (
             ("inputs", old.inputs, new.inputs),
             ("outputs", old.outputs, new.outputs),
@@ -282,14 +274,14 @@ class GraphComparison:
                 self.report.functions.append(Change(path, path, what, *shown))
 
     def about(self, path: str, old: _Documented, new: _Documented) -> None:
-        """Report what is said of a model, a graph, a body or a function."""
-        for what, before, after in said(old, new):
+        """Report changed metadata of a model, a graph, a body or a function."""
+        for what, before, after in changed_remarks(old, new):
             self.report.metadata.append(Change(path, what, "changed", before, after))
 
     def _rewired(
         self, old: ir.Value | None, new: ir.Value | None, change: NodeChange | Change
     ) -> None:
-        """Report that another value is read, unless nodes that came or went explain it."""
+        """Report that a node reads another value, unless added or removed nodes explain it."""
         one, other = walk.producer(old), walk.producer(new)
         gone = one is not None and one not in self.nodes.new
         came = other is not None and other not in self.nodes.old
@@ -303,7 +295,7 @@ class GraphComparison:
     def rename(
         self, kind: str, path: str, old: ir.Value | ir.Graph, new: ir.Value | ir.Graph
     ) -> None:
-        """Report a new name, if it is one."""
+        """Report a changed name."""
         rename = Rename(kind, path, old.name or "", new.name or "")  # type: ignore[arg-type]
         if rename.old != rename.new:
             self.report.renamed.append(rename)
@@ -313,7 +305,7 @@ class GraphComparison:
         self.declarations.append((path, new, a, b))
 
     def _remarks(self, path: str, old: ir.Value, new: ir.Value) -> None:
-        for what, before, after in said(old, new):
+        for what, before, after in changed_remarks(old, new):
             self.report.values.append(Change(path, new.name or "", what, before, after))
 
 
@@ -333,8 +325,8 @@ def _value_of(text: str | None) -> str | None:
 _Documented = ir.Node | ir.Value | ir.Graph | ir.Function | ir.Model
 
 
-def said(old: _Documented, new: _Documented) -> list[tuple[str, str | None, str | None]]:
-    """Return remarks and metadata of two things that differ, with their names."""
+def changed_remarks(old: _Documented, new: _Documented) -> list[tuple[str, str | None, str | None]]:
+    """Return the names and both values of changed remarks and metadata."""
     found = []
     if (old.doc_string or "") != (new.doc_string or ""):
         found.append(("doc_string", old.doc_string or None, new.doc_string or None))
@@ -345,7 +337,7 @@ def said(old: _Documented, new: _Documented) -> list[tuple[str, str | None, str 
 def changed_entries(
     prefix: str, old: Mapping[str, str], new: Mapping[str, str]
 ) -> list[tuple[str, str | None, str | None]]:
-    """Return the entries of two mappings that differ, the keys behind a prefix."""
+    """Return the entries of two mappings that differ, their keys with a prefix."""
     if old == new:
         return []
     return [

@@ -1,11 +1,10 @@
-"""Which node and which weight of one model is which of the other."""
+"""Pairs of nodes and of weights in two models."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,37 +15,24 @@ from onnx_kvtool.review.digests import Digests, chunks, decoded, is_whole
 from onnx_kvtool.review.report import WeightChange
 from onnx_kvtool.review.side import Content, Scope, Side
 
-# How much the values of two tensors differ, read some at a time.
-
-
 _ELEMENTS = 1 << 19
-"""Elements that are compared at a time; a multiple of 8, so that packed ones fill whole bytes."""
+"""Elements to compare at a time; a multiple of 8, so that packed elements fill whole bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distance:
-    """How much two tensors of one shape differ.
+def distance(
+    old: ir.TensorProtocol, new: ir.TensorProtocol
+) -> tuple[()] | tuple[float, float, int, int]:
+    """Return how much two tensors of one shape differ.
 
-    Attributes:
-        largest: The largest difference of two elements; infinite where one is and the other is
-            not, and NaN where one alone is NaN.
-        relative: The largest difference, divided by the size of the old element where that is
-            not 0.
-        changed: How many elements differ. NaN is equal to NaN.
-        elements: Number of elements.
+    Returns:
+        The largest difference of two elements (infinite if only one of them is, NaN if only one is
+        NaN); the largest ratio of a difference to an old element that is not 0; the number of
+        elements that differ, NaN being equal to NaN; and the number of elements. Empty if the
+        elements are no numbers, too few or too many.
     """
-
-    largest: float
-    relative: float
-    changed: int
-    elements: int
-
-
-def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> Distance | None:
-    """Return how far two tensors differ; None if elements are no numbers, too few or too many."""
     types = {old.dtype, new.dtype}
     if types & {ir.DataType.STRING, ir.DataType.UNDEFINED} or not (is_whole(old) and is_whole(new)):
-        return None
+        return ()
     largest = relative = 0.0
     changed = elements = 0
     for a, b in zip(_parts(old), _parts(new), strict=True):
@@ -59,7 +45,7 @@ def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> Distance | None:
         elements += a.size
         largest = float(np.max(gap, initial=largest))
         relative = float(np.max(ratios, initial=relative))
-    return Distance(largest, relative, changed, elements)
+    return largest, relative, changed, elements
 
 
 def _parts(tensor: ir.TensorProtocol) -> Iterator[np.ndarray[Any, Any]]:
@@ -75,12 +61,9 @@ def _parts(tensor: ir.TensorProtocol) -> Iterator[np.ndarray[Any, Any]]:
 _COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 
 
-# Which node of one graph is which of another, in time that grows with the number of nodes.
-#
-# First come nodes that compute the same and of which the same is made, then those of which one of
-# these holds: what is before an edit is known by what leads to it, what is behind by what it
-# leads to. In between names decide where a neighbour agrees, then neighbours alone, then names
-# alone.
+# Pairs of nodes, in linear time. First come nodes with the same `up` and `down` hashes, then nodes
+# with one of these: `up` finds the nodes before an edit, `down` those behind it. Between these,
+# names decide if a neighbour agrees, then neighbours alone, then names alone.
 
 
 _Key = Callable[[ir.Node], Hashable | None]
@@ -113,7 +96,7 @@ class Matcher:
         old: The one graph.
         new: The other one.
         pairs: Gets the pairs; has those of outer graphs.
-        same_value: Whether an old value is the new one, as far as pairs are known.
+        same_value: Returns whether an old and a new value are a pair by now.
     """
 
     def __init__(self, old: Scope, new: Scope, pairs: NodePairs, same_value: _SameValue) -> None:
@@ -127,7 +110,7 @@ class Matcher:
     def run(self) -> None:
         """Add the pairs."""
         up, down = {**self._old.up, **self._new.up}, {**self._old.down, **self._new.down}
-        # One of several equal constants is known by its name alone.
+        # Only the name tells equal constants apart.
         self._alike(lambda n: (up[n], n.name or _outputs(n)) if n.op_type == "Constant" else None)
         self._alike(lambda n: (up[n], down[n]))
         for hashes in (up, down):
@@ -148,7 +131,7 @@ class Matcher:
         self._in_place()
 
     def _groups(self, key: _Key) -> Iterator[tuple[list[ir.Node], list[ir.Node]]]:
-        """Yield the nodes of both graphs that have one key and no pair yet."""
+        """Yield the nodes of both graphs that share a key and have no pair yet."""
         olds, news = (
             _grouped((key(node), node) for node in nodes if node in free)
             for nodes, free in (
@@ -166,7 +149,7 @@ class Matcher:
         self._pending.append((old, new))
 
     def _alike(self, key: _Key) -> None:
-        """Pair nodes that nothing but names tells apart: by name first, then in order."""
+        """Pair nodes that only differ by name: by name first, then in order."""
         for group, others in self._groups(key):
             if len(group) > 1 or len(others) > 1:
                 by_name = {n.name or _outputs(n): n for n in others}
@@ -180,11 +163,11 @@ class Matcher:
                 self._add(node, other)
 
     def _unique(self, key: _Key, accept: _Alike | None = None) -> None:
-        """Pair nodes where each graph has exactly one with this key.
+        """Pair nodes if each graph has exactly one with this key.
 
         Args:
-            key: The key of a node; None for none.
-            accept: What else has to hold.
+            key: Returns the key of a node, or None.
+            accept: Returns whether two nodes may be a pair; None accepts all.
         """
         for group, others in self._groups(key):
             if len(group) == len(others) == 1:
@@ -209,10 +192,10 @@ class Matcher:
         return all(map(self._same_value, old.inputs, new.inputs))
 
     def _spread(self) -> None:
-        """Pair neighbours of pairs that have one operator and one place there."""
+        """Pair neighbours of pairs that have the same operator and position."""
         while self._pending:
             old, new = self._pending.pop()
-            self._pair_makers(old, new, lambda one, other: _operator(one) == _operator(other))
+            self._pair_makers(old, new, _same_operator)
             for a, b in zip(old.outputs, new.outputs, strict=False):
                 olds = _readers_by_place(a, self._free_old)
                 if not olds:
@@ -224,7 +207,7 @@ class Matcher:
                         self._add(group[0], others[0])
 
     def _in_place(self) -> None:
-        """Pair nodes of different operators that read the same, and are read at one place."""
+        """Pair nodes of different operators with the same inputs and the same reader."""
         self._pending = list(self._added)
         while self._pending:
             self._pair_makers(*self._pending.pop(), self._reads_the_same)
@@ -257,11 +240,11 @@ def _grouped(nodes: Iterable[tuple[Hashable | None, ir.Node]]) -> dict[Hashable,
 
 def _readers_by_place(value: ir.Value, wanted: set[ir.Node]) -> dict[Hashable, list[ir.Node]]:
     uses = (use for use in value.uses() if use.node in wanted)
-    return _grouped(((_operator(use.node), use.idx), use.node) for use in uses)
+    return _grouped(((use.node.op_identifier(), use.idx), use.node) for use in uses)
 
 
-def _operator(node: ir.Node) -> tuple[str, str, str]:
-    return node.domain, node.op_type, node.overload
+def _same_operator(one: ir.Node, other: ir.Node) -> bool:
+    return one.op_identifier() == other.op_identifier()
 
 
 def _outputs(node: ir.Node) -> tuple[str, ...] | None:
@@ -270,15 +253,12 @@ def _outputs(node: ir.Node) -> tuple[str, ...] | None:
 
 
 def _named(node: ir.Node) -> Hashable | None:
-    return (node.name, _operator(node)) if node.name else None
+    return (node.name, node.op_identifier()) if node.name else None
 
 
 def _made(node: ir.Node) -> Hashable | None:
     names = _outputs(node)
-    return (names, _operator(node)) if names else None
-
-
-# Which initializer is which, by what it holds, by where it is read and by name; what changed.
+    return (names, node.op_identifier()) if names else None
 
 
 _Pairs = dict[ir.Value, ir.Value]
@@ -287,14 +267,14 @@ _Pairs = dict[ir.Value, ir.Value]
 def pair_initializers(
     old: Side, new: Side, graphs: tuple[ir.Graph, ir.Graph], nodes: NodePairs
 ) -> _Pairs:
-    """Return the new initializer of each old one of a graph, as far as there is one."""
+    """Return the new initializer of each old one of a graph, if there is one."""
     olds, news = (
         {v.name or "": v for v in graph.initializers.values() if not v.is_graph_input()}
         for graph in graphs
     )
     readers = _read_alike(olds, news, nodes)
     found = _Found()
-    for name, value in olds.items():  # untouched, as nearly all are
+    for name, value in olds.items():  # unchanged, as nearly all are
         other = news.get(name)
         if other is not None and old.content(value) == new.content(other):
             found.add(value, other)
@@ -304,8 +284,8 @@ def pair_initializers(
     for value, other in readers:
         if value.name == other.name:
             found.add(value, other)
-    # Behind those that a name and a reader speak for: what holds the same, then what is read at the
-    # same place, then what has the same name and is not read.
+    # First came pairs with two common properties. One is enough now: the content, then the reader
+    # and the shape, then the name.
     groups: defaultdict[Content | None, list[ir.Value]] = defaultdict(list)
     for value in found.free(news.values()):
         groups[new.content(value)].append(value)
@@ -338,7 +318,7 @@ class _Found:
 def _read_alike(
     olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Return old and new initializers that one node reads at one place."""
+    """Return pairs of initializers that the same node reads as the same input."""
     inside = set(news.values())
     pairs: dict[tuple[ir.Value, ir.Value], None] = {}
     for value in olds.values():
@@ -359,14 +339,14 @@ def _shape(value: ir.Value) -> Hashable:
 def weight_changes(
     path: str, old: ir.Value, new: ir.Value, sides: tuple[Side, Side], digests: Digests | None
 ) -> list[WeightChange]:
-    """Return what changed of an initializer; nothing if it holds the same.
+    """Return the changes of an initializer; empty for the same content.
 
     Args:
         path: Path of the graph.
-        old: What it was.
-        new: What it is.
+        old: The old initializer.
+        new: The new initializer.
         sides: The models.
-        digests: Given where it is asked how much values differ: what can be read is read.
+        digests: Not None to measure how much readable values differ.
     """
     (type_a, content_a), (type_b, content_b) = _content(sides[0], old), _content(sides[1], new)
     if (type_a, content_a) == (type_b, content_b):
@@ -374,11 +354,10 @@ def weight_changes(
     name = new.name or ""
     a, b = old.const_value, new.const_value
     assert a is not None and b is not None
-    gap = None
+    numbers: tuple[()] | tuple[float, float, int, int] = ()
     same_shape = tuple(a.shape.numpy()) == tuple(b.shape.numpy())
     if digests is not None and same_shape and _readable(content_a) and _readable(content_b):
-        gap = distance(a, b)
-    numbers = () if gap is None else (gap.largest, gap.relative, gap.changed, gap.elements)
+        numbers = distance(a, b)
     found = []
     if a.dtype != b.dtype:
         found.append(("dtype", type_a.partition("[")[0], type_b.partition("[")[0]))
@@ -402,7 +381,7 @@ def _dims(type_: str) -> str:
 
 
 def shown_content(content: str) -> str:
-    """Return what a tensor holds for people: values, or `sha256 783a51dd4133dec4`."""
+    """Return the content of a tensor for people: values, or `sha256 783a51dd4133dec4`."""
     if content.startswith('["sha256": "'):
         return f"sha256 {content[12:28]}"
     return content

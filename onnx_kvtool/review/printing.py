@@ -1,4 +1,4 @@
-"""A model as text in onnx's own syntax, with its nodes in one order."""
+"""A model as text in onnx's own syntax."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ from onnx_kvtool.review.digests import (
     word,
 )
 
-# A model as one message, with one form for everything that readers do not tell apart.
-#
-# Tensors are told by their values or by a digest of these, whatever field or file holds them.
+# A canonical message: it does not depend on the field or file that stores a tensor.
 
 
 CONTENT, REMARK = "kvtool.content", "kvtool.remark"
-"""Entries of `external_data` that say what a tensor holds, and what people read beside it."""
+"""Entries of `external_data` with the content of a tensor, and with a remark for people."""
 
 
 class CanonicalWriter(MessageWriter):
-    """Writes tensors as what they hold; see `Digests.content`.
+    """Writes the content of tensors; see `Digests.content`.
 
     Args:
-        digests: Says what tensors hold.
-        prefix: What the keys of metadata begin with that is written.
+        digests: Returns the contents of tensors.
+        prefix: Only metadata whose keys begin with it are written.
     """
 
     def __init__(self, digests: Digests, prefix: str = "") -> None:
@@ -76,11 +74,10 @@ class CanonicalWriter(MessageWriter):
 def canonical(model: ir.Model, digests: Digests, prefix: str = "") -> onnx.ModelProto:
     """Return the message of a model, with opset imports, functions and metadata sorted.
 
-    Nodes, values and attributes stand in the order of the file.
+    Nodes, values and attributes keep their order.
 
     Raises:
-        UnreadableModel: If the model holds what has no written form, such as text that is not UTF-8
-            where onnx has text.
+        UnreadableModel: If a part of the model has no written form, such as text that is not UTF-8.
     """
     try:
         message = CanonicalWriter(digests, prefix).model(model)
@@ -92,10 +89,8 @@ def canonical(model: ir.Model, digests: Digests, prefix: str = "") -> onnx.Model
     return message
 
 
-# A model as lines of ONNX text that `git diff` can compare.
-#
-# Each value, initializer and node has a line of its own. What ONNX's syntax has no place for
-# (metadata and remarks below the model) stands in comments.
+# Lines of ONNX text for `git diff`: one for each value, initializer and node. The syntax cannot
+# express metadata and remarks below the model, which are comments.
 
 
 _A = onnx.AttributeProto
@@ -110,7 +105,7 @@ def model_lines(model: ir.Model, digests: Digests, prefix: str = "") -> Iterator
 
     Raises:
         UnreadableModel: If a tensor cannot be read.
-        KvtoolError: If the model holds something that has no written form.
+        KvtoolError: If a part of the model has no written form.
     """
     with collector_paused():
         message = canonical(model, digests, prefix)
@@ -134,8 +129,7 @@ def _header(message: onnx.ModelProto) -> Iterator[tuple[str, str]]:
             yield f"{name}: {quoted(text)}", ""
     if message.model_version:
         yield f"model_version: {message.model_version}", ""
-    if message.doc_string:
-        yield f"doc_string: {quoted(message.doc_string)}", ""
+    yield from ((text, "") for text in _doc(message))
     if message.metadata_props:
         # Broken over lines, because exporters and quantisers write dozens of entries.
         entries = [f"{_STEP * 2}{quoted(e.key)}: {quoted(e.value)}" for e in message.metadata_props]
@@ -172,8 +166,8 @@ def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
         yield from _separated(((text, remark) for _, text, remark in (*held, *known)), inner)
         yield f"{indent}>"
     for note in sorted(graph.quantization_annotation, key=lambda note: note.tensor_name):
-        entries = [_entry(e) for e in note.quant_parameter_tensor_names]
-        yield f"{indent}# quantization of {quoted(note.tensor_name)}: {', '.join(entries)}"
+        entries = ", ".join(map(_entry, note.quant_parameter_tensor_names))
+        yield f"{indent}# quantization of {quoted(note.tensor_name)}: {entries}"
     yield f"{indent}{{"
     for node in graph.node:
         yield from _node(node, inner)
@@ -186,28 +180,24 @@ def _by_name(entry: tuple[str, str, str]) -> tuple[object, ...]:
 
 def _value(value: onnx.ValueInfoProto) -> tuple[str, str]:
     type_ = type_text(value.type)
-    said = [_entry(entry) for entry in value.metadata_props]
-    said += [f"doc_string: {quoted(value.doc_string)}"] if value.doc_string else []
-    said += _denotations(value.type)
-    return f"{type_} {identifier(value.name)}".lstrip(), ", ".join(said)
+    remarks = [*map(_entry, value.metadata_props), *_doc(value), *_denotations(value.type)]
+    return f"{type_} {identifier(value.name)}".lstrip(), ", ".join(remarks)
 
 
 def _denotations(type_: onnx.TypeProto) -> list[str]:
-    said = [f"denotation: {quoted(type_.denotation)}"] if type_.denotation else []
+    remarks = [f"denotation: {quoted(type_.denotation)}"] if type_.denotation else []
     if type_.WhichOneof("value") == "tensor_type":
         for axis, dim in enumerate(type_.tensor_type.shape.dim):
             if dim.denotation:
-                said.append(f"denotation of dimension {axis}: {quoted(dim.denotation)}")
-    return said
+                remarks.append(f"denotation of dimension {axis}: {quoted(dim.denotation)}")
+    return remarks
 
 
 def _initializer(tensor: onnx.TensorProto) -> tuple[str, str, str]:
     text, remark = tensor_text(tensor)
     type_, _, content = text.partition(" = ")
-    said = [remark] if remark else []
-    said += [_entry(entry) for entry in tensor.metadata_props]
-    said += [f"doc_string: {quoted(tensor.doc_string)}"] if tensor.doc_string else []
-    return tensor.name, f"{type_} {identifier(tensor.name)} = {content}", ", ".join(said)
+    remarks = [*([remark] if remark else ()), *map(_entry, tensor.metadata_props), *_doc(tensor)]
+    return tensor.name, f"{type_} {identifier(tensor.name)} = {content}", ", ".join(remarks)
 
 
 def tensor_text(tensor: onnx.TensorProto) -> tuple[str, str]:
@@ -223,11 +213,10 @@ def _node(node: onnx.NodeProto, indent: str) -> Iterator[str]:
     for configuration in node.device_configurations:
         yield f"{indent}# device configuration: {_digest(configuration)}"
     name = f"[{identifier(node.name)}] " if node.name else ""
-    outputs = ", ".join(map(identifier, node.output))
     domain = f"{word(node.domain)}." if node.domain else ""
     overload = f":{word(node.overload)}" if node.overload else ""
-    inputs = ", ".join(map(identifier, node.input))
-    head, call = f"{indent}{name}{outputs} = {domain}{word(node.op_type)}{overload}", f" ({inputs})"
+    head = f"{indent}{name}{_names(node.output)} = {domain}{word(node.op_type)}{overload}"
+    call = f" ({_names(node.input)})"
     attributes = sorted(node.attribute, key=lambda attribute: attribute.name)
     for attribute in attributes:
         if attribute.doc_string:
@@ -278,8 +267,7 @@ def _function(function: onnx.FunctionProto) -> Iterator[str]:
     header.append((_imports(imports), ""))
     if function.overload:
         header.append((f"overload: {quoted(function.overload)}", ""))
-    if function.doc_string:
-        header.append((f"doc_string: {quoted(function.doc_string)}", ""))
+    header += [(text, "") for text in _doc(function)]
     yield from _separated(header, _STEP)
     yield ">"
     for entry in function.metadata_props:
@@ -305,10 +293,13 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _remarks(piece: onnx.GraphProto | onnx.NodeProto, indent: str) -> Iterator[str]:
-    if piece.doc_string:
-        yield f"{indent}# doc_string: {quoted(piece.doc_string)}"
-    for entry in piece.metadata_props:
-        yield f"{indent}# {_entry(entry)}"
+    for remark in (*_doc(piece), *map(_entry, piece.metadata_props)):
+        yield f"{indent}# {remark}"
+
+
+def _doc(piece: Any) -> list[str]:
+    """Return the documentation of any message; empty if there is none."""
+    return [f"doc_string: {quoted(piece.doc_string)}"] if piece.doc_string else []
 
 
 def _entry(entry: onnx.StringStringEntryProto) -> str:

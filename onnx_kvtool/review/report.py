@@ -1,4 +1,4 @@
-"""What `kvtool diff` answers."""
+"""The report of `kvtool diff`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Change(Record):
 
     @classmethod
     def whole(cls, place: str, name: str, shown: str, *, is_added: bool) -> Change:
-        """Return that a whole, shown as a text, was added or removed."""
+        """Return the change for an added or removed part."""
         if is_added:
             return cls(place, name, "added", None, shown)
         return cls(place, name, "removed", shown, None)
@@ -62,7 +62,7 @@ class NodeChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class Replacement(Record):
-    """Nodes that came in the place of others: what they make is read where that of those was.
+    """Nodes that replace others: the same nodes read their results.
 
     Attributes:
         removed: Replaced nodes of the old model; the last one makes the replaced result.
@@ -120,7 +120,7 @@ class WeightChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rename(Record):
-    """A new name of what is otherwise the same.
+    """A new name of a part that is otherwise the same.
 
     Attributes:
         kind: `value`, `node`, `initializer`, `input`, `output`, `dimension` or `graph`.
@@ -167,7 +167,7 @@ class WeightChanges(Record):
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount(Record):
-    """How many nodes of one operator there are.
+    """Number of nodes of one operator.
 
     Attributes:
         old: Count in the old model.
@@ -190,7 +190,7 @@ Attributes:
 
 
 def _section(title: str, place: str, name: str) -> Form:
-    """Return how changes of one section stand in JSON, where place and name have other keys."""
+    """Return the JSON form of the changes of one section, with its keys for place and name."""
     keys = [(place, str), (name, str), ("what", str), ("old", Any), ("new", Any)]
     view = make_dataclass(title, keys, frozen=True)
     view.__doc__ = _VIEW.format(title.lower(), place, name)
@@ -213,7 +213,7 @@ _OPERATORS = Form(
 
 @dataclass(slots=True)
 class DiffReport(Shown):
-    """What changed between two models; empty lists where nothing did.
+    """The changes between two models.
 
     Attributes:
         old: Path of the old model; "" for one in memory.
@@ -224,11 +224,11 @@ class DiffReport(Shown):
         caches: Changes of caches.
         ops: Operators whose count changed.
         functions: Added and removed functions, and changed signatures.
-        added: Nodes that came, but for those in `replaced`.
-        removed: Nodes that went, but for those in `replaced`.
-        changed: Facts of nodes.
-        replaced: Nodes that came in the place of others.
-        weights_same: How many initializers are the same.
+        added: Added nodes, without those in `replaced`.
+        removed: Removed nodes, without those in `replaced`.
+        changed: Changed facts of nodes.
+        replaced: Nodes that replace others.
+        weights_same: Number of unchanged initializers.
         weights: The changed weights.
         values: Changed declarations of values within graphs.
         renamed: Renamed parts that are otherwise the same.
@@ -298,7 +298,7 @@ class DiffReport(Shown):
 
     @property
     def outcome(self) -> str:
-        """The status in one word; what became of the file where that is more."""
+        """The status in one word, or what happened to the whole file."""
         return self.status if self.file == "changed" else self.file
 
     @property
@@ -319,7 +319,7 @@ class DiffReport(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command line, but for `--exit-zero`."""
+        """Exit code of the command line without `--exit-zero`."""
         if self.fail_on is None or self.file != "changed":
             return int(self.status != "same")
         return int(not {*self.fail_on}.isdisjoint(self.differs))

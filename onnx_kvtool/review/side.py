@@ -1,4 +1,4 @@
-"""One of two models that are compared, with all that it declares."""
+"""One of two models to compare: hashes of nodes, contents of constants, declarations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests, type_text
 from onnx_kvtool.review.printing import CanonicalWriter, attribute_lines
 
-# One of two models that are compared: what its nodes are, apart from their names and order.
-
-
 Content = tuple[str, str]
-"""Type and shape of a constant, and what it holds, both in ONNX's syntax."""
+"""Type and shape of a constant, and its content, both in ONNX's syntax."""
 
 _CONSTANT_TYPES = {
     ("value_int", ir.AttributeType.INT): np.int64,
@@ -33,16 +30,16 @@ _CONSTANT_TYPES = {
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The nodes of one graph, and what is connected to each of them.
+    """The nodes of one graph with their hashes, which do not depend on names and order.
 
     Attributes:
         graph: The graph.
         nodes: Its nodes, in an order that can run.
-        up: What a node computes, as a number: its operator and attributes, and those of all that
-            leads to it. Equal for nodes that compute the same.
-        down: What is made of a node: its operator and attributes, and those of all that it leads
-            to.
-        anchors: The operator of a node with what its weights hold, for nodes that have some.
+        up: Hash of what a node computes: its operator and attributes, and those of all nodes that
+            lead to it.
+        down: Hash of what a node is used for: its operator and attributes, and those of all nodes
+            that it leads to.
+        anchors: Hash of the operator and the contents of the weights of a node that has weights.
     """
 
     graph: ir.Graph
@@ -58,13 +55,11 @@ class Scope:
 
 
 class Side:
-    """A model with all facts that a comparison asks for.
-
-    The nodes of the model are sorted.
+    """A model with the facts for a comparison.
 
     Args:
-        model: The model, which nobody else uses.
-        digests: Says what tensors hold.
+        model: The model, which nobody else uses; its nodes are sorted.
+        digests: Returns the contents of tensors.
     """
 
     def __init__(self, model: ir.Model, digests: Digests) -> None:
@@ -80,11 +75,11 @@ class Side:
         self._hashes: dict[ir.Node, int] = {}
 
     def place(self, node: ir.Node) -> Location:
-        """Return where a node stands in the file."""
+        """Return the place of a node in the file."""
         return self._places[node]
 
     def attributes(self, node: ir.Node) -> Mapping[str, str]:
-        """Return the attributes of a node as text by name, but for graphs."""
+        """Return the attributes of a node as text by name, without graphs."""
         found = self._attributes.get(node)
         if found is None:
             found = self._attributes[node] = {
@@ -103,20 +98,20 @@ class Side:
         return f"{text}  # {attribute.doc_string}" if attribute.doc_string else text
 
     def kind(self, node: ir.Node) -> int:
-        """Return a number for the operator of a node and its attributes, but for graphs."""
+        """Return a hash of the operator of a node and its attributes, without graphs."""
         attributes = self.attributes(node)
         texts = tuple(attributes[name] for name in sorted(attributes)) if attributes else ()
         return hash((node.domain, node.op_type, node.overload, texts, len(node.outputs)))
 
     def content(self, value: ir.Value) -> Content | None:
-        """Return what an initializer, or the output of a Constant, holds; None for other values."""
+        """Return the content of an initializer or of a Constant; None for other values."""
         if value not in self._contents:
             tensor = _constant(value)
             self._contents[value] = None if tensor is None else self.tensor_content(tensor)
         return self._contents[value]
 
     def tensor_content(self, tensor: ir.TensorProtocol) -> Content:
-        """Return what a tensor holds."""
+        """Return the content of a tensor."""
         dims = ",".join(map(str, tensor.shape.numpy()))
         name = tensor.dtype.name.lower()
         return f"{name}[{dims}]" if dims else name, self.digests.content(tensor)[0]
@@ -142,7 +137,7 @@ class Side:
             yield from (value for value in read if value is not None and value not in own)
 
     def _inside(self, node: ir.Node) -> int:
-        """Return a number for what the bodies of a node hold, in any order."""
+        """Return a hash of the nodes in the bodies of a node, in any order."""
         found = self._insides.get(node)
         if found is None:
             inner = [n for _, body in walk.subgraphs(node) for n in body]
@@ -156,13 +151,12 @@ class Side:
         labels: dict[ir.Value, int],
         outputs: Mapping[ir.Value, list[Hashable]] | None = None,
     ) -> int:
-        """Fill `up` and `down` of a graph, and return a number for what it computes.
+        """Fill `up` and `down` of a graph, and return a hash of what it computes.
 
         Args:
             scope: The graph.
-            labels: A number for each input, and for each value of outer graphs that is read; gets
-                one for every other value.
-            outputs: What tells the outputs of the graph from each other; None for their positions.
+            labels: A hash for each input and each outer value; gets one for every other value.
+            outputs: Keys that identify each output of the graph; None for their positions.
         """
         if outputs is None:
             outputs = {v: [place] for place, v in enumerate(scope.graph.outputs)}
@@ -192,9 +186,9 @@ class Side:
         return hash((made, tuple(sorted(scope.up.values()))))
 
     def _bodies(self, node: ir.Node) -> int:
-        """Return a number for the bodies of a node, whatever the outer values that they read are.
+        """Return a hash of the bodies of a node that does not depend on outer values.
 
-        It is worked out once, so that bodies within bodies are not gone through for each of them.
+        Each body is hashed once, also if others are around it.
         """
         found = self._hashes.get(node)
         if found is None:
@@ -228,12 +222,12 @@ class Side:
 
 
 def is_undefined(value: ir.Value) -> bool:
-    """Return whether nothing in the model makes a value that is read, as in a broken one."""
+    """Return whether nothing in the model defines a value, as in a broken model."""
     return value.producer() is None and not (value.is_graph_input() or value.is_initializer())
 
 
 def type_of(side: Side, value: ir.Value) -> str:
-    """Return the declared type and shape of a value in ONNX's syntax; "" when nothing is known."""
+    """Return the declared type and shape of a value in ONNX's syntax; "" if both are unknown."""
     if value.type is None and value.shape is None:
         return ""
     message = onnx.ValueInfoProto()
@@ -264,17 +258,14 @@ def _constant(value: ir.Value) -> ir.TensorProtocol | None:
     return None
 
 
-# Types and shapes of values, and dimensions that have another name.
-
-
 _WORD = re.compile(r"[^\W\d][\w.]*")
 
 Declared = tuple[str | None, tuple[int | str | None, ...] | None]
-"""Element type, or the whole type of what is no tensor, and dimensions; None where unknown."""
+"""Element type (the whole type of a value that is no tensor) and dimensions; None if unknown."""
 
 
 def declared(side: Side, value: ir.Value) -> Declared:
-    """Return what a model says of the type of a value."""
+    """Return the declaration of a value."""
     shape = value.shape
     dims = None if shape is None else tuple(d if isinstance(d, int) else d.value for d in shape)
     if isinstance(value.type, ir.TensorType):
@@ -284,7 +275,7 @@ def declared(side: Side, value: ir.Value) -> Declared:
 
 
 def dim_renames(pairs: Iterable[tuple[Declared, Declared]]) -> dict[str, str]:
-    """Return the new names of dimensions that are the same everywhere but for the name."""
+    """Return the new names of dimensions that only differ by name, everywhere."""
     found: dict[str, str | None] = {}
     names_old: set[str] = set()
     names_new: set[str] = set()
@@ -317,7 +308,7 @@ def _words(dims: tuple[int | str | None, ...] | None) -> Iterable[str]:
 
 
 def with_names(value: Declared, renames: dict[str, str]) -> Declared:
-    """Return what is declared with the new names of dimensions."""
+    """Return a declaration with the new names of dimensions."""
     kind, dims = value
     if dims is None or not renames:
         return value

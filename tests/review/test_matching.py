@@ -36,9 +36,9 @@ def chain(layers: int, first: int = 0, op: str = "Mul") -> onnx.ModelProto:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count how often the matcher asks for an operator, a pair or the readers of a value."""
+    """Count how often the matcher compares operators, asks for a pair or the readers of a value."""
     counted = [0]
-    for name in ("_operator", "_outputs", "_is_constant"):
+    for name in ("_same_operator", "_outputs", "_is_constant"):
         function = getattr(matching, name)
 
         def count(*args, function=function):
