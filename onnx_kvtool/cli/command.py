@@ -18,21 +18,18 @@ import click
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.output import KvtoolContext, write_data, write_epilog, write_sections
 from onnx_kvtool.cli.types import (
+    BUDGET,
+    ROWS,
+    SECONDS,
+    SIZE,
+    TOLERANCE,
     ReportFile,
-    Rows,
-    Seconds,
-    Size,
-    Tolerance,
     Whole,
     Word,
     WrongUsage,
     WrongValue,
 )
 from onnx_kvtool.commands.options import Declared, Request, words_of
-from onnx_kvtool.core.errors import UsageError
-
-# `--schema`: the JSON schema of what a command prints with `--format json`.
-
 
 REPORTS = {
     "bench": "decoding.report:BenchReport",
@@ -49,10 +46,10 @@ REPORTS = {
     "targets": "commands.targets:TargetsReport",
     "verify": "verification.report:VerifyReport",
 }
-"""What each command that has `--format json` reports."""
+"""The report class of each command with `--format json`."""
 
 _SAME = {"merge": "check"}
-"""Commands whose JSON is that of another, its name included: what is merged can be merged again."""
+"""Commands with the JSON of another command, `command` included: merged reports merge again."""
 
 DESCRIBED = frozenset({*REPORTS, *_SAME})
 """Commands that have a schema."""
@@ -93,16 +90,13 @@ def show_schema(command: str) -> None:
     write_data(text_of(_SAME.get(command, command)))
 
 
-# A command whose help reads like a page of a manual, and its options.
-
-
 _GENERAL = "Options"
 HELP_NAMES = ["-h", "--help"]
-_FEW = 6  # options, below which sections would only tear them apart
+_FEW = 6  # options; so few need no sections
 
 
 class KvtoolOption(click.Option):
-    """An option that stands in a section of the help.
+    """An option in a section of the help.
 
     Args:
         names: As for `click.Option`.
@@ -115,16 +109,14 @@ class KvtoolOption(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Say a range as people do, instead of `1<=x<=3`."""
+        """Write a range in words instead of `1<=x<=3`."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, Whole):
-            extra["range"] = self.type.spoken
-        elif isinstance(self.type, Tolerance):
-            extra["range"] = "0 or more"
+        if spoken := getattr(self.type, "spoken", ""):
+            extra["range"] = spoken
         return extra
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Join a default that the text names with the range that click adds."""
+        """Join the default in the text with the range that click adds."""
         record = super().get_help_record(ctx)
         return None if record is None else (record[0], re.sub(r"\]\s+\[", "; ", record[1]))
 
@@ -138,7 +130,7 @@ class KvtoolCommand(click.Command):
     context_class = KvtoolContext
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        # Also for a command that is called outside of its group: click keeps the option it makes.
+        # Also for a command that is called without its group.
         settings = {"help_option_names": HELP_NAMES, **(attributes.get("context_settings") or {})}
         super().__init__(*arguments, **{**attributes, "context_settings": settings})
         for place, param in enumerate(self.params):
@@ -165,12 +157,12 @@ class KvtoolCommand(click.Command):
         write_epilog(formatter, self.epilog)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; more arguments than the command takes are named, with what they may be."""
+        """Parse the arguments; refuse surplus ones with a remedy."""
         ctx.allow_extra_args = True
         try:
             rest = super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            error.ctx = error.ctx or ctx  # click's parser omits it
             raise
         if not ctx.resilient_parsing:
             self._check_paths(ctx)
@@ -179,9 +171,9 @@ class KvtoolCommand(click.Command):
         return rest
 
     def _surplus(self, ctx: click.Context, rest: list[str]) -> str | None:
-        """Return what to do about arguments too many: name an output, or one call for each file.
+        """Return what to do about surplus arguments: name an output, or use one call for each file.
 
-        A file that is there is a model, as a glob yields them, and never to be replaced.
+        An existing file is a model, as from a glob, and not an output to replace.
         """
         models = sum(
             isinstance(p, click.Argument) and isinstance(p.type, click.Path) for p in self.params
@@ -207,7 +199,7 @@ class KvtoolCommand(click.Command):
 
 
 def _schema_option(section: str) -> KvtoolOption:
-    """Return `--schema`, which needs nothing else to be given."""
+    """Return the option `--schema`, which needs no argument."""
 
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if not value or ctx.resilient_parsing:
@@ -246,14 +238,11 @@ def command(
     return click.command(name, cls=KvtoolCommand, **attributes)
 
 
-# `kvtool --version`, and with `--debug` what a report of a bug has to name.
-
-
 _BASIS = ("onnx", "onnx-ir", "onnxruntime", "onnxscript", "numpy", "ml_dtypes", "click", "rich")
 
 
 def show_version(context: click.Context, param: click.Parameter, asked: bool) -> None:
-    """Print the version on a line of its own and exit, if that was asked for.
+    """Print the version in one line and exit, for `--version`.
 
     After `--debug`, lines with the versions of Python, the platform and the libraries follow.
     """
@@ -282,7 +271,7 @@ _Values = tuple[str, ...]
 
 
 def _dims(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[str, int] | None:
-    """Gather `NAME=INT` pairs; each name has one value, at least 1."""
+    """Return `NAME=INT` pairs as a mapping; each name has one value, at least 1."""
     dims: dict[str, int] = {}
     for value in values:
         name, equals, number = value.rpartition("=")
@@ -298,7 +287,7 @@ def _dims(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[s
 
 
 def _phases(ctx: click.Context, param: click.Parameter, values: _Values) -> dict[str, int] | None:
-    """Gather `NAME=N` pairs with commas between them; a name becomes part of that of a file."""
+    """Return comma-separated `NAME=N` pairs as a mapping; names become parts of file names."""
     given = _dims(ctx, param, tuple(pair for value in values for pair in value.split(",")))
     for name in given or ():
         if not name.isidentifier():
@@ -306,19 +295,8 @@ def _phases(ctx: click.Context, param: click.Parameter, values: _Values) -> dict
     return given
 
 
-def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return a valid budget of verification."""
-    from onnx_kvtool.core.machine import Budget
-
-    try:
-        Budget.parse(value)
-    except UsageError as error:
-        raise WrongValue(value or "", "memory, time or both: `1GiB`, `30s`", ctx, param) from error
-    return value
-
-
 def _listed(what: str) -> Callable[[click.Context, click.Parameter, _Values], _Values]:
-    """Return what splits values at their commas; each word counts once, in the order given."""
+    """Return a callback that splits values at commas; each word counts once, in order."""
 
     def split(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values:
         words = tuple(word.strip() for value in values for word in value.split(","))
@@ -356,41 +334,41 @@ class _Kind(NamedTuple):
     """What the value of an option can be."""
 
     metavar: str | None = None
-    type: Callable[[], click.ParamType[Any]] | None = None
+    type: click.ParamType[Any] | None = None
     callback: Callable[..., Any] | None = None
     offers: str = ""
 
 
 _FLAGS = {"dims": "--dim", "output": "-o --output", "output-format": "--format"}
-"""Flags of fields that several commands have, where they are not the names of the fields."""
+"""Flags of common fields whose names differ from the flags."""
 
 _KINDS: Mapping[str, _Kind] = {
     "": _Kind(),
-    "budget": _Kind("SIZE[,TIME]", callback=_budget),
+    "budget": _Kind("SIZE[,TIME]", BUDGET),
     "codes": _Kind("CODES", callback=_listed("codes"), offers="codes"),
     "dims": _Kind("NAME=INT", callback=_dims, offers="dims"),
-    "directory": _Kind("DIR", lambda: click.Path(readable=False, file_okay=False)),
-    "file": _Kind("FILE", lambda: click.Path(readable=False)),
-    "model": _Kind(None, lambda: click.Path(allow_dash=True, readable=False), offers="models"),
-    "new": _Kind("FILE", ReportFile),
+    "directory": _Kind("DIR", click.Path(readable=False, file_okay=False)),
+    "file": _Kind("FILE", click.Path(readable=False)),
+    "model": _Kind(None, click.Path(allow_dash=True, readable=False), offers="models"),
+    "new": _Kind("FILE", ReportFile()),
     "operators": _Kind("OP[,OP...]", callback=_listed("operators"), offers="replaceable"),
     "optional codes": _Kind("CODES", callback=_optional_codes, offers="codes"),
-    "out": _Kind("OUT", lambda: click.Path(allow_dash=True, readable=False)),
+    "out": _Kind("OUT", click.Path(allow_dash=True, readable=False)),
     "phases": _Kind("NAME=N[,NAME=N...]", callback=_phases),
     "pairs": _Kind(callback=_pairs),
     "parts": _Kind("WHAT[,WHAT...]", callback=_parts, offers="parts"),
-    "report": _Kind("FILE", lambda: ReportFile(allow_dash=True)),
-    "rows": _Kind("N|NAME", Rows),
-    "seconds": _Kind("SECONDS", Seconds),
-    "size": _Kind("SIZE", Size),
-    "tolerance": _Kind("X", Tolerance),
+    "report": _Kind("FILE", ReportFile(allow_dash=True)),
+    "rows": _Kind("N|NAME", ROWS),
+    "seconds": _Kind("SECONDS", SECONDS),
+    "size": _Kind("SIZE", SIZE),
+    "tolerance": _Kind("X", TOLERANCE),
 }
 
 
 def asking(
     request: type[_R],
 ) -> Callable[[Callable[[click.Context, _R], None]], Callable[..., None]]:
-    """Return the decorator that adds what a request asks, and calls a function with a request."""
+    """Return the decorator that adds the fields of a request, and passes a request."""
 
     def decorate(function: Callable[[click.Context, _R], None]) -> Callable[..., None]:
         @click.pass_context
@@ -412,7 +390,7 @@ def _common(said: Declared) -> dict[str, Any]:
     kind = _KINDS[said.kind]
     name = said.offers or kind.offers
     return {
-        "type": kind.type and kind.type(),
+        "type": kind.type,
         "metavar": said.metavar or kind.metavar,
         "callback": kind.callback,
         "shell_complete": offers(name) if name else None,

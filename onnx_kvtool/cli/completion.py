@@ -1,4 +1,4 @@
-"""What a shell offers for a word that is not finished, and the scripts that connect shells."""
+"""Shell completion: the offers for an unfinished word, and the scripts of shells."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from onnx_kvtool.core.choices import DiffPart
+from onnx_kvtool.core.choices import AssumedValue, DiffPart
 
 if TYPE_CHECKING:
     from onnx_kvtool.model_io.wire import Outline
 
 
-# What a shell offers for a word that is not finished.
-#
-# Nothing here reads weights or imports onnx: a key was pressed, and somebody waits. What it needs
-# beyond click, each function imports.
+# Somebody waits after a key, so nothing here reads weights or imports onnx. Each function imports
+# what it needs beyond click.
 
 
 _CACHE_DTYPES = (
@@ -53,7 +51,7 @@ def _listed(complete: Callable[[str], Items], incomplete: str) -> Items:
 
 
 def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer the models that a path may lead to; every file where directories come into play."""
+    """Offer the models that a path may lead to; all files if directories match."""
     found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
     names = [path for path in found if path.endswith(".onnx")]
     is_simple = not any(os.path.isdir(path) or path.split() != [path] for path in found)
@@ -63,12 +61,12 @@ def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
 
 
 def cache_dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer the element types that runtimes keep caches in; others are understood too."""
+    """Offer the usual element types of caches; kvtool accepts others, too."""
     return _plain(_CACHE_DTYPES, incomplete)
 
 
 def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer the codes of rules, and their names where a name was begun."""
+    """Offer the codes of rules, or their names if no code matches."""
     from onnx_kvtool.lint.rule import RULES
 
     by_code = _items(((rule.code, rule.summary) for rule in RULES.values()), incomplete)
@@ -112,7 +110,7 @@ def operators(ctx: click.Context, param: click.Parameter, incomplete: str) -> It
 
 
 def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer the operators that can be lowered by themselves, in a list with commas."""
+    """Offer the operators that `--only` accepts, in a list with commas."""
     from onnx_kvtool.ops.operator_names import REPLACEABLE
 
     return _listed(lambda word: _plain(REPLACEABLE, word), incomplete)
@@ -121,10 +119,8 @@ def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Complete an assumption, then the inputs or dimensions that it is about."""
     kind, colon, rest = incomplete.partition(":")
-    values = ("contiguous", "covers-past", "finite", "in-range", "rotated-rows", "unpadded")
-    kinds = (*values, "same-dim")
     if not colon:
-        return _plain(kinds, incomplete)
+        return _plain((*get_args(AssumedValue), "same-dim"), incomplete)
     outline = next(_outlines(ctx))
     if kind != "same-dim":
         return _plain((f"{kind}:{name}" for name in outline.inputs), incomplete)
@@ -135,7 +131,7 @@ def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def dims(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    """Offer the dimensions of the inputs of the models that stand before."""
+    """Offer the dimensions of the inputs of the models on the command line."""
     names = dict.fromkeys(name for outline in _outlines(ctx) for name in outline.dims)
     return [] if "=" in incomplete else _plain((f"{name}=" for name in names), incomplete)
 
@@ -162,21 +158,20 @@ def values(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
 
 
 def _outlines(ctx: click.Context) -> Iterator[Outline]:
-    """Yield the names in each model that the command line has so far, at least in one."""
+    """Yield the outline of each model on the command line; an empty one if there is none."""
     from onnx_kvtool.model_io.wire import Outline, outline
 
     named = [ctx.params.get(name) for name in ("model", "a", "b")]
-    # Where the last option still lacks its value, click leaves the arguments as they are.
+    # If the last option lacks its value, click does not parse the arguments.
     words = (*named, *(ctx.params.get("paths") or ()), *ctx.args)
     paths = [word for word in words if word and os.path.isfile(word)]
     yield from map(outline, paths) if paths else [Outline()]
 
 
-# The scripts that connect shells to the completion, where those of click fall short.
-#
-# Bash breaks words at `@`, `=` and `:`, so that click's script sees `onnxruntime@1.` as three of
-# them and offers nothing; this one passes the line as it is typed. Click's script for fish cuts
-# words at their first comma; in fish and zsh, what follows `--option=` is offered without it.
+# Scripts for shells, because those of click fail in some cases. Bash breaks words at `@`, `=` and
+# `:`, so that click's script sees `onnxruntime@1.` as three words; this one passes the whole line.
+# Click's script for fish cuts words at their first comma. In fish and zsh, click offers the value
+# behind `--option=` without the option.
 
 
 _OPTION = re.compile(r"^--[\w-]+=")
@@ -223,7 +218,7 @@ class _Bash(BashComplete):
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one at the cursor, and as much of that as is typed."""
+        """Return the words before the cursor's word, and the typed part of this word."""
         line = os.environ.get("KVTOOL_COMP_LINE")
         if line is None:
             return super().get_completion_args()
@@ -233,7 +228,7 @@ class _Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, without what stands before the last place where bash broke it."""
+        """Return one offer, without the part before the last place where bash breaks it."""
         value = item.value
         if "KVTOOL_COMP_LINE" in os.environ and item.type == "plain":
             _, typed = self.get_completion_args()
@@ -250,20 +245,20 @@ class _Fish(FishComplete):
     )
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, behind the option that the word begins with."""
+        """Return one offer, with the option at the start of the word."""
         return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
 
 
 class _Zsh(ZshComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, behind the option that the word begins with."""
+        """Return one offer, with the option at the start of the word."""
         return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
 
 
 def _behind_option(item: CompletionItem[str], typed: str) -> CompletionItem[str]:
-    """Return an offer for a whole word: click leaves out the option of `--target=openvin`.
+    """Return an offer for the whole word: click omits the option of `--target=openvin`.
 
-    What zsh is offered takes the place of the word, and fish drops what does not begin as it does.
+    zsh replaces the whole word, and fish drops offers that do not begin like it.
     """
     option = _OPTION.match(typed)
     if option is None or item.type != "plain" or item.value.startswith(option[0]):
@@ -272,7 +267,7 @@ def _behind_option(item: CompletionItem[str], typed: str) -> CompletionItem[str]
 
 
 def install() -> None:
-    """Let click use these scripts; what has no script here keeps that of click."""
+    """Let click use these scripts; other shells keep those of click."""
     add_completion_class(_Bash)
     add_completion_class(_Fish)
     add_completion_class(_Zsh)

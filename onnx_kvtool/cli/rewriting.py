@@ -10,7 +10,7 @@ from onnx_kvtool.cli.command import asking, command
 from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest, RewriteRequest
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import refuse
 from onnx_kvtool.core.machine import check_verified
 from onnx_kvtool.model_io.places import check_result
 
@@ -25,7 +25,7 @@ def _refuse_nonsense(request: RewriteRequest) -> None:
     """
     model = path_in(request.model)
     output = request.output or ("-" if model == "-" else None)
-    for wrong, message, help in (
+    refuse(
         (
             request.in_place and model == "-",
             "`--in-place` needs a file, got standard input",
@@ -61,9 +61,7 @@ def _refuse_nonsense(request: RewriteRequest) -> None:
             "`--phases` writes a data file of its own, and `--external-data` places those of MODEL",
             "leave one of them out",
         ),
-    ):
-        if wrong:
-            raise UsageError(message, help=help)
+    )
     check_verified(request.verify, vars(request))
     if output == "-" and not request.dry_run:
         refuse_stdout(request.output_format)

@@ -9,19 +9,17 @@ import platform
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onnx_kvtool import __version__
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.words import bytes_of, closest, did_you_mean, escape, escape_lines
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure
-
-
-# What is wrong with a command line, in the words of the house.
 
 
 class WrongUsage(click.UsageError):
@@ -81,14 +79,14 @@ def explain(error: click.ClickException) -> tuple[str, str]:
 
 
 def _spoken(param: click.Parameter | None) -> str:
-    """Return what messages call an option or an argument."""
+    """Return the name of an option or an argument in messages."""
     if isinstance(param, click.Option):
         return f"`{max(param.opts, key=len)}`"
     return "" if param is None else f"`{(param.metavar or param.name or '').strip('[].')}`"
 
 
 def _misused(name: str, context: click.Context | None) -> str:
-    """Return what was done to an option: it got a value it does not take, or lacks one."""
+    """Return the error of an option with a superfluous value, or without a value."""
     params = context.command.params if context is not None else []
     found = next((p for p in params if name in (*p.opts, *p.secondary_opts)), None)
     if isinstance(found, click.Option) and found.is_flag:
@@ -98,7 +96,7 @@ def _misused(name: str, context: click.Context | None) -> str:
 
 
 def _no_such_option(name: str, context: click.Context | None) -> tuple[str, str | None]:
-    """Return the message for an unknown option: where it belongs, or what it resembles."""
+    """Return the message for an unknown option, and its help: the right place or name."""
     message = f"no such option `{name}`"
     if context is None:
         return message, None
@@ -118,14 +116,11 @@ def _options(command: click.Command) -> list[str]:
     return [name for name in names if name.startswith("-")] + ["--help"]
 
 
-# What the value of an option can be, with the house style of messages for what it cannot.
-
-
 class Word(click.Choice[str]):
-    """One of a few words; any other is answered with the nearest of them."""
+    """One of a few words; the error for another word names the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word, which is one of the choices."""
+        """Return the word."""
         if value in self.choices:
             return str(value)
         *most, last = (f"`{word}`" for word in self.choices)
@@ -139,7 +134,7 @@ class Whole(click.IntRange):
     Args:
         min: The least value.
         max: The greatest value; None where there is none.
-        above: What to do instead, for who gives a greater value; None for the help of the command.
+        above: What to do instead of a greater value; None for the help of the command.
     """
 
     def __init__(self, min: int, max: int | None = None, *, above: str | None = None) -> None:
@@ -148,11 +143,11 @@ class Whole(click.IntRange):
 
     @property
     def spoken(self) -> str:
-        """The range, as people say it: `1 to 9`, `1 or more`."""
+        """The range in words: `1 to 9`, `1 or more`."""
         return f"{self.min} or more" if self.max is None else f"{self.min} to {self.max}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the integer, which lies in the range."""
+        """Return the integer."""
         try:
             return int(super().convert(value, param, ctx))
         except click.BadParameter as error:
@@ -162,27 +157,66 @@ class Whole(click.IntRange):
             raise WrongValue(text, self.spoken, ctx, param, help) from error
 
 
-class Rows(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
-    """A number of rows: an integer of at least 1, or the name of a symbolic dimension."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
+    """A value that a function reads.
 
-    name = "rows"
+    Args:
+        name: As for `click.ParamType`.
+        expected: The expected value in words.
+        read: Returns the value of a text; None for an invalid text.
+        spoken: The range in the help; "" for none.
+    """
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        """Return the number or the name."""
-        text = str(value)
-        if text.isascii() and text.isdigit() and int(text) > 0:
-            return int(text)
-        if text.isidentifier():
-            return text
-        raise WrongValue(text, "an integer of at least 1, or a name", ctx, param)
+    def __init__(
+        self, name: str, expected: str, read: Callable[[str], Any], spoken: str = ""
+    ) -> None:
+        self.name, self.spoken = name, spoken
+        self._expected, self._read = expected, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value."""
+        found = self._read(str(value))
+        if found is None:
+            raise WrongValue(str(value), self._expected, ctx, param)
+        return found
+
+
+def _rows(text: str) -> int | str | None:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    return text if text.isidentifier() else None
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number that is not negative: every difference lies within infinity."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _budget(text: str) -> str | None:
+    from onnx_kvtool.core.machine import Budget
+
+    try:
+        Budget.parse(text)
+    except UsageError:
+        return None
+    return text
+
+
+BUDGET = Parsed("budget", "memory, time or both: `1GiB`, `30s`", _budget)
+ROWS = Parsed("rows", "an integer of at least 1, or a name", _rows)
+SECONDS = Parsed("seconds", "a number of seconds above 0", lambda text: _number(text) or None)
+SIZE = Parsed("size", "a size such as `2GiB`", lambda text: text if bytes_of(text) else None)
+TOLERANCE = Parsed("float", "a number of at least 0", _number, "0 or more")
 
 
 class ReportFile(click.Path):
-    """An output file that is not a model; a file named like a model is never replaced.
+    """An output file that is not a model, and whose name must not be one of a model.
 
-    `-o *.onnx` names the first model of a directory, and so does `-o` before the models.
+    The shell expands `-o *.onnx` to all models of a directory.
     """
 
     def __init__(self, *, allow_dash: bool = False) -> None:
@@ -194,7 +228,7 @@ class ReportFile(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path, which does not end with `.onnx`."""
+        """Return the path."""
         path = super().convert(value, param, ctx)
         if os.path.splitext(os.fsdecode(path))[1].lower() == ".onnx":
             what, help = "a file that is no model", "write what is to be written to another file"
@@ -202,67 +236,18 @@ class ReportFile(click.Path):
         return path
 
 
-class Tolerance(click.FloatRange):
-    """A number that is finite and not negative: within infinity lies every difference."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number."""
-        try:
-            number = float(super().convert(value, param, ctx))
-        except click.BadParameter:
-            number = math.nan
-        if not math.isfinite(number):
-            raise WrongValue(str(value), "a number of at least 0", ctx, param)
-        return number
-
-
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
-    """A time in seconds, above 0."""
-
-    name = "seconds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise WrongValue(str(value), "a number of seconds above 0", ctx, param)
-        return number
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # a generic class from click 8.4 on
-    """A number of bytes above 0, with or without a unit."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, which `bytes_of` reads."""
-        if not bytes_of(str(value)):
-            raise WrongValue(str(value), "a size such as `2GiB`", ctx, param)
-        return str(value)
-
-
-# What the command line says on standard error when it cannot do what was asked.
+# Messages on standard error.
 
 
 def show_error(error: KvtoolError, *, debug: bool) -> None:
-    """Print an error that the user can do something about; with `debug`, its traceback first."""
+    """Print a foreseen error; with `debug`, its traceback first."""
     if debug:
         _show_traceback("".join(traceback.format_exception(error)))
     _show("error", error.message, error.help)
 
 
 def show_bug(error: Exception, *, debug: bool) -> None:
-    """Print one line about an exception that nobody foresaw; with `debug`, its traceback first."""
+    """Print one line about an unforeseen exception; with `debug`, its traceback first."""
     if debug:
         _show_traceback("".join(traceback.format_exception(error)))
     text = (str(error).splitlines() or [""])[0]
@@ -276,7 +261,7 @@ def show_bug(error: Exception, *, debug: bool) -> None:
 
 
 def show_interrupted() -> None:
-    """Print the output of an interrupted command."""
+    """Print what an interrupted command has written."""
     from onnx_kvtool.model_io.atomic import written
 
     names = written()
@@ -290,7 +275,7 @@ def show_interrupted() -> None:
 
 
 def show_failure(path: str, failure: Failure, *, debug: bool) -> None:
-    """Print why one of several files was not checked; with `debug`, where that happened first."""
+    """Print why one of several files was not checked; with `debug`, the traceback first."""
     if debug and failure.traceback:
         _show_traceback(failure.traceback)
     message = f"`{path}`: {failure.message}"
@@ -315,7 +300,7 @@ def _show_traceback(text: str) -> None:
 
 
 def _show(kind: str, message: str, help: str | None, color: bool | None = None) -> None:
-    """Print a message and its remedy; `color` None leaves it to the context that click is in."""
+    """Print a message and its help; `color` None is that of click's current context."""
     lines = [f"{click.style(f'kvtool: {kind}:', fg='red', bold=True)} {escape(message)}"]
     if help:
         lines.append(f"{click.style('  help:', fg='cyan')} {escape(help)}")

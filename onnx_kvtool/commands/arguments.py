@@ -21,8 +21,6 @@ from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.model_io.places import is_same
 from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
-# Checks that commands share: of arguments, and of the model.
-
 
 def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the argument `name`.
@@ -82,11 +80,11 @@ def check_data(model: ir.Model, path: str, *, need_bytes: bool = True) -> None:
 
     Args:
         model: The model.
-        path: Where it was asked for; "" for one in memory, which may know where it came from.
-        need_bytes: Whether the data is going to be read.
+        path: The requested path; "" for a model in memory, which may know its file.
+        need_bytes: Whether the data will be read.
 
     Raises:
-        UnreadableModel: With the path in front.
+        UnreadableModel: The message begins with the path.
     """
     try:
         check_external_data(model, need_bytes=need_bytes)
@@ -96,8 +94,10 @@ def check_data(model: ir.Model, path: str, *, need_bytes: bool = True) -> None:
         raise UnreadableModel(message, help=error.help) from error
 
 
-def spare_model(model: ir.Model, output: str) -> None:
+def spare_model(model: ir.Model, output: str | None) -> None:
     """Refuse to write a report over a file of the model."""
+    if output is None or output == "-":
+        return
     source = origin(model).path
     files = [file.path for file in external_files(model)]
     for path in files if source == "-" else [source, *files]:
@@ -119,13 +119,13 @@ _FLAG = re.compile(r"`--([a-z][a-z-]*)(?: ([^`]+))?`")
 """A flag between backticks, perhaps with its value."""
 
 _MAPPINGS = {"dim": "dims", "input": "inputs"}
-"""Flags that are given once for each name, and the keyword that takes all of them."""
+"""Flags that are repeated for each name, and the keyword for all of them."""
 
 
 def asked(request: Callable[_P, _Q]) -> Callable[[Callable[[_Q], _R]], Callable[_P, _R]]:
-    """Return the decorator that gives a function the arguments of a request, and their documents.
+    """Return a decorator: a function of a request becomes a function of the request's fields.
 
-    What the function is called with becomes the request. Its docstring gets the section `Args:`.
+    The docstring gets the section `Args:`.
 
     Args:
         request: The class of the request.
@@ -232,7 +232,7 @@ _KINDS: Mapping[str, _Kind] = {
     "Mapping[str, int]": (_has_names, "a mapping from names to integers"),
     "Mapping[str, Any]": (_has_names, "a mapping from names to values"),
 }
-"""What a keyword may be, by its annotation, and what to call that."""
+"""By annotation: a test of the value, and the expected kind in words."""
 
 
 def _check_type(name: str, value: Any, annotation: str) -> None:
@@ -255,17 +255,15 @@ def _check_type(name: str, value: Any, annotation: str) -> None:
 
 
 _MOST = 60
-"""Characters that are shown of a value."""
+"""Most characters of a value in a message."""
 
 
 def in_keywords(sentence: str, parameters: Mapping[str, inspect.Parameter]) -> str:
-    """Return a sentence with a keyword for each flag that has one.
-
-    A flag without a keyword, such as `--debug`, stays.
+    """Return a message with a keyword for each flag that has one.
 
     Args:
-        sentence: What a command says.
-        parameters: Those of the function that has the name of the command.
+        sentence: The message of a command.
+        parameters: The parameters of the function for the command.
     """
 
     def keyword(found: re.Match[str]) -> str:
@@ -281,7 +279,7 @@ def in_keywords(sentence: str, parameters: Mapping[str, inspect.Parameter]) -> s
 
 
 def _assigned(name: str, value: str | None, default: Any) -> str:
-    """Return an argument in Python: `name=value`; with None its switch, or its name."""
+    """Return an argument in Python: `name=value`; without a value `name=True`, or the name."""
     if value is None:
         return f"{name}=True" if default is False or name == "verify" else name
     if name in _MAPPINGS.values():

@@ -61,7 +61,7 @@ def run(request: BenchRequest, progress: Progress = silent) -> BenchReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         UnreadableModel: If a model cannot be read.

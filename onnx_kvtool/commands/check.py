@@ -15,7 +15,7 @@ from onnx_kvtool.commands.arguments import asked, check_sizes
 from onnx_kvtool.commands.check_file import check_file, check_model, check_nothing, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.commands.requests import CheckCall, CheckRequest
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
@@ -39,8 +39,7 @@ def check(request: CheckCall) -> CheckReport:
         `location`. Its `files` tell them apart.
 
     Raises:
-        UnreadableModel: If the one file that is meant cannot be read; among several, that is a
-            finding.
+        UnreadableModel: If the only file cannot be read; among several, that is a finding.
         UsageError: If a code, a target, a dimension or the configuration is wrong.
 
     Examples:
@@ -89,23 +88,23 @@ def stream(
 ) -> Tally:
     """Carry out `kvtool check`, but for the writing of the report.
 
-    Reports are handed on and not kept: what this needs in memory does not grow with the number of
-    files, but for their names.
+    Reports are passed on and not kept: apart from names, memory does not grow with the number of
+    files.
 
     Args:
         request: What to do.
-        take: Gets the report of each file, in order, as soon as it is there.
-        progress: Told of each file that is begun, when worker processes are up.
-        settings: What the request comes to with the configuration; None to `resolve` it.
-        tally: What counts the files, each before it is handed on; None for a new one.
+        take: Gets the report of each file, in order, as soon as it is ready.
+        progress: Receives the number of each file.
+        settings: The resolved request; None to `resolve` it.
+        tally: Counts each file before `take` gets it; None for a new one.
         may_copy: Whether worker processes may be copies of this one, as for `run_jobs`.
 
     Returns:
-        The tally, when it is complete.
+        The complete tally.
 
     Raises:
         UsageError: If the flags or the configuration are wrong or contradict each other; for a
-            size of a dimension that no model has, when all were read.
+            size of a dimension that no model has, after the last file.
         UnreadableModel: If the only file cannot be read.
         UnwritableOutput: If a fixed model or the baseline cannot be written.
     """
@@ -151,7 +150,7 @@ def stream(
 
 
 class _KnownFiles:
-    """The parts of a baseline that the files of a run have, and those that no file has."""
+    """A baseline, with the names that files have in a run, and its stale findings."""
 
     def __init__(self, baseline: Baseline, request: CheckRequest, paths: Sequence[str]) -> None:
         self._renamed = baseline.renamed(paths)
@@ -186,7 +185,7 @@ class _KnownFiles:
 def _each(
     paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool, tally: Tally
 ) -> Iterator[FileReport]:
-    """Yield the report of each file, in order; of an earlier run if that is still valid."""
+    """Yield the report of each file, in order; that of an earlier run if it is still valid."""
     if settings.cache_dir is None or settings.fix != "none":
         yield from _checked(paths, settings, progress, may_copy)
         return
@@ -230,35 +229,44 @@ def _checked(
 
 def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
     """Raise `UsageError` for flags that contradict each other, before anything is read."""
-    if settings.fix == "apply" and "-" in request.paths:
-        raise UsageError(
+    is_fixing, is_distributed = settings.fix != "none", settings.dask is not None
+    refuse(
+        (
+            settings.fix == "apply" and "-" in request.paths,
             "`--fix` cannot replace standard input",
-            help="name a file, or show what would change with `--diff`",
-        )
-    if request.write_baseline is not None and settings.fix != "none":
-        raise UsageError(
+            "name a file, or show what would change with `--diff`",
+        ),
+        (
+            is_fixing and request.write_baseline is not None,
             "`--write-baseline` records the models before any fix",
-            help="fix first, then write the baseline",
-        )
-    if request.prune_baseline and (settings.fix != "none" or request.shard is not None):
-        raise UsageError(
+            "fix first, then write the baseline",
+        ),
+        (
+            request.prune_baseline and (is_fixing or request.shard is not None),
             "`--prune-baseline` needs the findings of all models before any fix",
-            help="leave out `--fix`, `--diff` and `--shard`",
-        )
-    if request.prune_baseline and request.write_baseline is not None:
-        raise UsageError(
+            "leave out `--fix`, `--diff` and `--shard`",
+        ),
+        (
+            request.prune_baseline and request.write_baseline is not None,
             "`--write-baseline` and `--prune-baseline` exclude each other",
-            help="a new baseline has no stale findings",
-        )
-    if settings.dask is not None and settings.fix == "apply":
-        raise UsageError(
+            "a new baseline has no stale findings",
+        ),
+        (
+            is_distributed and settings.fix == "apply",
             "`--fix` replaces files, and the workers of `--dask` may read other copies",
-            help="fix without `--dask`",
-        )
-    if settings.dask is not None and "-" in request.paths:
-        raise UsageError("the workers of `--dask` cannot read the standard input of this process")
-    if settings.fix != "none" and any(map(is_remote, request.paths)):
-        raise UsageError("kvtool cannot fix a model at a URL", help="fetch it first")
+            "fix without `--dask`",
+        ),
+        (
+            is_distributed and "-" in request.paths,
+            "the workers of `--dask` cannot read the standard input of this process",
+            None,
+        ),
+        (
+            is_fixing and any(map(is_remote, request.paths)),
+            "kvtool cannot fix a model at a URL",
+            "fetch it first",
+        ),
+    )
 
 
 def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Compare two models: what changed, by structure and names, for a review."""
+"""Compare two models by structure and names."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from onnx_kvtool.review.report import DiffReport
 def diff(request: DiffRequest) -> DiffReport:
     """Return what changed between two models; leaves both unchanged.
 
-    Nodes are matched by what they compute, by what is made of them and by name, not by their order:
-    a model that was sorted or saved again is the same. A value, node or dimension with a new name
-    is told as renamed. Nodes whose results are read where those of others were are told as their
+    Nodes are matched by what they compute, by their readers and by name. Their order does not
+    matter, so a model that was sorted or saved again is the same. The report lists values, nodes
+    and dimensions with a new name as renamed, and nodes with the readers of removed ones as their
     replacement.
 
     Raises:
@@ -65,9 +65,9 @@ def run(
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
-        may_lack_data: Whether `embedded` stands in for weights that want a data file which is not
-            there: git hands over a version of a model without it.
+        progress: Receives the current activity.
+        may_lack_data: Whether to compare as with `embedded` if a data file is missing: git passes
+            a version of a model without its data files.
 
     Raises:
         UnreadableModel: If a model, or external data that is needed, cannot be read.
@@ -78,9 +78,8 @@ def run(
     with requests(request.timeout) as notes:
         progress("reading the models")
         models = read(path_in(request.old)), read(path_in(request.new))
-        if request.output is not None and request.output != "-":
-            for model in models:
-                spare_model(model, request.output)
+        for model in models:
+            spare_model(model, request.output)
         progress("comparing")
         weights = request.weights
         if may_lack_data and weights in ("values", "digest"):
@@ -98,13 +97,12 @@ def run_for_git(
 ) -> DiffReport:
     """Carry out `kvtool diff` for git, which would stop at the first failure.
 
-    A model that one side does not have was added or removed. A version that is no model is told
-    instead of compared.
+    The report says if a model was added or removed, or if a version is no model.
 
     Args:
-        request: What to do; a side that is not there is `NOTHING`.
-        names: Path of the file in both versions; the model may lie elsewhere meanwhile.
-        progress: Told of what is begun.
+        request: What to do; a missing side is `NOTHING`.
+        names: Path of the file in both versions; git stores the models elsewhere.
+        progress: Receives the current activity.
     """
     try:
         if NOTHING in (request.old, request.new):
@@ -112,9 +110,9 @@ def run_for_git(
         else:
             report = run(request, progress, may_lack_data=True)
     except UnreadableModel as error:
-        told = error.message.replace(f"`{request.new}`", f"`{names[1]}`")
-        told = told.replace(f"`{request.old}`", f"the old version of `{names[0]}`")
-        report = DiffReport("", "", file="unreadable", notes=[told])
+        note = error.message.replace(f"`{request.new}`", f"`{names[1]}`")
+        note = note.replace(f"`{request.old}`", f"the old version of `{names[0]}`")
+        report = DiffReport("", "", file="unreadable", notes=[note])
     report.old, report.new = names
     return report
 
@@ -142,8 +140,8 @@ def _diff(old: ir.Model, new: ir.Model, weights: DiffWeights) -> DiffReport:
     notes: list[str] = []
     for model in (old, new):
         path = origin(model).name
-        caches, said = caches_of(model)
-        notes += [f"`{path}`: {note}" for note in said]
+        caches, remarks = caches_of(model)
+        notes += [f"`{path}`: {note}" for note in remarks]
         sides.append(Reviewed(model, path, caches))
     try:
         with collector_paused():

@@ -22,7 +22,7 @@ from onnx_kvtool.commands.arguments import (
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import binary_bytes, bytes_of
@@ -52,18 +52,18 @@ from onnx_kvtool.runtime.sessions import check_provider, running_on
 
 _SECONDS = 600.0
 _SHARE = 0.75
-"""What the runs of the command may take: time, and of the memory that is free."""
+"""The default limits of the command: time, and share of the free memory."""
 
 _OTHER = "name another file with `--save`"
 
 
 @asked(EvalRequest)
 def evaluate(request: EvalRequest) -> dict[str, np.ndarray[Any, Any]]:
-    """Run a model, or the part of it that makes what is fetched, and return values by name.
+    """Run a model, or the part that computes the fetched values, and return values by name.
 
     Returns:
-        What was fetched, in order: arrays of their own, for sequences lists of them, None for an
-        optional that holds nothing.
+        The fetched values, in order: arrays that the caller owns, lists of them for sequences, None
+        for an empty optional.
 
     Raises:
         UsageError: If a name is unknown, an input is missing or contradicts its declaration, or
@@ -93,16 +93,16 @@ def evaluate(request: EvalRequest) -> dict[str, np.ndarray[Any, Any]]:
 
 
 _MOST_KEPT = 16 << 20
-"""Bytes of a message that is kept: reading and compiling a small model take longer than a run."""
+"""Most bytes of a kept message: reading and compiling a small model take longer than a run."""
 
 _LAST: list[tuple[bytes, ir.Model]] = []
-"""The message that was evaluated last, as it was written, and its model."""
+"""The bytes of the last evaluated message, and its model."""
 
 
 def _held(source: ModelSource, request: EvalRequest) -> ir.Model:
     """Return a model as `open_model` does; the same one if the message is that of the last call.
 
-    What is drawn by infers types on the model, and what lies in files may change: neither is kept.
+    Two models are not kept: random inputs change the types of its values, and files may change.
     """
     draws = request.random or request.steps or request.sizes
     if draws or not isinstance(source, onnx.ModelProto):
@@ -125,7 +125,7 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         UsageError: As `evaluate`, and if options contradict each other or a SPEC is none.
@@ -204,21 +204,24 @@ def _check_request(request: EvalRequest) -> None:
     _check_limits(request)
     check_sizes(request.sizes)
     check_provider(request.provider)
-    if request.provider is not None and "onnxruntime" not in (request.runtime, request.compare):
-        raise UsageError(
+    runtimes = request.runtime, request.compare
+    refuse(
+        (
+            request.provider is not None and "onnxruntime" not in runtimes,
             "`--provider` is for onnxruntime, which does not run the model",
-            help="add `--runtime onnxruntime`",
-        )
-    if request.compare == request.runtime:
-        raise UsageError(
+            "add `--runtime onnxruntime`",
+        ),
+        (
+            request.compare == request.runtime,
             f"`--compare {request.compare}` compares a runtime with itself",
-            help="choose the other one with `--runtime`",
-        )
-    if request.trace and request.runtime == "onnxruntime":
-        raise UsageError(
+            "choose the other one with `--runtime`",
+        ),
+        (
+            request.trace and request.runtime == "onnxruntime",
             "`--trace` needs the reference runtime, onnxruntime does not report its nodes",
-            help="use `--runtime reference`",
-        )
+            "use `--runtime reference`",
+        ),
+    )
     if request.save is not None:
         _check_save(request.save, request)
     if request.op is None:
@@ -243,43 +246,45 @@ def _check_save(target: str, request: EvalRequest) -> None:
 
 
 def _check_model_request(request: EvalRequest) -> None:
-    if request.model is None:
-        raise UsageError("there is no model to evaluate", help="name one, or an operator: `--op`")
-    for flag, is_given in (("--attr", bool(request.attributes)), ("--opset", request.opset)):
-        if is_given:
-            raise UsageError(
-                f"`{flag}` is for a single operator, not for a model",
-                help="name the operator with `--op` and leave the model out",
-            )
     names = [name for name, _ in request.specs]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"the input `{name}` is given twice")
-    if request.node is not None and request.fetch:
-        raise UsageError(
+    one_operator = "name the operator with `--op` and leave the model out"
+    refuse(
+        (
+            request.model is None,
+            "there is no model to evaluate",
+            "name one, or an operator: `--op`",
+        ),
+        (request.attributes, "`--attr` is for a single operator, not for a model", one_operator),
+        (request.opset, "`--opset` is for a single operator, not for a model", one_operator),
+        *((names.count(name) > 1, f"the input `{name}` is given twice", None) for name in names),
+        (
+            request.node is not None and request.fetch,
             "`--node` fetches the outputs of a node, and `--fetch` values by name",
-            help="leave one of them out",
-        )
+            "leave one of them out",
+        ),
+    )
 
 
 def _check_operator_request(request: EvalRequest) -> None:
-    if request.model is not None:
-        raise UsageError(
+    of_models = {
+        "--random": request.random,
+        "--seed": request.seed,
+        "--dim": request.sizes,
+        "--node": request.node is not None,
+        "--steps": request.steps,
+    }
+    every_input = "give every input of the operator with `--input NAME=SPEC`"
+    refuse(
+        (
+            request.model is not None,
             f"`--op` evaluates an operator without a model, got `{request.model}` as well",
-            help="leave one of them out; `--node NAME` runs one node of a model",
-        )
-    for flag, is_given in (
-        ("--random", request.random),
-        ("--seed", request.seed),
-        ("--dim", request.sizes),
-        ("--node", request.node is not None),
-        ("--steps", request.steps),
-    ):
-        if is_given:
-            raise UsageError(
-                f"`{flag}` needs a model, and `--op` has none",
-                help="give every input of the operator with `--input NAME=SPEC`",
-            )
+            "leave one of them out; `--node NAME` runs one node of a model",
+        ),
+        *(
+            (is_given, f"`{flag}` needs a model, and `--op` has none", every_input)
+            for flag, is_given in of_models.items()
+        ),
+    )
 
 
 def _keep_data(target: str, model: ir.Model) -> None:

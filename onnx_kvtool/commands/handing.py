@@ -67,7 +67,7 @@ def handed_on(
         tolerance: How close their logits have to be; None for what the type of these allows.
         dims: Sizes of symbolic dimensions of the source.
         budget: Memory and time.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Returns:
         `equal`, `different` with the first difference, or `skipped` with the reason.

@@ -60,7 +60,7 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Returns:
         The report; its `output` is None when nothing was written: none was asked for, or the

@@ -24,7 +24,7 @@ from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import names_in
 
 _PROVEN = frozenset({"scatter_nd", "scatter_elements", "where"})
-"""Kinds that known shapes of the index computation tell more about."""
+"""Kinds whose positions follow from the shapes of the index computation."""
 
 
 @asked(InspectRequest)
@@ -58,7 +58,7 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         UnreadableModel: If the model cannot be read.
@@ -69,8 +69,7 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
     with requests(request.timeout) as notes:
         progress("reading the model")
         model = read(path_in(request.model))
-        if request.output is not None and request.output != "-":
-            spare_model(model, request.output)
+        spare_model(model, request.output)
         progress("looking for caches")
         return _inspect(model, shown(path_in(request.model)), request, question, notes)
 
@@ -79,7 +78,7 @@ def _question(request: InspectRequest) -> Question:
     """Return the question about the caches.
 
     Raises:
-        UsageError: If a number of rows, a type or a size is none.
+        UsageError: If a number of rows, a type or a size is invalid.
     """
     dim, equals, number = str(request.capacity or "").rpartition("=")
     if request.capacity is not None and not (number.isdecimal() and int(number)):
@@ -103,7 +102,7 @@ def _question(request: InspectRequest) -> Question:
 
 
 def _size(flag: str, given: int | str | None) -> int | None:
-    """Return the bytes that a text states; None for no text."""
+    """Return the bytes for a text such as `24GiB`; None for None."""
     size = None if given is None else bytes_of(str(given).removesuffix("/s"))
     if given is not None and not size:
         raise UsageError(f"`{flag}` is `{given}`, expected a size such as `24GiB`")
@@ -115,7 +114,7 @@ def _inspect(
     path: str,
     request: InspectRequest,
     question: Question,
-    said: Sequence[str],
+    remarks: Sequence[str],
 ) -> InspectReport:
     dims = request.sizes
     if dims:
@@ -137,7 +136,7 @@ def _inspect(
             ops=ops,
             caches=bound,
             nodes=list_nodes(model) if request.nodes else None,
-            notes=(*said, *notes),
+            notes=(*remarks, *notes),
             neighbourhoods=tuple(neighbourhood(model, cache) for cache in caches),
             whatif=answer(question, bound, facts.weight_bytes) if question.is_asked else None,
         )
@@ -151,10 +150,7 @@ def _check_capacity_dim(caches: Sequence[Cache], name: str) -> None:
 
 
 def caches_of(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:
-    """Find the caches; where more could be said of one, with the shapes that inference finds.
-
-    The shapes are taken off the values again: the model is not changed.
-    """
+    """Find the caches, with inferred shapes if these may prove more; leave the model unchanged."""
     caches = find_caches(model, prove=False)
     if not any(cache.kind in _PROVEN for cache in caches):
         return caches, []

@@ -16,7 +16,7 @@ from onnx_kvtool.commands.rewriting import (
     proven,
 )
 from onnx_kvtool.core.choices import DEFAULT_OPSET
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.model import note_made, origin
@@ -72,7 +72,7 @@ def run(request: LowerRequest, progress: Progress = silent) -> LowerReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Returns:
         The report; its `output` is None when nothing was written: a refusal, a result that was
@@ -104,28 +104,28 @@ def _suffix(report: LowerReport) -> str:
 def check_request(request: LowerRequest) -> None:
     """Refuse arguments that contradict each other, and operators that cannot be replaced."""
     check_verified(request.verify, vars(request))
-    if request.index_dtype == "int32" and request.via == "scatternd":
-        raise UsageError(
+    refuse(
+        (
+            request.index_dtype == "int32" and request.via == "scatternd",
             "ScatterND takes int64 indices only, got `int32` with `scatternd`",
-            help="use `--via scatterelements`",
-        )
-    if request.only and request.opset is not None:
-        raise UsageError(
+            "use `--via scatterelements`",
+        ),
+        (
+            request.only and request.opset is not None,
             "`--only` keeps the opset of the model, so that `--opset` cannot be given with it",
-            help="leave one of them out",
-        )
-    if request.only and request.contrib == "standard":
-        raise UsageError(
-            "`--only` names the operators to replace, so that `--contrib standard` cannot add to "
-            "them",
-            help="leave one of them out",
-        )
-    if request.only and request.element_type is not None:
-        raise UsageError(
-            "`--only` leaves all other operators unchanged, so that `--element-type` cannot "
-            "change the type of them all",
-            help="leave one of them out",
-        )
+            "leave one of them out",
+        ),
+        (
+            request.only and request.contrib == "standard",
+            "`--only` names all operators to replace, and `--contrib standard` would add others",
+            "leave one of them out",
+        ),
+        (
+            request.only and request.element_type is not None,
+            "`--only` leaves other operators unchanged, and `--element-type` changes all of them",
+            "leave one of them out",
+        ),
+    )
     for name in request.only:
         _check_operator(name)
     if request.target is not None:
@@ -168,10 +168,7 @@ def _failed(report: LowerReport) -> bool:
 def _lower(
     model: ir.Model, request: LowerRequest, source: ir.Model | None, progress: Progress
 ) -> LowerReport:
-    """Lower a model in place, check and verify it.
-
-    `source` is the unchanged model; None if it can be read again.
-    """
+    """Lower a model in place, check and verify it; see `Rewrite`."""
     verifier = prepared(model, request, progress)
     wide, change = None, TypeChange()
     if request.element_type is not None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 from onnx_kvtool.commands.arguments import speaking_python
@@ -27,7 +27,7 @@ class Part:
     Attributes:
         path: The file.
         kind: Its format.
-        data: What stands in it: the object of JSON and SARIF, the objects of JSON lines, the root
+        data: Its content: the object of JSON and SARIF, the objects of JSON lines, the root
             element of JUnit.
     """
 
@@ -51,7 +51,7 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
 
     Raises:
         UnreadableModel: If a file is no such report.
-        UsageError: If there is no report; if two speak of one file; if parts of a `--shard` are
+        UsageError: If there is no report; if two cover the same file; if parts of a `--shard` are
             missing.
 
     Examples:
@@ -68,13 +68,13 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
 
 
 def parts(request: MergeRequest) -> Iterator[Part]:
-    """Yield the reports, one at a time, once all of them are known to be mergeable.
+    """Yield the reports, one at a time, after a first pass has checked all of them.
 
-    They are read twice for that, so that never more than one is in memory.
+    Memory holds one report at a time.
 
     Raises:
         UnreadableModel: If a file is no report of `kvtool check`.
-        UsageError: If there is no report; if their formats differ; if two speak of one file; if
+        UsageError: If there is no report; if their formats differ; if two cover the same file; if
             parts of a `--shard` are missing or come twice.
     """
     _judge(request)
@@ -87,7 +87,7 @@ def resolve_format(request: MergeRequest) -> CheckFormat:
 
     Raises:
         UnreadableModel: If the first report is none.
-        UsageError: If the reports do not hold what the format wants: only JSON holds all.
+        UsageError: If the reports do not have the facts for the format: only JSON has all.
     """
     if not request.reports:
         raise UsageError("there is no report to merge", help="name the reports of the parts")
@@ -117,7 +117,7 @@ _NAMES: dict[MergedFormat, str] = {
 def _judge(request: MergeRequest) -> None:
     """Refuse reports that are not the parts of one check."""
     resolve_format(request)
-    kinds: dict[str, str] = {}
+    kinds: dict[MergedFormat, str] = {}
     owners: dict[str, str] = {}
     shards: dict[str, str] = {}
     for path in request.reports:
@@ -126,8 +126,8 @@ def _judge(request: MergeRequest) -> None:
         if len(kinds) > 1:
             one, other = kinds
             raise UsageError(
-                f"`{kinds[one]}` is {_NAMES[cast(MergedFormat, one)]} and `{kinds[other]}` is "
-                f"{_NAMES[cast(MergedFormat, other)]}, expected reports of one format"
+                f"`{kinds[one]}` is {_NAMES[one]} and `{kinds[other]}` is {_NAMES[other]}, "
+                "expected reports of one format"
             )
         for file in _subjects(part):
             if owners.setdefault(file, path) != path:
@@ -143,7 +143,7 @@ def _judge(request: MergeRequest) -> None:
 
 
 def _check_shards(shards: dict[str, str], reports: int) -> None:
-    """Refuse an incomplete set of shards: what a lost job would have found is unknown."""
+    """Refuse an incomplete set of shards: a lost job may have had findings."""
     if not shards:
         return
     counts = {parse_shard(shard)[1] for shard in shards}
@@ -237,7 +237,7 @@ def _parsed(path: str, text: str) -> Part | None:
 
 
 def _is_sarif(data: dict[str, Any]) -> bool:
-    """Return whether a log is one of kvtool, with all that it has of each result."""
+    """Return whether a log is from kvtool, with all fields of each result."""
     try:
         for run in data["runs"]:
             texts = [run["tool"]["driver"]["name"]]
@@ -254,7 +254,7 @@ def _is_sarif(data: dict[str, Any]) -> bool:
 
 
 def _is_junit(root: ET.Element) -> bool:
-    """Return whether a document is one of kvtool: suites with a name and counts."""
+    """Return whether a document is from kvtool: suites with a name and counts."""
     counts = [suite.get(n, "") for suite in root for n in ("tests", "failures", "errors")]
     return (
         root.tag == "testsuites"

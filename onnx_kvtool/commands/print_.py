@@ -77,7 +77,7 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         UnreadableModel: If the model or its data cannot be read, but for `textconv`.
@@ -105,8 +105,7 @@ def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
 def _run(request: PrintRequest, progress: Progress) -> Printed:
     progress("reading the model")
     model = read(path_in(request.model))
-    if request.output is not None and request.output != "-":
-        spare_model(model, request.output)
+    spare_model(model, request.output)
     progress("reading the weights")
     return _print(model, shown(path_in(request.model)), request.weights)
 

@@ -66,7 +66,7 @@ def run(request: RaiseRequest, progress: Progress = silent) -> RaiseReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Returns:
         The report; its `output` is None when nothing was written: nothing to raise, a model that
@@ -96,7 +96,7 @@ def failed(report: RaiseReport, request: RaiseRequest) -> bool:
 
 
 def _check_request(request: RaiseRequest) -> None:
-    """Refuse an opset without TensorScatter, and assumptions that are none."""
+    """Refuse an opset without TensorScatter, and unknown assumptions."""
     if not NATIVE_OPSET <= request.opset <= NEWEST:
         raise UsageError(f"`--opset` is {request.opset}, expected {NATIVE_OPSET} to {NEWEST}")
     check_verified(request.verify, vars(request))
@@ -109,7 +109,7 @@ def _check_request(request: RaiseRequest) -> None:
 
 
 def _check_capacity(model: ir.Model, capacity: int | str | None) -> None:
-    """Refuse a capacity that is no number of rows, or a name that means something else already."""
+    """Refuse a capacity that is neither a number of rows nor a new name."""
     if isinstance(capacity, int):
         check_least("capacity", capacity, 1)
     elif capacity is not None:
@@ -127,11 +127,11 @@ def _check_capacity(model: ir.Model, capacity: int | str | None) -> None:
 def _unused_capacity(
     model: ir.Model, capacity: int | str, outcome: RaiseOutcome
 ) -> list[Diagnostic]:
-    """Say that no cache got the capacity; nothing where one did, or had it before.
+    """Return an error if no cache has the capacity.
 
     Args:
         model: The result.
-        capacity: The rows that were asked for.
+        capacity: The requested rows.
         outcome: What was raised.
     """
     if any(one.capacity == capacity or one.source == "rolling" for one in outcome.caches):
@@ -149,10 +149,7 @@ def _unused_capacity(
 def _raise(
     model: ir.Model, request: RaiseRequest, source: ir.Model | None, progress: Progress
 ) -> RaiseReport:
-    """Raise a model in place, check and verify it.
-
-    `source` is the unchanged model; None if it can be read again.
-    """
+    """Raise a model in place, check and verify it; see `Rewrite`."""
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
     _check_capacity(model, request.capacity)
@@ -201,11 +198,11 @@ def _raise(
 
 
 def _why_nothing(model: ir.Model, refused: Sequence[Unraised]) -> list[str]:
-    """Say of each cache that no refusal is about why it stays as it is.
+    """Return a note for each unchanged cache without a refusal.
 
     Args:
-        model: A model without anything raised.
-        refused: The candidates.
+        model: A model in which nothing was raised.
+        refused: The refusals.
     """
     judged = {(one.location.graph, one.location.node_label) for one in refused}
     caches = find_caches(model, prove=False)

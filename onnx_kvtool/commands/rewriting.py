@@ -82,7 +82,7 @@ def in_files(
         rewrite: What to do with the model.
         suffix: What to put behind the stem of the input where no output is named; None for a
             result that is not to be written.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Returns:
         The report; its `output` is None when nothing was written.
@@ -253,7 +253,7 @@ def prepared(
     Args:
         model: The model.
         request: What was asked for.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
         needs_source: Whether the result of a source that fails on all drawn inputs is rejected.
     """
     budget = Budget.parse(request.verify_budget)
@@ -290,7 +290,7 @@ def proven(
         source: The model as it was, or what to read it from again.
         compare: What compares; None where that is switched off.
         notes: Gets a remark if the checker accepts neither.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.

@@ -55,7 +55,7 @@ def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
 
     Args:
         request: What to do.
-        progress: Told of what is begun.
+        progress: Receives the current activity.
 
     Raises:
         UsageError: If the arguments contradict each other.

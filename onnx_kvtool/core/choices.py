@@ -20,6 +20,9 @@ NATIVE_OPSET: Final = 24
 AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 AttentionForm = Literal["sliced", "full"]
 AttentionMask = Literal["kept", "causal", "none", "window"]
+AssumedValue = Literal[
+    "contiguous", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"
+]
 BenchFormat = Literal["text", "json", "html"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]

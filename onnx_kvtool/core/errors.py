@@ -58,6 +58,13 @@ class UsageError(KvtoolError):
     exit_code = 2
 
 
+def refuse(*cases: tuple[object, str, str | None]) -> None:
+    """Raise `UsageError` for the first case that applies: a condition, a message, and its help."""
+    for is_wrong, message, help in cases:
+        if is_wrong:
+            raise UsageError(message, help=help)
+
+
 class UnreadableModel(KvtoolError):
     """The input cannot be read (exit 3).
 
@@ -77,7 +84,7 @@ class UnreadableModel(KvtoolError):
 
 
 class MalformedModel(UnreadableModel):
-    """The file is an ONNX model that no reader can make sense of (exit 3; `check` reports it).
+    """The file is an ONNX model that contradicts itself (exit 3; `check` reports it).
 
     Raised for a value that two nodes give, an unknown element type, text that is not UTF-8, and
     numbers of external data that are not numbers.

@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
@@ -256,7 +257,9 @@ def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> Verify
     except Exceeded as error:
         more = {
             "time": f"{limits.seconds:g}s",
-            "memory": binary_bytes(limits.memory).replace(" ", ""),
+            # No less than the default, which runs small models: what a process takes before its
+            # first run alone exceeds a few bytes.
+            "memory": binary_bytes(max(limits.memory, Budget().memory)).replace(" ", ""),
         }
         if error.what not in more:
             return _unrunnable(error.message, settings)

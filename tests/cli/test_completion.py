@@ -134,10 +134,11 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
         and not (isinstance(param, click.Option) and param.is_flag)
         and not isinstance(param.type, click.IntRange | click.FloatRange)
     }
-    # A size or a time is typed.
+    # A size, a time or a number is typed.
     budgets = {(name, "--verify-budget") for name in ("check", "lower", "raise", "verify")}
     budgets |= {("inspect", "--memory"), ("inspect", "--bandwidth")}
     budgets |= {("eval", "--memory-limit"), ("eval", "--time-limit")}
+    budgets |= {("verify", "--rtol"), ("verify", "--atol")}
     budgets |= {
         (name, "--timeout")
         for name, command in COMMANDS.items()

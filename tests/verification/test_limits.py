@@ -86,6 +86,14 @@ def test_a_comparison_is_ended(name, monkeypatch):
     assert FLAG[limit] in report.verification.detail
 
 
+def test_the_remedy_is_no_less_than_the_default():
+    text, _ = ENDED["64 Concats that double"]
+    _, report = kv.lower(_model(text), opset=15, verify_budget="64MiB")
+    assert (
+        "192 MiB of memory and were ended; `--verify-budget 256MiB`" in report.verification.detail
+    )
+
+
 def test_verify_says_so_too(monkeypatch):
     monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0)
     model = _model(_loop(""))

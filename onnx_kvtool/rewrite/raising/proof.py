@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.choices import AssumedValue
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
-from onnx_kvtool.rewrite.raising.stage import Assumptions, ValueKind
+from onnx_kvtool.rewrite.raising.stage import Assumptions
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
@@ -79,7 +80,7 @@ class Proof:
     opset: int
     sentences: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
-    granted: defaultdict[ValueKind, list[ir.Value]] = field(
+    granted: defaultdict[AssumedValue, list[ir.Value]] = field(
         default_factory=lambda: defaultdict(list)
     )
     roll: Roll | None = None
@@ -101,7 +102,7 @@ class Proof:
         """Add a sentence to the proof."""
         self.sentences.append(sentence)
 
-    def assume(self, kind: ValueKind, value: ir.Value, code: str, missing: str) -> None:
+    def assume(self, kind: AssumedValue, value: ir.Value, code: str, missing: str) -> None:
         """Use an assumption.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import get_args
 
 import onnx_ir as ir
 
@@ -12,7 +12,13 @@ from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
+from onnx_kvtool.core.choices import (
+    NATIVE_OPSET,
+    AssumedValue,
+    AttentionChoice,
+    AttentionForm,
+    ContribChoice,
+)
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.walk import subgraphs
@@ -32,19 +38,8 @@ from onnx_kvtool.symbolic.expressions import Dimension, Expr
 # What a user may grant that a graph does not say.
 
 
-ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"]
-
-KINDS: dict[ValueKind | Literal["same-dim"], str] = {
-    "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
-    "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
-    "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
-    "finite": "finite[:VALUE]: a tensor contains neither NaN, infinities nor negative zeros",
-    "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
-    "rotated-rows": "rotated-rows[:VALUE]: nobody outside depends on the order of the rows of a"
-    " cache that keeps a window, and steps go on where the one before ended",
-    "unpadded": "unpadded[:VALUE]: an input that marks the rows with tokens is 1 throughout",
-}
-"""Every assumption, with what it says."""
+KINDS = (*get_args(AssumedValue), "same-dim")
+"""Names of all assumptions; `docs/commands/raise.md` explains them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +70,10 @@ class Assumptions:
         for text in granted:
             kind, colon, rest = text.partition(":")
             if kind not in KINDS or (colon and not rest) or (kind == "covers-past" and not rest):
+                names = ", ".join(f"`{name}`" for name in KINDS)
+                other = f"use one of {names}; `kvtool raise --help` has their forms"
                 raise UsageError(
-                    f"`{text}` is no assumption",
-                    help=did_you_mean(kind, KINDS, "; ".join(KINDS.values())),
+                    f"`{text}` is no assumption", help=did_you_mean(kind, KINDS, other)
                 )
             if kind == "same-dim":
                 dims.append(_pair(text, rest))
@@ -94,7 +90,7 @@ class Assumptions:
         """The granted texts that are about dimensions."""
         return tuple(text for text in self.granted if text.startswith("same-dim:"))
 
-    def grants(self, kind: ValueKind, value: ir.Value) -> str | None:
+    def grants(self, kind: AssumedValue, value: ir.Value) -> str | None:
         """Return the text that grants `kind` for a value; None when nothing does.
 
         Without a name an assumption covers what the caller supplies, inputs of the graph or of a

@@ -30,6 +30,15 @@ def test_what_is_no_assumption_is_refused(texts: list[str], message: str) -> Non
         Assumptions.parse(texts)
 
 
+def test_the_help_for_an_unknown_kind_names_all_kinds() -> None:
+    with pytest.raises(UsageError) as caught:
+        Assumptions.parse(["hope"])
+    assert caught.value.help == (
+        "use one of `contiguous`, `in-range`, `finite`, `covers-past`, `rotated-rows`, `unpadded`, "
+        "`same-dim`; `kvtool raise --help` has their forms"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "help"),
     [
