@@ -1,4 +1,4 @@
-"""A model in onnxruntime whose caches stay in buffers of the caller."""
+"""A model in onnxruntime with its caches in the caller's buffers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onnx_kvtool.runtime.sessions import EXTENDED, Array
 
 
 class Buffer:
-    """A tensor in memory that onnxruntime reads or writes where it lies.
+    """A tensor in memory that onnxruntime reads or writes in place.
 
     Attributes:
-        value: What onnxruntime binds.
+        value: The value that onnxruntime binds.
     """
 
     def __init__(self, value: Any, array: Array | None = None) -> None:
@@ -29,12 +29,12 @@ class Buffer:
         return tuple(self.value.shape())
 
     def write(self, rows: tuple[slice, ...], values: Array) -> None:
-        """Put values into a part of it; it must have been made by `zeros`."""
+        """Write values into a part of it; `zeros` must have made it."""
         assert self._array is not None
         self._array[rows] = values
 
     def read(self) -> Array:
-        """Return a copy of its elements, in the dtypes of ml_dtypes where numpy has none."""
+        """Return a copy of its elements, with a dtype of ml_dtypes if numpy has none."""
         return array_of(self.value)
 
 
@@ -43,7 +43,7 @@ class BoundSession:
 
     Args:
         model: The serialised model.
-        directory: Where locations of external data start; "" when there is none.
+        directory: The directory of external data; "" if there is none.
         threads: Threads per node; None for one per core.
 
     Raises:
@@ -52,7 +52,7 @@ class BoundSession:
     """
 
     profile_to: ClassVar[str | None] = None
-    """Where the sessions that are opened next write their profiles; None for nowhere."""
+    """The path prefix of the profiles of sessions that are opened next; None for no profiles."""
 
     is_exact: ClassVar[bool] = False
     """Whether the sessions that are opened next compute products with weights of a few bits in
@@ -89,10 +89,10 @@ class BoundSession:
         """Run the model.
 
         Args:
-            arrays: Inputs by name, which are read.
-            buffers: Inputs by name that lie in buffers.
+            arrays: Inputs by name.
+            buffers: Inputs in buffers, by name.
             into: Buffers for outputs by name; one that is also an input is written in place. The
-                other outputs get buffers of their own.
+                other outputs get new buffers.
 
         Returns:
             Every output by name.

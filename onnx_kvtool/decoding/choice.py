@@ -1,4 +1,4 @@
-"""Which token comes next: the likeliest one, or one that is drawn."""
+"""The choice of the next token: the likeliest one, or a random one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Tokens = npt.NDArray[np.int64]
 def choosing(
     temperature: float, top_k: int | None, top_p: float | None, seed: int
 ) -> Callable[[Array], Tokens]:
-    """Return what chooses a token for each sequence, as `Decoder.generate` says.
+    """Return a function that chooses a token for each sequence; see `Decoder.generate`.
 
     Raises:
-        UsageError: If a number is out of its range, or there is nothing to draw from.
+        UsageError: If a number is out of range, or a limit is given for no random choice.
     """
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"`temperature` is {temperature}, expected 0 or more")

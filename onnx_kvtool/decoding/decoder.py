@@ -1,4 +1,4 @@
-"""A decoder in onnxruntime: prompts, steps, and caches that stay where they are."""
+"""A decoder in onnxruntime: prompts, steps, and caches in place."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import kinds_of
 
 _ROOM = 256
-"""Rows that a cache gets beyond the prompt where nobody says how many."""
+"""Rows of a cache beyond the prompt, if the caller gives no capacity."""
 
 _BLOCK = 512
-"""Tokens of a long prompt at a time: an Attention computes all scores that any of them needs."""
+"""Tokens of a block of a long prompt; for each block, Attention computes all scores at once."""
 
 
 class Decoder:
     """A decoder of any form, driven in onnxruntime as a good host drives it.
 
-    Caches of a fixed size are zeros first and written in place where the model allows it: past and
-    present are one buffer. Others of a fixed size have two buffers that change places, and what
-    grows is handed on as onnxruntime made it. GroupQueryAttention gets one buffer of `capacity`
-    rows for past and present. All sequences of a batch have as many tokens, without padding.
+    Caches of a fixed size start as zeros and are updated in place if the model allows it: past and
+    present share a buffer. Other caches of a fixed size have two buffers, which take turns. Growing
+    caches are passed on as onnxruntime made them. GroupQueryAttention gets one buffer of `capacity`
+    rows for past and present. All sequences of a batch have the same length, without padding.
 
     A model that takes a fixed number of tokens at a time gets longer prompts in parts. If all its
     caches are linear, the last part is padded on the right; the next step overwrites these rows.
-    A model that takes any number gets 512 at a time if its caches are linear and written in place,
-    no inputs but positions are given, and no Attention shows a token those behind it.
+    A model that takes any number gets 512 at a time if its caches are linear and updated in place,
+    no inputs but positions are given, and no Attention shows later tokens.
 
     Args:
         model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
-            path of one; or several that hand on the same caches and take other numbers of tokens,
-            as `kvtool raise --phases` makes them.
+            path of one; or several that share the same caches and take other numbers of tokens, as
+            `kvtool raise --phases` makes them.
         capacity: Rows of caches whose number of rows is not fixed by the model; None for the
             prompt and 256 more.
         threads: Threads per node; None for one per core.
         provider: An execution provider that the installed onnxruntime has, `NAME[,key=value...]`;
-            None for the CPU's. With another one, no cache is written where it is read.
+            None for that of the CPU. With another one, no cache is updated in place.
         dims: Sizes of symbolic dimensions that are neither sequences nor rows.
-        embed: Gives the hidden states (B, S, E) of tokens (B, S), for a model that takes those
-            (`inputs_embeds`) in the place of tokens.
+        embed: Returns the hidden states (B, S, E) of tokens (B, S), for a model that takes these
+            (`inputs_embeds`) instead of tokens.
 
     Attributes:
-        form: `growing` where a cache gains rows, `contrib` where operators of onnxruntime keep it,
-            `fixed` where all have a fixed number of rows, `none` without a cache.
+        form: `growing` if a cache gains rows, `contrib` if operators of onnxruntime keep it,
+            `fixed` if all have a fixed number of rows, `none` without a cache.
         in_place: Whether every cache is updated in place.
-        length: Tokens that went in so far, of each sequence.
+        length: Tokens of each sequence so far.
 
     Raises:
         UnreadableModel: If the model cannot be read.
@@ -120,37 +120,37 @@ class Decoder:
 
     @property
     def session(self) -> BoundSession:
-        """What runs the model; of several, that which takes the fewest tokens."""
+        """The session of the model; of several models, of the one that takes the fewest tokens."""
         return self._parts[0].session
 
     @property
     def sessions(self) -> list[BoundSession]:
-        """What runs each of the models, beginning with `session`."""
+        """The sessions of all models, beginning with `session`."""
         return [part.session for part in self._parts]
 
     @property
     def parts(self) -> list[int]:
-        """How many new tokens each of the models takes at a time; empty for any number."""
+        """The number of new tokens that each model takes at a time; empty for any number."""
         return [part.tokens for part in self._parts if part.tokens is not None]
 
     @property
     def room(self) -> float:
-        """Tokens that there are rows for; infinity where nothing limits them."""
+        """The number of tokens that the caches have rows for; infinity without a limit."""
         return self._caches.room
 
     @property
     def in_place(self) -> bool:
-        """Whether every cache is written where it lies; False without a cache."""
+        """Whether every cache is updated in place; False without a cache."""
         return self._caches.in_place
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether the model takes token ids; else hidden states are drawn for it."""
+        """Whether the model takes token ids; else its hidden states are random."""
         return bool(self._plan.with_role("token_ids"))
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens the model knows; None when that is unknown."""
+        """The number of tokens in the vocabulary; None if unknown."""
         return next((spec.uses.rows for spec in self._plan.with_role("token_ids")), None)
 
     def prefill(
@@ -214,11 +214,11 @@ class Decoder:
         return np.concatenate(made, axis=1) if is_of_each else made[-1]
 
     def _next(self, left: int, room: float) -> tuple[_Part, int]:
-        """Return what takes the next tokens, and how many of them.
+        """Return the part that takes the next tokens, and how many of them.
 
         Args:
-            left: Tokens that there are.
-            room: Rows that there are for them, and for those that fill them up.
+            left: Tokens that are left.
+            room: Rows for them and their padding.
         """
         whole = [part for part in self._parts if part.takes(left, room)]
         if whole:
@@ -235,7 +235,7 @@ class Decoder:
         return part, part.tokens or left
 
     def _run(self, part: _Part, states: Array) -> Array:
-        """Take in tokens by one model, which are filled up to the number that it takes."""
+        """Run one model on tokens, padded to the number that it takes; return their logits."""
         count = states.shape[1]
         more = max((part.tokens or count) - count, 0)
         filled = np.pad(states, [(0, 0), (0, more), *[(0, 0)] * (states.ndim - 2)])
@@ -270,24 +270,23 @@ class Decoder:
         seed: int = 0,
         stop: Collection[int] = (),
     ) -> Tokens:
-        """Return the tokens after a prompt, each chosen by the logits behind those before it.
+        """Return the tokens after a prompt, each chosen by the logits of the one before it.
 
         Args:
             ids: (B, S) or (S,): the prompt of each sequence, as a tokenizer gives it; or its
                 hidden states (B, S, E).
-            steps: How many tokens at most, at least 1.
+            steps: Most tokens to return, at least 1.
             inputs: As of `prefill`; an input whose meaning is unknown may not be left out.
             temperature: 0 takes the likeliest token. Else one is drawn, with the odds of
                 softmax(logits / temperature).
-            top_k: Among how many of the likeliest is drawn; None for all.
-            top_p: The likeliest are drawn from until their odds, of those that `top_k` leaves, add
-                up to this; None for 1.
-            seed: Of what is drawn: the same logits and seed give the same tokens.
+            top_k: Draw among so many of the likeliest tokens; None for all.
+            top_p: Draw among the likeliest of these whose odds add up to this; None for 1.
+            seed: Seed of the draws: the same logits and seed give the same tokens.
             stop: Tokens that end a sequence, such as the `eos_token_id` of a tokenizer.
 
         Returns:
-            (B, N), int64, with N = `steps`, or less where every sequence has ended. What follows
-            the end of a sequence is the token that ended it.
+            (B, N), int64, with N = `steps`, or less if every sequence has ended. After its end, a
+            sequence repeats the token that ended it.
 
         Raises:
             UsageError: If the model takes no tokens and there is no `embed`, a number is out of its
@@ -322,9 +321,9 @@ class Decoder:
         return np.stack(chosen, axis=1)
 
     def fill(self, length: int) -> None:
-        """Go on as if there had been `length` tokens; rows that are new in caches are zeros.
+        """Continue as after `length` tokens; new rows of caches are zeros.
 
-        To time steps of a long context without a long prompt.
+        This times steps of a long context without a long prompt.
 
         Raises:
             UsageError: If there was no prompt, or there is no room.
@@ -338,7 +337,7 @@ class Decoder:
         self.length = length
 
     def _embedded(self, tokens: Array) -> Array:
-        """Return the hidden states of tokens where the model takes those, and they are known."""
+        """Return the hidden states of tokens if the model takes these and they are known."""
         if tokens.ndim == 2 and not self.takes_tokens and self._embed is not None:
             tokens = np.asarray(self._embed(tokens.astype(np.int64)))
             if tokens.ndim != 3:
@@ -354,16 +353,16 @@ class _Part:
 
     Args:
         work: The model.
-        plan: What its inputs mean.
-        threads: As of `Decoder`.
+        plan: The plan of its inputs.
+        threads: As for `Decoder`.
 
     Attributes:
         plan: As above.
-        holds: How its caches are held.
-        session: What runs it.
+        holds: Its caches.
+        session: The loaded model.
         logits: Name of the output that is no cache.
-        tokens: New tokens that it takes; None for any number.
-        is_cut: Whether long prompts go in faster in blocks.
+        tokens: New tokens that it takes at a time; None for any number.
+        is_cut: Whether long prompts are faster in blocks.
     """
 
     def __init__(self, work: ir.Model, plan: InputPlan, threads: int | None) -> None:
@@ -389,14 +388,14 @@ class _Part:
         self.session = BoundSession(serialize(work), directory, threads)
 
     def takes(self, left: int, room: float) -> bool:
-        """Return whether so many tokens go in at once, filled up where rows are left for that."""
+        """Return whether it takes so many tokens at once, padded if there are rows for that."""
         if self.tokens is None or self.tokens == left:
             return True
         return self._pads and left < self.tokens <= room
 
 
 def _sees_later_tokens(model: ir.Model) -> bool:
-    """Return whether an Attention over a cache shows a token those behind it."""
+    """Return whether an Attention over a cache shows later tokens."""
     opset = model.opset_imports.get("", 0)
     views = (
         Attention(node, opset)
@@ -410,7 +409,7 @@ def _sees_later_tokens(model: ir.Model) -> bool:
 
 
 def _fixed_tokens(plan: InputPlan) -> int | None:
-    """Return how many new tokens a model takes, or hidden states of such."""
+    """Return the number of new tokens, or of their hidden states, that a model takes at a time."""
     shapes = [spec.shape[-1:] for spec in plan.with_role("token_ids")]
     name = Feeder(plan, 1, None, {}).embeddings
     shapes += [spec.shape[1:2] for spec in plan.inputs if spec.name == name]
@@ -418,7 +417,7 @@ def _fixed_tokens(plan: InputPlan) -> int | None:
 
 
 def _check_alike(plans: Sequence[InputPlan]) -> None:
-    """Refuse models that cannot hand on their caches to each other."""
+    """Refuse models that cannot share their caches."""
     first, *others = (
         {
             pair.past: (pair.past, pair.present, spec.dtype.name, spec.shape)
@@ -439,10 +438,10 @@ def _check_alike(plans: Sequence[InputPlan]) -> None:
 
 
 def _known_dims(model: ir.Model, plan: InputPlan) -> dict[str, int]:
-    """Return the sizes that operators give to names in the shapes of caches.
+    """Return the sizes of symbolic dimensions of caches that operators fix.
 
-    Names of sequences and of rows are the caller's; any other is a number of heads or of their
-    elements, which the weights fix.
+    The caller decides on sequences and rows; the weights fix all others, numbers of heads and of
+    their elements.
     """
     caches = {cache.past: cache for cache in find_caches(model, prove=False)}
     known = {
@@ -465,9 +464,9 @@ def _no_prompt() -> UsageError:
 
 
 def _crossed(plan: InputPlan, outputs: Collection[str]) -> dict[str, str]:
-    """Return the caches of an encoder that the first step makes, past to present.
+    """Return the caches of an encoder that the first step computes, past to present.
 
-    Of a decoder that chooses by a condition whether there are caches.
+    Only for a decoder whose condition says whether there are caches.
     """
     named = {spec.name: _PAST.sub("present", spec.name) for spec in plan.with_role("free")}
     has_branches = bool(plan.with_role("condition"))
@@ -478,7 +477,7 @@ _PAST = re.compile(r"^past(_key_values)?")
 
 
 def _tokens(ids: npt.ArrayLike) -> Array:
-    """Return tokens (B, S), or floats (B, S, E) as they are."""
+    """Return tokens as (B, S); floats (B, S, E) unchanged."""
     try:
         tokens = np.asarray(ids)
     except ValueError as error:

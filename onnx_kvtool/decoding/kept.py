@@ -1,4 +1,4 @@
-"""What a host feeds to a decoder, and the caches of a decoder between its steps."""
+"""The inputs of a decoder, and its caches between steps."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate
 
-# What a host feeds to a decoder at a step, beside its caches.
+# The inputs of a step, beside the caches.
 
 
 class Feeder:
-    """Makes the inputs of steps where all sequences have equally many tokens, without padding.
+    """Makes the inputs of steps; all sequences have the same number of tokens, without padding.
 
     Args:
-        plan: What the inputs of the model mean.
-        batch: Sequences.
-        capacity: Rows of fixed caches whose size is a name; None where there is none.
-        dims: Sizes of other names in the shapes of inputs.
-        given: Inputs by name that the caller gives: for every step, but for positions, which are
-            those of the prompt.
-        seed: For inputs whose meaning is unknown, and for hidden states.
-        prompt: Tokens of the prompt, in how many parts it may come; None for those of the step.
+        plan: The plan of the inputs of the model.
+        batch: Number of sequences.
+        capacity: Rows of fixed caches of symbolic size; None if there are none.
+        dims: Sizes of other symbolic dimensions of inputs.
+        given: Inputs by name that the caller gives, for every step; positions are those of the
+            prompt.
+        seed: Seed of hidden states, and of inputs whose meaning is unknown.
+        prompt: Tokens of the prompt, in all its parts; None for those of the step.
 
     Attributes:
-        embeddings: Name of the input for hidden states of tokens; None of a model that takes
-            tokens, or if that is unknown.
+        embeddings: Name of the input for hidden states of tokens; None if the model takes tokens,
+            or if the name is unknown.
 
     Raises:
-        UsageError: If the model has no such input, or a host of text does not give it.
+        UsageError: If the model has no input of a given name, or the decoder makes it itself.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Feeder:
 
     @property
     def drawn(self) -> list[str]:
-        """Names of the inputs that nobody gives, and whose meaning is unknown."""
+        """Names of the inputs whose meaning is unknown, and that the caller does not give."""
         free = [spec.name for spec in self._plan.with_role("free")]
         return [name for name in free if name not in self._given and name != self.embeddings]
 
@@ -129,15 +129,15 @@ class Feeder:
         return Layout(self._plan, sizes, length)
 
     def feeds(self, tokens: Array, before: int, count: int | None = None) -> Arrays:
-        """Return the inputs of a step but for its caches.
+        """Return the inputs of a step without its caches.
 
         Args:
-            tokens: (B, S), the new tokens of each sequence; (B, S, E), hidden states of them.
-            before: Tokens that went before.
-            count: How many of them are tokens, before those that fill them up; None for all.
+            tokens: (B, S), the new tokens of each sequence; or (B, S, E), their hidden states.
+            before: Number of tokens before the step.
+            count: Number of tokens without their padding; None for all.
 
         Raises:
-            UsageError: If the model wants what a host of text cannot give.
+            UsageError: If the model has an input that kvtool cannot make.
         """
         batch, length = tokens.shape[:2]
         layout = self.layout(before, length)
@@ -188,7 +188,7 @@ class Feeder:
 
 
 def _positions(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
-    """Return the positions of a step: of the prompt, and those after its largest.
+    """Return the positions of a step: those of the prompt, then those after its largest.
 
     Args:
         prompt: (..., B, S) or (S,): the positions of the prompt, of all parts.
@@ -204,15 +204,15 @@ def _positions(prompt: Array, shape: tuple[int, ...], before: int) -> Array:
 
 
 def _mask(shape: tuple[int, ...], before: int, length: int, used: int) -> npt.NDArray[np.int64]:
-    """Return ones for the rows in use, and for each query, where these have an axis, up to its own.
+    """Return a mask with ones for the rows in use; with an axis of queries, up to each query.
 
     The last axis counts rows: those in use, or those of a fixed cache.
 
     Args:
-        shape: Of the mask.
+        shape: The shape of the mask.
         before: Tokens before the step.
         length: New rows.
-        used: Of these, those that hold tokens, where a model is told otherwise where they go.
+        used: New rows with tokens, if another input says where they go.
     """
     rows = np.arange(shape[-1]) if shape else np.zeros((), np.int64)
     seen = rows < before + used
@@ -221,22 +221,22 @@ def _mask(shape: tuple[int, ...], before: int, length: int, used: int) -> npt.ND
     return np.broadcast_to(seen, shape).astype(np.int64)
 
 
-# The caches of a decoder between its steps: where each lies, and how much room it has.
+# The caches of a decoder between its steps: their buffers, and their room.
 
 
 Form = Literal["growing", "fixed", "contrib", "none"]
 
 
 class Hold:
-    """A cache and how it is held.
+    """A cache and its kind of buffer.
 
     Attributes:
-        pair: Its two ends.
+        pair: Its past and its present.
         is_contrib: Whether an operator of onnxruntime keeps it.
-        is_counted: Whether GroupQueryAttention keeps it, which writes into what it reads.
-        is_shared: Whether past and present are one buffer.
-        wraps: Whether rows past its end go to its begin.
-        keeps_rows: Whether it has a fixed number of rows, which stay where they were written.
+        is_counted: Whether GroupQueryAttention keeps it, which updates its past in place.
+        is_shared: Whether past and present share a buffer.
+        wraps: Whether rows beyond its end go to its start.
+        keeps_rows: Whether it has a fixed number of rows, which are never moved.
     """
 
     def __init__(self, pair: CachePair, cache: Cache | None) -> None:
@@ -253,11 +253,11 @@ class Hold:
 
 
 class KeptCaches:
-    """Buffers of all caches of one decoder.
+    """The buffers of all caches of one decoder.
 
     Args:
-        session: The decoder, which makes them.
-        holds: How each is held.
+        session: The loaded decoder.
+        holds: The caches.
     """
 
     def __init__(self, session: BoundSession, holds: Sequence[Hold]) -> None:
@@ -269,7 +269,7 @@ class KeptCaches:
 
     @property
     def form(self) -> Form:
-        """How they are kept; see `Decoder`."""
+        """The form of the caches; see `Decoder`."""
         if any(hold.is_contrib for hold in self._holds):
             return "contrib"
         if any(hold.pair.kind != "fixed" for hold in self._holds):
@@ -278,16 +278,16 @@ class KeptCaches:
 
     @property
     def in_place(self) -> bool:
-        """Whether every cache is written where it lies; False without a cache."""
+        """Whether every cache is updated in place; False without a cache."""
         return bool(self._holds) and all(hold.is_shared for hold in self._holds)
 
     @property
     def are_counted(self) -> bool:
-        """Whether GroupQueryAttention keeps one, in as many rows as the caller gives it."""
+        """Whether GroupQueryAttention keeps one, with as many rows as the caller wants."""
         return any(hold.is_counted for hold in self._holds)
 
     def empty(self, shapes: Mapping[str, tuple[int, ...]], room: int) -> None:
-        """Make all anew, of zeros, and without rows where they grow."""
+        """Make all buffers anew, with zeros; growing caches have no rows."""
         self._rooms, self._buffers, self._spare = {}, {}, {}
         for hold in self._holds:
             shape, pair = list(shapes[hold.pair.past]), hold.pair
@@ -303,7 +303,7 @@ class KeptCaches:
                 self._spare[pair.past] = self._session.zeros(pair.past, tuple(shape))
 
     def check_room(self, used: int, new: int) -> None:
-        """Refuse new rows behind those in use where they find no room.
+        """Refuse new rows that do not fit behind those in use.
 
         Raises:
             UsageError: If a cache has fewer rows.
@@ -318,17 +318,17 @@ class KeptCaches:
 
     @property
     def room(self) -> float:
-        """Rows of the smallest cache that has a fixed number of them; infinity without one."""
+        """Rows of the smallest cache with a fixed number of rows; infinity without one."""
         return min(self._rooms.values(), default=math.inf)
 
     @property
     def pasts(self) -> Mapping[str, Buffer]:
-        """What the next step reads, by the names of inputs."""
+        """The buffers that the next step reads, by input."""
         return self._buffers
 
     @property
     def targets(self) -> dict[str, Buffer]:
-        """What it writes into, by the names of outputs; those that are left out make their own."""
+        """The buffers that the next step writes, by output; other outputs get new ones."""
         into = {}
         for hold in self._holds:
             if hold.is_shared:
@@ -338,7 +338,7 @@ class KeptCaches:
         return into
 
     def take(self, made: Mapping[str, Buffer]) -> None:
-        """Let the presents of a step, by their names, be the pasts of the next."""
+        """Make the presents of a step, by name, the pasts of the next."""
         for hold in self._holds:
             past = hold.pair.past
             if past in self._spare:
@@ -346,7 +346,7 @@ class KeptCaches:
             self._buffers[past] = made[hold.pair.present]
 
     def lengthen(self, length: int) -> None:
-        """Let caches that grow have `length` rows; those that are new are zeros."""
+        """Give growing caches `length` rows; new rows are zeros."""
         for hold in self._holds:
             if hold.pair.past in self._rooms or hold.wraps or hold.pair.axis is None:
                 continue

@@ -1,4 +1,4 @@
-"""Where a step goes: the time of operators, by onnxruntime's own profile."""
+"""The time of operators in a step, by onnxruntime's own profile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Part = Literal["attention", "cache update", "projections", "rest"]
 
 _UPDATES = frozenset({"TensorScatter", "ScatterND", "ScatterElements", "Scatter"})
 _PRODUCT = re.compile(r"MatMul|Gemm(?!a)")
-"""In the names of all products, those that onnxruntime packs or fuses included."""
+"""Matches the names of all products, including those that onnxruntime packs or fuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str)
 
 
 def _part_of_fused(op: str) -> Part:
-    """Return the part of a node that onnxruntime has made of others."""
+    """Return the part of a node that onnxruntime has fused."""
     if "Attention" in op or op in ("Softmax", "FusedMatMul"):
         return "attention"
     if op in _UPDATES:
@@ -128,11 +128,11 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
     for index, node in enumerate(model.graph):
         node.name = node.name or f"kvtool_{id(model)}_{index}"
     updates = {id(cache.node) for cache in find_caches(model, prove=False)}
-    held = {id(value) for value in model.graph.initializers.values()}  # and what follows from them
-    behind: set[int] = set()  # values that follow from a cache
+    constant = {id(value) for value in model.graph.initializers.values()}  # and results of these
+    behind: set[int] = set()  # values computed from a cache
     for node in model.graph:
         read = [value for value in node.inputs if value is not None]
-        is_held = node.op_type == "Constant" or (read and all(id(v) in held for v in read))
+        is_constant = node.op_type == "Constant" or (read and all(id(v) in constant for v in read))
         is_behind = any(id(value) in behind for value in read)
         part: Part = "rest"
         if "Attention" in node.op_type or node.op_type == "Softmax":
@@ -140,12 +140,12 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
         elif id(node) in updates or node.op_type in _UPDATES:
             part = "cache update"
         elif _PRODUCT.search(node.op_type):
-            has_weight = any(id(value) in held for value in read)
+            has_weight = any(id(value) in constant for value in read)
             part = "projections" if has_weight else "attention"
         elif is_behind:
             part = "attention"
-        if is_held:
-            held.update(id(value) for value in node.outputs)
+        if is_constant:
+            constant.update(id(value) for value in node.outputs)
         elif part in ("attention", "cache update"):
             behind.update(id(value) for value in node.outputs)
         found[node.name or ""] = part

@@ -30,10 +30,10 @@ from onnx_kvtool.runtime.memory import peak_memory, used_memory
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is known of a decoder once it is loaded.
+    """Facts about a loaded decoder.
 
     Attributes:
-        form: How it keeps its caches.
+        form: The form of its caches.
         in_place: Whether every cache is updated in place.
         vocabulary: Number of tokens; None if it is unknown.
     """
@@ -51,8 +51,8 @@ class Round:
         first_token: Seconds from the prompt to its first token.
         steps: Seconds of each step.
         chosen: (B, N), the tokens.
-        peak_bytes: Most memory so far, less what the process used before it loaded the model; None
-            where the system does not say.
+        peak_bytes: Most memory so far, without that of the process before it loaded the model; None
+            if the system does not say.
     """
 
     first_token: float
@@ -81,7 +81,7 @@ class Worker:
         dims: Sizes of symbolic dimensions.
 
     Attributes:
-        loaded: What is known of the decoder.
+        loaded: Facts about the decoder.
 
     Raises:
         RuntimeUnavailable: If no process can be started.
@@ -119,7 +119,7 @@ class Worker:
             raise
 
     def round(self, ids: Tokens, context: int, steps: int) -> Round:
-        """Take in a prompt, go on to a context, and make tokens.
+        """Run a prompt, extend the caches to a context, and generate tokens.
 
         Raises:
             KvtoolError: If the model fails, or ends its process.
@@ -128,7 +128,7 @@ class Worker:
         return found
 
     def profile(self, ids: Tokens, context: int, steps: int) -> Profile:
-        """Do a round again in a session that onnxruntime profiles.
+        """Run a round again in a session that onnxruntime profiles.
 
         Raises:
             KvtoolError: As `round`.
@@ -226,7 +226,7 @@ def _round(decoder: Decoder, before: int | None, ids: Tokens, context: int, step
 
 
 def main() -> None:
-    """Be the process of a `Worker`."""
+    """Run as the process of a `Worker`."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     _serve(sys.stdin.buffer, answers)
