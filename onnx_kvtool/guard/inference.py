@@ -78,8 +78,7 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     declaration, so the message lacks its `value_info`, or the tensor if an input declares it.
 
     Raises:
-        KvtoolError: If the model holds something that has no written form, such as a value
-            without a name.
+        KvtoolError: If the model holds something without a written form, as an unnamed value.
     """
     try:
         with collector_paused():

@@ -41,8 +41,7 @@ def known_wrong(
     Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
     1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they run
     it; all other releases refuse to load it. On a CPU, all releases ignore `use_sparse_mixer` of
-    experts, and let a single causal query of Attention with a past attend to all of several new
-    keys.
+    experts, and let a single causal query of Attention with a past attend to all new keys.
 
     Args:
         version: Version of onnxruntime.

@@ -154,8 +154,7 @@ class _Pieces:
     """Infers the nodes of a main graph in pieces.
 
     A piece has some nodes, the known types of what they read, the constants that they read, the
-    functions that they call, and again the nodes from which inference knows elements of their
-    inputs.
+    functions that they call, and again the nodes that give elements of their inputs.
     """
 
     def __init__(

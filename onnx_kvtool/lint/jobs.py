@@ -45,12 +45,10 @@ def run_jobs(
     Worker processes start before the block and end after it.
 
     Args:
-        work: The work; it does not raise. With worker processes, it and its results must be
-            picklable.
+        work: The work; it does not raise. With worker processes, it and its results are picklable.
         items: The items.
         jobs: Number of worker processes; with 1, or one item, this process does the work.
-        died: Makes the result of an item whose worker process died. The other items still get
-            their results.
+        died: Makes the result of an item whose worker process died; the others still get theirs.
         may_copy: Whether workers may be forks of this process, which saves each a second of
             imports. Only for a process in which no other library has threads: a fork inherits
             their locks without the threads. Threads of Python and of onnxruntime prevent a fork;

@@ -66,8 +66,7 @@ class Rule:
             check of the whole model.
         runtime: Runtime whose `--target` switches the rule on, `any` for each of them; "" for a
             rule that is always on.
-        example_target: Release that the examples are checked for, as `--target` takes it; "" for
-            none.
+        example_target: Release of `--target` for the examples; "" for none.
         example_files: Files beside the examples: their names and sizes in bytes.
         example_links: Symbolic links beside them: their names and targets.
     """

@@ -269,8 +269,7 @@ def clone(model: ir.Model) -> ir.Model:
 def serialize(model: ir.Model) -> bytes:
     """Return the bytes of a model file, with everything that `read` carried.
 
-    Equal models give equal bytes. External tensors are written as references; their files are not
-    looked at.
+    Equal models give equal bytes. External tensors are written as references; no file is opened.
 
     Raises:
         KvtoolError: If the message would be larger than 2**31 - 1 bytes, or the model holds
@@ -308,9 +307,8 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
 
     Raises:
         UsageError: If `target` is a data file of the model.
-        KvtoolError: If the model has no written form, the system refuses, or `target` is where
-            the model was read and has changed since; then it is untouched and nothing is left
-            behind.
+        KvtoolError: If the model has no written form, the system refuses, or `target` is where the
+            model was read and has changed since; then it is untouched and nothing is left.
     """
     path = os.fspath(target)
     if path != "-":

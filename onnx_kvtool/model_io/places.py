@@ -49,8 +49,7 @@ def check_source(
         what: What the file is to be.
 
     Raises:
-        UnreadableModel: If there is no such file, it is a directory, or the system refuses to open
-            it.
+        UnreadableModel: If there is no such file, it is a directory, or it cannot be opened.
         UsageError: If it is a URL, and must not be.
     """
     if source == "-":
@@ -178,8 +177,7 @@ def check_stores_no_data(output: str) -> None:
     """Refuse a file that holds the data of a model beside it or in a directory above.
 
     Args:
-        output: Path to write. A model is no data file, so that one with the suffix `.onnx` is not
-            looked at.
+        output: Path to write. A model is no data file, so one with the suffix `.onnx` passes.
 
     Raises:
         UsageError: If a model refers to it.

@@ -44,8 +44,7 @@ def quant_type_values(quant_type: int) -> npt.NDArray[np.float32]:
     for a unit matrix.
 
     Args:
-        quant_type: 0 for FP4, whose values from 8 on repeat the first eight, negated; 1 for
-            NF4.
+        quant_type: 0 for FP4, whose values from 8 on are the first eight, negated; 1 for NF4.
     """
     if quant_type == 1:
         return np.array(_NF4, np.float32)

@@ -191,8 +191,7 @@ class Fit:
 
     Attributes:
         problems: Why it does not fit; empty if it does after the changes below.
-        drop: Attributes to remove, because the other version lacks them and they are at their
-            default.
+        drop: Attributes to remove, as the other version lacks them and they have the default.
         add: Attributes to write out, because their default differs between the versions.
         as_attribute: Inputs that are attributes in the other version: (index, name).
     """

@@ -235,8 +235,7 @@ class TensorScatter(NodeView):
         """Rank of the caches and the update; None when neither has a known shape.
 
         Raises:
-            MalformedNode: If `past_cache` and `update` have different known ranks, or one of them
-                is below 2.
+            MalformedNode: If `past_cache` and `update` have different known ranks, or one below 2.
         """
         ranks = {
             value.name: len(value.shape)

@@ -266,8 +266,7 @@ def _named_elsewhere(context: Context) -> frozenset[str]:
 def _unused_initializers(context: Context) -> Iterator[tuple[str, ir.Graph, ir.Value]]:
     """Yield each initializer that no node reads, bodies included, and no graph returns.
 
-    With the path of its graph. A model with training information, which names values of its own,
-    has none.
+    With the path of its graph. A model with training information, which names values, has none.
     """
     if context.origin.training:
         return

@@ -145,8 +145,7 @@ def find_models(paths: Sequence[str]) -> list[str]:
     above the directory, up to the root of the repository). Links to directories are not followed.
 
     Args:
-        paths: Files, directories, globs (`**` for any depth), or `-`; empty for the current
-            directory.
+        paths: Files, directories, globs (`**` for any depth), or `-`; empty for the current one.
 
     Raises:
         UnreadableModel: If a glob matches no file.
