@@ -138,8 +138,7 @@ def combined(
     def chosen(value: ir.Value, axis: int) -> ir.Value:
         if len(axes) == 1 or taps == 1:
             return value
-        picks, last = em.constant(choices[:, axis], "taps"), {"axis": rank - 1}
-        return em.op("Gather", value, picks, attributes=last)
+        return em.op("Gather", value, em.constant(choices[:, axis], "taps"), axis=rank - 1)
 
     for number, (axis, place) in enumerate(zip(axes, places, strict=True)):
         if index is not None:

@@ -16,21 +16,20 @@ from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 _D = ir.DataType
 
-_CARRIERS: Mapping[ir.DataType, ir.DataType] = {
+CARRIERS: Mapping[ir.DataType, ir.DataType] = {
     # All 256 patterns of the 8-bit floats survive the way through float16, but for the payloads
-    # of float8e5m2's NaNs. The powers of two of float8e8m0 reach from 2**-127 to 2**127: float64
-    # holds them all as normal numbers; float16 does not hold them, float32 only as a subnormal.
-    _D.FLOAT8E4M3FN: _D.FLOAT16,
-    _D.FLOAT8E4M3FNUZ: _D.FLOAT16,
-    _D.FLOAT8E5M2: _D.FLOAT16,
-    _D.FLOAT8E5M2FNUZ: _D.FLOAT16,
-    _D.FLOAT8E8M0: _D.DOUBLE,
-    _D.FLOAT4E2M1: _D.FLOAT16,
-    _D.INT4: _D.INT8,
-    _D.UINT4: _D.UINT8,
-    _D.INT2: _D.INT8,
-    _D.UINT2: _D.UINT8,
+    # of float8e5m2's NaNs.
+    **dict.fromkeys((_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2), _D.FLOAT16),
+    **dict.fromkeys((_D.FLOAT8E5M2FNUZ, _D.FLOAT4E2M1), _D.FLOAT16),
+    _D.FLOAT8E8M0: _D.FLOAT,
+    **dict.fromkeys((_D.INT4, _D.INT2), _D.INT8),
+    **dict.fromkeys((_D.UINT4, _D.UINT2), _D.UINT8),
 }
+"""The type that stands for a missing one where values are moved and computed with."""
+
+# The powers of two of float8e8m0 reach from 2**-127, a subnormal number of float32, to 2**127. A
+# Cast there and back goes through float64, where all are normal numbers.
+_CARRIERS = {**CARRIERS, _D.FLOAT8E8M0: _D.DOUBLE}
 
 
 _Carriers = Mapping[ir.DataType, tuple[ir.DataType, ...]]

@@ -21,9 +21,9 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.dtypes import CARRIERS, takes
 from onnx_kvtool.rewrite.engine.inline import replace_node
-from onnx_kvtool.rewrite.lowering.quantize import CARRIERS, as_bytes, dequantized, unpacked
+from onnx_kvtool.rewrite.lowering.quantize import as_bytes, dequantized, unpacked
 from onnx_kvtool.rewrite.report import Lowered
 
 _D = ir.DataType

@@ -32,9 +32,8 @@ from onnx_kvtool.emit.sampling import (
 )
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.dtypes import CARRIERS, takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.rewrite.lowering.quantize import CARRIERS
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # GridSample-20 and GridSample-16, for older opsets.

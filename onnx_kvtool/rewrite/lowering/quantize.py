@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.dtypes import CARRIERS, takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
 
@@ -327,17 +327,6 @@ def _take(op: str, dtype: ir.DataType | None, types: set[ir.DataType], opset: in
 # external data stays where it is. A table says what each byte holds, and runtimes that fold
 # constants look it up once, when they load the model.
 
-
-CARRIERS: Mapping[ir.DataType, ir.DataType] = {
-    # float16 holds all numbers of the 8-bit and 4-bit floats, NaN and infinities included.
-    **dict.fromkeys((_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2), _D.FLOAT16),
-    **dict.fromkeys((_D.FLOAT8E5M2FNUZ, _D.FLOAT4E2M1), _D.FLOAT16),
-    # 2**-127, the least of the powers of two, is a subnormal number of float32.
-    _D.FLOAT8E8M0: _D.FLOAT,
-    **dict.fromkeys((_D.INT4, _D.INT2), _D.INT8),
-    **dict.fromkeys((_D.UINT4, _D.UINT2), _D.UINT8),
-}
-"""The type that stands for a missing one where values are moved and computed with."""
 
 _FEW = 64
 """Elements. So many are written in the type that carries them."""

@@ -76,7 +76,7 @@ class _Rotation:
         halves, axis = ([0, 0, 2 * self.heads], 2) if self.rank == 3 else ([0, 0, 0, 2], 3)
         order = self.em.constant(np.arange(halves[-1], dtype=np.int64) ^ 1, "other_half")
         swapped = self._reshape(self.x, [*halves, self.size // 2])
-        swapped = self._op("Gather", swapped, order, attributes={"axis": axis}, hint="swapped")
+        swapped = self._op("Gather", swapped, order, axis=axis, hint="swapped")
         return self._turned(self.x, self._reshape(swapped, whole), cos, sin)
 
     def of_parts(self) -> ir.Value:
@@ -93,7 +93,7 @@ class _Rotation:
         else:
             *halves, rest = split(self.em, x, [rotated // 2, rotated // 2, self.size - rotated])
             turned = self._turned_halves(*halves)
-        joined = self._op("Concat", *turned, rest, attributes={"axis": -1}, hint="joined")
+        joined = self._op("Concat", *turned, rest, axis=-1, hint="joined")
         if self.rank == 3:
             joined = self._reshape(joined, [0, 0, self.heads * self.size])
         return joined
@@ -109,8 +109,7 @@ class _Rotation:
         """
         pairs = self._reshape(x, [*shape[:-1], shape[-1] // 2, 2])
         first, second = split(self.em, pairs, [1, 1])
-        axis = {"axis": len(shape)}
-        swapped = self._op("Concat", second, first, attributes=axis, hint="swapped")
+        swapped = self._op("Concat", second, first, axis=len(shape), hint="swapped")
         return self._reshape(swapped, shape)
 
     def _turned_halves(self, first: ir.Value, second: ir.Value) -> list[ir.Value]:
@@ -162,9 +161,9 @@ class _Rotation:
             second = self._rows(name)
             first = self._op("Neg", second, hint="minus_sin") if name == "sin_cache" else second
             if not self.interleaved:
-                return self._op("Concat", first, second, attributes={"axis": -1}, hint=name)
+                return self._op("Concat", first, second, axis=-1, hint=name)
             pairs = [unsqueeze(self.em, half, [3], hint=name) for half in (first, second)]
-            joined = self._op("Concat", *pairs, attributes={"axis": 3}, hint=name)
+            joined = self._op("Concat", *pairs, axis=3, hint=name)
             return self._reshape(joined, [0, 0, self.rotated])
 
         return self.em.once(("rotary halves", name, *self._key(name), self.interleaved), build)

@@ -148,8 +148,7 @@ def _cut(
         if given == wanted:
             return value
         if given < wanted:  # what is added is cut off again, and means nothing
-            both, attributes = [value, value], {"axis": rank - 1}
-            return em.op("Concat", *both, attributes=attributes, hint="widened")
+            return em.op("Concat", value, value, axis=rank - 1, hint="widened")
         return em.op("Gather", value, list(range(wanted)), axis=rank - 1)
 
     most = max(parts, components)

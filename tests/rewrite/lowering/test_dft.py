@@ -78,3 +78,13 @@ def test_a_long_transform_is_refused() -> None:
     inputs = {"input": np.zeros((1, 2000, 1), np.float32)}
     found = refusal(one_node("DFT", inputs, [np.float32], opset=17), 16)
     assert (found.code, found.lowest_opset) == ("too-large", 17)
+
+
+def test_the_lowest_opset_may_be_one_where_branches_differ_in_shape() -> None:
+    data, axis = np.zeros((2, 5, 7, 1), np.float32), np.array(1, np.int64)
+    inputs = {"input": data, "dft_length": None, "axis": axis}
+    dims = {"input": ["batch", "rows", "columns", 1]}
+    model = one_node("DFT", inputs, [np.float32], opset=20, dims=dims, onesided=1)
+    for target in (9, 12):
+        found = refusal(model, target)
+        assert (found.code, found.lowest_opset) == ("unknown-dimension", 17), target

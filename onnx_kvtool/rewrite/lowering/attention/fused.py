@@ -64,7 +64,8 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     if mask is not None and is_short:
         if not view.pads_mask:
             return None
-        mask = _whole(em, mask, window, dtype)
+        short, key = mask, ("whole mask", mask, window.key)
+        mask = em.once(key, lambda: padded(em, short, window, dtype))
     seen = _combined(em, view, window, mask, dtype) if window.hides else mask
     attributes = {
         name: view.node.attributes[name].value for name in _KEPT if name in view.node.attributes
@@ -76,11 +77,6 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     )
     kept = tuple(o if name else None for o, name in zip(outputs, names, strict=True))
     return Replacement(kept, via="mask")
-
-
-def _whole(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> ir.Value:
-    key = ("whole mask", mask, window.key)
-    return em.once(key, lambda: padded(em, mask, window, dtype))
 
 
 def _combined(
@@ -173,20 +169,19 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
     batch = _vector(em, dims[0] if dims else None, window.query, 0)
     length = _vector(em, window.length, window.query, window.query_axis)
     keys = _vector(em, total, window.keys, window.key_axis)
-    axis = {"axis": 0}
 
     def apart(last: ir.Value) -> ir.Value:
         heads = em.constant([kv_heads, group], "heads")
         key = ("heads apart", batch, heads, length, last)
         parts = batch, heads, length, last
-        return em.once(key, lambda: em.op("Concat", *parts, attributes=axis, hint="apart"))
+        return em.once(key, lambda: em.op("Concat", *parts, axis=0, hint="apart"))
 
     def together(last: ir.Value) -> ir.Value:
         heads, times = em.constant([kv_heads], "heads"), em.constant([group], "group")
         rows = em.once(("rows", length, times), lambda: em.op("Mul", length, times, hint="rows"))
         key = ("heads together", batch, heads, rows, last)
         parts = batch, heads, rows, last
-        return em.once(key, lambda: em.op("Concat", *parts, attributes=axis, hint="together"))
+        return em.once(key, lambda: em.op("Concat", *parts, axis=0, hint="together"))
 
     return ScoreShapes(
         apart(keys),
@@ -200,5 +195,4 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
 def _vector(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
     """Return a size as a vector of one."""
     number = size(em, dim, value, axis)
-    one = em.constant([1], "one")
-    return em.once(("vector", number), lambda: em.op("Reshape", number, one, hint="size"))
+    return em.once(("vector", number), lambda: em.op("Reshape", number, [1], hint="size"))

@@ -259,7 +259,7 @@ class _Grouped:
             new = self._transpose(split, [0, 2, 1, 3])
         if past is None:
             return new
-        return self._op("Concat", past, new, attributes={"axis": 2}, hint="present")
+        return self._op("Concat", past, new, axis=2, hint="present")
 
     def _capped(self, scores: ir.Value) -> ir.Value:
         self.scores[0] = scores

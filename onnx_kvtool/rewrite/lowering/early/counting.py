@@ -322,7 +322,7 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
         axis = counted_axis(axis, len(known_dims(data)))
     if known is not None and known.size == 1 and known.item() > 0:
         attributes = {"axis": axis, "k": known.item()}
-        return again(em, view.node, inputs=[data], attributes=attributes)
+        return again(em, view.node, [data], attributes)
     dims = dims_of(data)
     size = None if dims is None else dims[axis]
     if not isinstance(size, int) or not size:
@@ -332,7 +332,7 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
             "of the axis is known and above 0",
             help="fix the sizes of the input with `--dim`",
         )
-    whole = again(em, view.node, inputs=[data], attributes={"axis": axis, "k": size})
+    whole = again(em, view.node, [data], {"axis": axis, "k": size})
     first = count_up(em, em.op("Reshape", view.required("K"), [1]))
 
     def cut(part: ir.Value) -> ir.Value:

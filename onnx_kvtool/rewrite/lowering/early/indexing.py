@@ -32,7 +32,7 @@ def lower_gather_11(view: Rewritten, em: Emitter) -> Replacement:
     """Add the size of the axis to negative indices."""
     data, indices = view.operands("data", "indices")
     front, axis = _front(view, em, data, indices)
-    return again(em, view.node, inputs=[data, front], attributes={"axis": axis})
+    return again(em, view.node, [data, front], {"axis": axis})
 
 
 def lower_scatter_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -159,7 +159,7 @@ def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     if axis < -1:
         axis += len(known_dims(indices)) + 1
     inputs = [front, depth, view.required("values")]
-    return again(em, view.node, inputs=inputs, attributes={"axis": axis})
+    return again(em, view.node, inputs, {"axis": axis})
 
 
 def _front(view: Rewritten, em: Emitter, data: ir.Value, indices: ir.Value) -> tuple[ir.Value, int]:

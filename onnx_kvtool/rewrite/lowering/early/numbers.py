@@ -121,7 +121,7 @@ def lower_gemm_11(view: Rewritten, em: Emitter) -> Replacement:
     a, b, c = view.required("A"), view.required("B"), view.input("C")
     if c is None:
         c = em.constant(np.zeros((), known_type(a).numpy()), "zero")
-    return again(em, view.node, inputs=[a, b, c])
+    return again(em, view.node, [a, b, c])
 
 
 # Mod-10, for opset 9.

@@ -308,7 +308,7 @@ def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:
         )
     order = np.arange(dims[1]).reshape(-1, block * block).T.ravel()
     sorted_ = em.op("Gather", data, [int(place) for place in order], axis=1)
-    return again(em, view.node, inputs=[sorted_])
+    return again(em, view.node, [sorted_])
 
 
 def lower_resize_11(view: Rewritten, em: Emitter) -> Replacement:
