@@ -36,7 +36,6 @@ class Feeder:
         dims: Sizes of other symbolic dimensions of inputs.
         given: Inputs by name that the caller gives, for every step; positions are those of the
             prompt.
-        seed: Seed of hidden states, and of inputs whose meaning is unknown.
         prompt: Tokens of the prompt, in all its parts; None for those of the step.
 
     Attributes:
@@ -54,7 +53,6 @@ class Feeder:
         capacity: int | None,
         dims: Mapping[str, int],
         given: Mapping[str, npt.ArrayLike] | None = None,
-        seed: int = 0,
         prompt: int | None = None,
     ) -> None:
         self._prompt = prompt
@@ -64,7 +62,6 @@ class Feeder:
         rooms = [name for name, kind in kinds.items() if kind == "capacity"]
         self._dims = {**({} if capacity is None else dict.fromkeys(rooms, capacity)), **dims}
         self._given = {name: self._checked(name, value) for name, value in (given or {}).items()}
-        self._seed = seed
         self.embeddings = self._embeddings()
 
     def _checked(self, name: str, value: npt.ArrayLike) -> Array:
@@ -183,7 +180,7 @@ class Feeder:
                     help="bench a model whose mask has integers or booleans, or none",
                 )
             number = self._plan.inputs.index(spec)
-            return moderate(np.random.default_rng([self._seed, number]), spec.dtype, shape)
+            return moderate(np.random.default_rng([0, number]), spec.dtype, shape)
         return np.ascontiguousarray(values, spec.dtype.numpy())
 
 

@@ -280,15 +280,10 @@ def _version(message: onnx.ModelProto) -> int:
 def _spoken(node: onnx.NodeProto, version: int) -> dict[str, _Value]:
     """Return the attributes of a node by name, defaults included."""
     facts = op_facts(node.op_type, version, node.domain)
-    found: dict[str, _Value] = (
-        {}
-        if facts is None
-        else {
-            name: attribute.default
-            for name, attribute in facts.attributes.items()
-            if attribute.default is not None
-        }
-    )
+    known = {} if facts is None else facts.attributes
+    found: dict[str, _Value] = {
+        name: default for name, a in known.items() if (default := a.default) is not None
+    }
     for attribute in node.attribute:
         if attribute.type in _SKIPPED or attribute.ref_attr_name:
             found.pop(attribute.name, None)
@@ -423,7 +418,8 @@ def earliest_difference(
         The difference and None, or None and why none can be named.
     """
     search = _Search(a, b, inputs, runtime)
-    pairs = search.pairs(found)
+    common = [(name, name) for name in search.a.producers if name in search.b.producers]
+    pairs = common if found is None else found.values
     if not pairs:
         return None, "no node can be named, as the models name no value in common"
     for one, other, value_a, value_b in search.values(pairs):
@@ -444,15 +440,6 @@ def earliest_difference(
     )
 
 
-def _fetch(
-    view: GraphView, names: Sequence[str], inputs: Mapping[str, Array], runtime: RuntimeName
-) -> Arrays:
-    """Run a model with only `names` as outputs."""
-    subject = view.subject
-    session = open_session(runtime, handing_out(view, names), subject.directory, optimize=False)
-    return session.run(subject.fed(inputs))
-
-
 class _Search:
     """Fetches values of both models, group by group."""
 
@@ -463,12 +450,6 @@ class _Search:
         self._inputs = inputs
         self._runtime: RuntimeName = runtime
         self._attempts = _ATTEMPTS
-
-    def pairs(self, found: Likeness | None) -> list[tuple[str, str]]:
-        """Return the names of values that correspond, in the order of A."""
-        if found is not None:
-            return found.values
-        return [(name, name) for name in self.a.producers if name in self.b.producers]
 
     def values(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Array, Array]]:
         for start in range(0, len(pairs), _GROUP):
@@ -484,8 +465,8 @@ class _Search:
         names_a = list(dict.fromkeys(one for one, _ in pairs))
         names_b = list(dict.fromkeys(other for _, other in pairs))
         try:
-            values_a = _fetch(self.a, names_a, self._inputs, self._runtime)
-            values_b = _fetch(self.b, names_b, self._inputs, self._runtime)
+            values_a = self._fetch(self.a, names_a)
+            values_b = self._fetch(self.b, names_b)
         except (RunFailed, RuntimeUnavailable):
             if len(pairs) > 1:
                 half = len(pairs) // 2
@@ -494,3 +475,9 @@ class _Search:
             return
         for one, other in pairs:
             yield one, other, values_a[one], values_b[other]
+
+    def _fetch(self, view: GraphView, names: Sequence[str]) -> Arrays:
+        """Run a model with `names` as outputs."""
+        data, subject = handing_out(view, names), view.subject
+        session = open_session(self._runtime, data, subject.directory, optimize=False)
+        return session.run(subject.fed(self._inputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.domains import canonical_domain
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.model_io.forms import every_node
@@ -146,8 +146,10 @@ class _Reads:
 
 def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, str, str]]:
     """Return the functions of A whose nodes, or those of functions that they call, are others."""
-    others = dict(_functions(b))
-    known = dict(_functions(a))
+    known, others = (
+        {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
+        for model in (a, b)
+    )
     found = {
         key
         for key, function in known.items()
@@ -162,13 +164,6 @@ def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, s
             if any(operator_of(node) in found for node in every_node(function))
         }
     return found
-
-
-def _functions(
-    model: onnx.ModelProto,
-) -> Iterator[tuple[tuple[str, str, str], onnx.FunctionProto]]:
-    for function in model.functions:
-        yield (canonical_domain(function.domain), function.name, function.overload), function
 
 
 # Copies of a model with inner values as outputs, and inputs that plant mistakes there.
@@ -282,7 +277,7 @@ def _right(name: str) -> str:
 
 
 def _is_recent(model: onnx.ModelProto) -> bool:
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    versions = [entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
     return bool(versions) and min(versions) >= _OLDEST
 
 
@@ -381,7 +376,6 @@ class Recorder:
     Attributes:
         runs: The inputs.
         runtime: Name and version of what runs the model.
-        is_padded: Whether rows of these runs are padding.
         last: The inputs of the last run, unless they are too large to be kept; looked at where the
             others say nothing.
         lit: Outputs that would have shown a mistake.
@@ -403,7 +397,7 @@ class Recorder:
         self._is_live = is_live
         self._is_every = is_every
         self.runs: list[Arrays] = []
-        self.is_padded = False
+        self._is_padded = False
         self.last: Arrays | None = None
         self.lit: set[str] = set()
 
@@ -412,7 +406,7 @@ class Recorder:
         assert self._session is not None, "the recorder has let go of its session"
         outputs = self._session.run(inputs)
         fed = dict(inputs)
-        if self._is_every or self.is_padded or len(self.runs) < _RUNS:
+        if self._is_every or self._is_padded or len(self.runs) < _RUNS:
             self._keep(fed)
         elif self._is_live(fed):
             self.last = fed if total_bytes(fed) <= self._left else None
@@ -430,13 +424,13 @@ class Recorder:
         is_live = self._is_live(inputs)
         if self.runs and not is_live:
             return
-        if self.runs and self.is_padded:
+        if self.runs and self._is_padded:
             self._left += total_bytes(self.runs.pop())
         needed = total_bytes(inputs)
         if not self.runs or needed <= self._left:
             self._left -= needed
             self.runs.append(inputs)
-            self.is_padded = not is_live
+            self._is_padded = not is_live
 
 
 def total_bytes(inputs: Mapping[str, Array]) -> int:

@@ -271,9 +271,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     array = np.asarray(value)
-    if array.dtype.kind in "biu" or array.dtype.name in ("int4", "uint4"):
-        return str(value)
-    if array.dtype.kind == "c":
+    if array.dtype.kind in "biuc" or array.dtype.name in ("int4", "uint4"):
         return str(value)
     number = float(value)
     if np.isnan(number):
@@ -303,7 +301,7 @@ def kept_rows(past: Array, present: Array, axis: int | None) -> bool | Mask:
         return False
     region = tuple(slice(size) for size in past.shape)
     changed = bits_differ(past, present[region])
-    outside = {past.ndim - 1} if axis is None else set(range(past.ndim)) - {0, axis}
+    outside = {past.ndim - 1} if axis is None else {*range(past.ndim)} - {0, axis}
     kept = np.zeros(present.shape, np.bool_)
     kept[region] = ~changed.any(axis=tuple(sorted(outside)), keepdims=True)
     if axis is not None and past.shape == present.shape and not kept.any():

@@ -205,9 +205,9 @@ class Judge:
         self._names = names
         self._is_swapped = is_swapped
         self._twins = twins
-        sessions = None if follower is None else (leader, follower)
-        if sessions is not None and is_swapped:
-            sessions = sessions[1], sessions[0]
+        sessions = None
+        if follower is not None:
+            sessions = (follower, leader) if is_swapped else (leader, follower)
         self._random = RandomOutputs(measure, sessions)
         self._scales = account.scales
         self._pasts = {pair.present: pair for pair in plan.pairs}

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.walk import graphs, read_values, subgraphs
+from onnx_kvtool.core.walk import nodes, read_values, subgraphs
 from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
@@ -109,9 +109,7 @@ def arithmetic(model: ir.Model) -> Arithmetic:
     try:
         walk.graph(model.graph)
     except _Exhausted:
-        types = (
-            value.dtype for _, graph in graphs(model) for node in graph for value in node.outputs
-        )
+        types = (value.dtype for _, _, node in nodes(model) for value in node.outputs)
         found = (Coarse(dtype, "a value of the model") for dtype in types if dtype in _RANKS)
         return Arithmetic(frozenset(), {}, coarser(*found))
     outputs = [value for value in model.graph.outputs if value.name]
@@ -186,15 +184,12 @@ class _Walk:
         if isinstance(graph, ir.Graph):
             self.enter(graph.initializers.values(), is_exact=True)
         for node in graph:
-            self._node(node)
-
-    def _node(self, node: ir.Node) -> None:
-        self._budget.spend()
-        if (function := self._model.functions.get(node.op_identifier())) is not None:
-            self._call(node, function)
-            return
-        self._judge_node(node)
-        self._label(node)
+            self._budget.spend()
+            if (function := self._model.functions.get(node.op_identifier())) is not None:
+                self._call(node, function)
+            else:
+                self._judge_node(node)
+                self._label(node)
 
     def _label(self, node: ir.Node) -> None:
         """Find the types of the outputs of a node, and the coarsest on the path to each."""
@@ -382,7 +377,8 @@ class Emptiness:
         names = [
             name
             for node in message.graph.node
-            if Trait.WINDOWED in traits(node) or _is_slice(node)
+            if Trait.WINDOWED in traits(node)
+            or (node.op_type == "Slice" and node.domain in DEFAULT_DOMAINS)
             for name in node.output[:1]
         ]
         if names:
@@ -391,7 +387,3 @@ class Emptiness:
             with suppress(RuntimeUnavailable):
                 data = message.SerializeToString()
                 self._session = open_session(self._runtime, data, self._directory)
-
-
-def _is_slice(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Slice" and node.domain in DEFAULT_DOMAINS

@@ -112,19 +112,6 @@ value makes it small."""
 _Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """How two samples differ.
-
-    Attributes:
-        reason: In words, to follow the name of the output.
-        mismatch: The first element whose values or means differ; None if no one element does.
-    """
-
-    reason: str
-    mismatch: Mismatch | None = None
-
-
 @dataclass(slots=True)
 class Sample:
     """The values of one output over many runs; only the first run is kept.
@@ -213,8 +200,8 @@ class RandomOutputs:
         how = unlike(pair, tolerance, is_random)
         if how is None:
             return found
-        reason = f"output `{name}` {how.reason}"
-        return replace(found, within=False, first_mismatch=how.mismatch, reason=reason)
+        reason, mismatch = f"output `{name}` {how[0]}", how[1]
+        return replace(found, within=False, first_mismatch=mismatch, reason=reason)
 
     def _sample(self, inputs: Mapping[str, Array], a: Arrays, b: Arrays) -> None:
         """Run both models many times on the inputs of a run, once for all outputs."""
@@ -260,8 +247,11 @@ def _sampled(
 
 def unlike(
     pair: tuple[Sample, Sample], tolerance: Tolerance, is_random: tuple[bool, bool]
-) -> Unlike | None:
+) -> tuple[str, Mismatch | None] | None:
     """Return how the samples of A and of B differ; None if nothing tells them apart.
+
+    The text is to follow the name of the output; with it comes the first element whose values or
+    means differ, if one element does.
 
     Elements that are the same in all runs of both models have to agree. Of the others the means
     over the runs have to agree, and the mean and mean square over all elements.
@@ -272,17 +262,16 @@ def unlike(
         is_random: Whether random numbers go into the output of A, and into that of B.
     """
     a, b = pair
-    for is_drawn, sample, names in zip(is_random, pair, ("AB", "BA"), strict=True):
-        other = b if sample is a else a
+    for is_drawn, other, names in zip(is_random, (b, a), ("AB", "BA"), strict=True):
         if not is_drawn and not other.is_fixed.all():
             index = _index(~other.is_fixed)
-            return Unlike(f"is random in {names[1]} and not in {names[0]}, as at {list(index)}")
+            return f"is random in {names[1]} and not in {names[0]}, as at {list(index)}", None
     fixed = a.is_fixed & b.is_fixed
     found = compare("", a.first[fixed], b.first[fixed], tolerance)
     if found.first_mismatch is not None:
         index = tuple(int(i) for i in np.argwhere(fixed)[found.first_mismatch.index[0]])
         mismatch = Mismatch(index, found.first_mismatch.expected, found.first_mismatch.actual)
-        return Unlike(f"{mismatch}, in every run", mismatch)
+        return f"{mismatch}, in every run", mismatch
     means = a.sums / a.runs, b.sums / b.runs
     apart = _is_apart(means, a.squares / a.runs, b.squares / b.runs, a.runs, tolerance, a.origin)
     if apart.any():
@@ -290,19 +279,15 @@ def unlike(
         texts = [f"{float(mean[index] + a.origin[index]):.4g}" for mean in means]
         mismatch = Mismatch(index, *texts)
         at = f" at {list(index)}" if index else ""
-        return Unlike(
-            f"has a mean{at} of {texts[1]} over {b.runs} runs, expected {texts[0]}", mismatch
-        )
+        return f"has a mean{at} of {texts[1]} over {b.runs} runs, expected {texts[0]}", mismatch
     wholes = [np.asarray(sample.whole) for sample in pair]
     means = wholes[0].mean(axis=0), wholes[1].mean(axis=0)
     squares = (wholes[0] ** 2).mean(axis=0), (wholes[1] ** 2).mean(axis=0)
     apart = _is_apart(means, *squares, a.runs, tolerance, np.zeros(2))
     for place, kind in enumerate(("mean", "mean square")):
         if apart[place]:
-            return Unlike(
-                f"has a {kind} of {means[1][place]:.4g} over all elements of {b.runs} runs, "
-                f"expected {means[0][place]:.4g}"
-            )
+            text = f"has a {kind} of {means[1][place]:.4g} over all elements of {b.runs} runs"
+            return f"{text}, expected {means[0][place]:.4g}", None
     return None
 
 

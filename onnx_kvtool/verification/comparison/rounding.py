@@ -306,9 +306,7 @@ class Pair:
 
 def distance(one: Array, other: Array) -> float | None:
     """Return the largest distance of elements that are finite in both; None for other shapes."""
-    if one.shape != other.shape or (one.dtype == np.dtype(object)) != (
-        other.dtype == np.dtype(object)
-    ):
+    if one.shape != other.shape or (one.dtype == object) != (other.dtype == object):
         return None
     # A cache is large: nothing wider is made of it than has to be.
     wide = np.float64 if max(one.dtype.itemsize, other.dtype.itemsize) > 4 else np.float32
@@ -397,6 +395,10 @@ class Twins:
         account: Where the findings go.
         is_mixed: Whether the models compute in different types, so that A does not show how far
             B may lie from its twin.
+
+    Attributes:
+        measure: How close outputs of the twins have to be.
+        tolerances: The tolerance of each output of the models themselves, by name.
     """
 
     def __init__(
@@ -414,25 +416,20 @@ class Twins:
         self._open_shaken = shaken
         self._shaken: list[Shaken] | None = None
         self._narrow = measure
-        self._wide = replace(measure, is_wide=True)
+        self.measure = replace(measure, is_wide=True)
         self._noise = noise
         self.account = account
         self.tolerances: dict[str, Tolerance] = {}
         self._scales = Scales()
         self._is_mixed = is_mixed
 
-    @property
-    def measure(self) -> Measure:
-        """How close outputs of the twins have to be."""
-        return self._wide
-
     def run(self, inputs: Mapping[str, Array]) -> TwinRun | None:
         """Return what the twins give on inputs of the models; None when no runtime runs them."""
         wide = widened_inputs(inputs)
-        while self._sessions is not None or self._next():
-            assert self._sessions is not None
+        while sessions := self._sessions or next(self._open, None):
+            self._sessions = sessions
             try:
-                run = TwinRun(wide, self._sessions.a.run(wide), self._sessions.b.run(wide))
+                run = TwinRun(wide, sessions.a.run(wide), sessions.b.run(wide))
             except RunFailed as error:
                 self._sessions, self.account.failure = None, error.message
                 continue
@@ -441,15 +438,11 @@ class Twins:
             return run
         return None
 
-    def _next(self) -> bool:
-        self._sessions = next(self._open, None)
-        return self._sessions is not None
-
     def repeats(self, name: str, run: TwinRun) -> bool:
         """Return whether the twin of A gives an output again when it is run again."""
         if self._sessions is None:
             return False
-        tolerance = self._wide.of(run.a[name], name)
+        tolerance = self.measure.of(run.a[name], name)
         again = self._sessions.a.run(run.inputs)[name]
         return compare(name, run.a[name], again, tolerance).within
 
@@ -461,7 +454,7 @@ class Twins:
         narrow type, and that the other computes, differs by half a unit of the last place.
         """
         a, b = run.a[name], run.b[name]
-        usual = self._scales.narrowed(name, a, self._wide.of(a, name))
+        usual = self._scales.narrowed(name, a, self.measure.of(a, name))
         found = compare(name, a, b, usual)
         if not found.within and found.max_abs_diff is not None:
             for explain in (self._own_noise, self._of_constants):

@@ -333,18 +333,14 @@ class _Reader:
 
         The rows of token embeddings are no length; they are taken at what an input holds.
         """
-        sizes = () if value.shape is None else value.shape
-        if (index == 0 and node.op_type == "Slice") or node.op_type == "RotaryEmbedding":
-            rows = [size for size in sizes if isinstance(size, int)]
-        elif index == 0 and node.op_type == "Gather" and len(node.inputs) > 1:
+        sizes = () if value.shape is None else tuple(value.shape)
+        if index == 0 and node.op_type == "Gather" and len(node.inputs) > 1:
             indices = node.inputs[1]
-            if indices is None or id(indices) in self._given:
-                return
-            rows = [size for size in sizes[:1] if isinstance(size, int)]
-        else:
+            sizes = () if indices is None or id(indices) in self._given else sizes[:1]
+        elif node.op_type != "RotaryEmbedding" and (index or node.op_type != "Slice"):
             return
-        for size in rows:
-            self._note_length(size)
+        for size in sizes:
+            self._note_length(size if isinstance(size, int) else None)
 
     def _note_reading(self, node: ir.Node, index: int, value: ir.Value) -> None:
         """Note what limits the values that `node` reads at run time."""
@@ -408,10 +404,8 @@ def _typing(op_type: str, index: int) -> tuple[bool | None, tuple[int, ...]]:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    if value.const_value is not None:
-        return True
-    producer = value.producer()
-    return producer is not None and producer.op_type == "Constant"
+    node = value.producer()
+    return value.const_value is not None or (node is not None and node.op_type == "Constant")
 
 
 def _is_floating(name: str) -> bool:

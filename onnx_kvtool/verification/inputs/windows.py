@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import nodes, tensors
+from onnx_kvtool.core.walk import nodes, tensors, upwards
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
@@ -284,14 +284,10 @@ def _weights(node: ir.Node) -> ir.Shape | None:
     """
     place = 3 if node.op_type == "QLinearConv" else 1
     weight = given_input(node, place)
-    for _ in range(_DEEPEST):
-        if weight is None or weight.shape is not None:
-            break
-        producer = weight.producer()
-        if producer is None or Trait.KEEPS_SHAPE not in traits(producer):
-            break
-        weight = given_input(producer, 0)
-    return None if weight is None else weight.shape
+    if weight is None:
+        return None
+    found = upwards(weight, lambda n: given_input(n, 0) if Trait.KEEPS_SHAPE in traits(n) else None)
+    return next((value.shape for value, _ in found if value.shape is not None), None)
 
 
 def _ints(node: ir.Node, name: str) -> Sequence[int]:

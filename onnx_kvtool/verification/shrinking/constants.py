@@ -13,9 +13,16 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice, Sizes
 from onnx_kvtool.verification.shrinking.sizes import Shape, Size
-from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, code_bits
+from onnx_kvtool.verification.shrinking.weights import (
+    QUANTIZED_TYPES,
+    WEIGHT_TYPES,
+    Skeleton,
+    captured,
+    code_bits,
+)
 
 
 def separated(model: Skeleton) -> Skeleton:
@@ -34,8 +41,8 @@ def separated(model: Skeleton) -> Skeleton:
         for name, tensor in model.constants.items()
         if name not in outer
         and (
-            tensor.data_type in _CODES
-            or (tensor.data_type in _INTEGERS and math.prod(tensor.dims) <= LONGEST)
+            tensor.data_type in QUANTIZED_TYPES
+            or (tensor.data_type in SIZE_TYPES and math.prod(tensor.dims) <= LONGEST)
         )
     }
     taken = {
@@ -52,13 +59,6 @@ def separated(model: Skeleton) -> Skeleton:
             elif name in shared:
                 seen.add(name)
     return replace(model, message=message)
-
-
-_INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
-_CODES = (
-    *(onnx.TensorProto.INT8, onnx.TensorProto.UINT8),
-    *(onnx.TensorProto.INT4, onnx.TensorProto.UINT4),
-)
 
 
 def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:
@@ -127,7 +127,7 @@ def _numbers_of_arithmetic(model: Skeleton) -> Iterator[int]:
         for name in node.input
     }
     for name, tensor in model.constants.items():
-        if name in read and tensor.data_type in _INTEGERS:
+        if name in read and tensor.data_type in SIZE_TYPES:
             values = np.unique(numpy_helper.to_array(tensor))
             if len(values) <= _FEW:
                 yield from (int(value) for value in values)
@@ -158,7 +158,7 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     bits: 8 is not the root of 64 then. A number that one model has as a
     float32 attribute and the other as a constant of 16 bits is the same but for rounding.
     """
-    here, there = ({*_numbers(m.message.graph.node), *_scalars(m.message)} for m in (a, b))
+    here, there = ({*_numbers(m.message.graph)} for m in (a, b))
     known = {*_scales(one), *_scales(other)}
     known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
     differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
@@ -211,18 +211,15 @@ def _stems(size: int, numbers: Iterable[float]) -> bool:
     return any(math.isclose(n, m, rel_tol=_CLOSE) for n in numbers for m in made)
 
 
-def _numbers(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
-    for node in nodes:
+def _numbers(graph: onnx.GraphProto) -> Iterator[float]:
+    for tensor in graph.initializer:
+        yield from _scalar(tensor)
+    for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.FLOAT:
                 yield attribute.f
             elif attribute.type == onnx.AttributeProto.TENSOR:
                 yield from _scalar(attribute.t)
-
-
-def _scalars(message: onnx.ModelProto) -> Iterator[float]:
-    for tensor in message.graph.initializer:
-        yield from _scalar(tensor)
 
 
 def _scalar(tensor: onnx.TensorProto) -> Iterator[float]:

@@ -31,13 +31,14 @@ class Flow:
         producer: The node that gives a value, by its name.
         readers: The nodes that read a value, in its bodies too, by its name.
         inner: Names that bodies of nodes read.
+        reads: The names that each node reads, in its bodies too, each once.
     """
 
     nodes: list[onnx.NodeProto]
     producer: dict[str, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     inner: set[str] = field(default_factory=set)
-    _reads: list[list[str]] = field(default_factory=list)
+    reads: list[list[str]] = field(default_factory=list)
 
     @staticmethod
     def of(graph: onnx.GraphProto) -> Flow:
@@ -49,17 +50,13 @@ class Flow:
             reads = list(dict.fromkeys([*filter(None, node.input), *inner]))
             for name in reads:
                 flow.readers.setdefault(name, []).append(index)
-            flow._reads.append(reads)
+            flow.reads.append(reads)
             flow.inner.update(inner)
         return flow
 
-    def reads(self, index: int) -> list[str]:
-        """Return the names that a node reads, each once."""
-        return self._reads[index]
-
     def sources(self, index: int) -> list[int]:
         """Return the nodes whose values a node reads."""
-        return [self.producer[name] for name in self.reads(index) if name in self.producer]
+        return [self.producer[name] for name in self.reads[index] if name in self.producer]
 
     def used(self, index: int, outputs: Mapping[str, object]) -> tuple[str, ...]:
         """Return the outputs of a node that anybody reads or that are among `outputs`."""
@@ -154,7 +151,7 @@ class Side:
         after = {name: number + 1 for number, cut in enumerate(cuts) for name in cut}
         for index in range(len(self.flow.nodes)):
             if index not in home:  # it leads to no cut: the end of a cache, or of the model
-                reads = self.flow.reads(index)
+                reads = self.flow.reads[index]
                 given = [home[self.flow.producer[n]] for n in reads if n in self.flow.producer]
                 home[index] = max([*given, *(after.get(name, 0) for name in reads)], default=0)
         self.members = [[] for _ in range(len(cuts) + 1)]

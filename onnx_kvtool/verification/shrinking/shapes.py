@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper, shape_inference
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
@@ -156,8 +156,7 @@ class _Walk:
 
     def _note(self, name: str, tensor: onnx.TensorProto) -> None:
         """Remember a constant that may hold sizes or axes."""
-        is_integer = tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
-        if not is_integer or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if tensor.data_type not in SIZE_TYPES or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return
         if int(np.prod(tensor.dims)) <= LONGEST:
             self._hold(name, [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,7 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
         KvtoolError: If a weight that keeps its values cannot be read.
     """
     a, b = separated(a), separated(b)
-    shared = dict.fromkeys((*_own_weights(a), *_own_weights(b)))
+    shared = dict.fromkeys((*a.drawable, *b.drawable))
     common = shared.keys() | _common_constants(a, b)
     tokens = _tokens(a) & _tokens(b)
     one, other = (sizes_of(model, common | model.constants.keys(), tokens) for model in (a, b))
@@ -112,7 +112,7 @@ def check_weights(a: Skeleton, b: Skeleton) -> None:
     """
     seen: set[str] = set()
     for one, other in ((a, b), (b, a)):
-        for name in _own_weights(one):
+        for name in one.drawable:
             if name in seen:
                 continue
             seen.add(name)
@@ -121,12 +121,6 @@ def check_weights(a: Skeleton, b: Skeleton) -> None:
                 raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
             if not same_values(one.weights[name], counterpart):
                 raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
-
-
-def _own_weights(model: Skeleton) -> Iterator[str]:
-    for name, tensor in model.weights.items():
-        if name in model.bare and tensor.dtype in WEIGHT_TYPES:
-            yield name
 
 
 def _common_constants(a: Skeleton, b: Skeleton) -> set[str]:
@@ -183,17 +177,8 @@ def _elements_of_byte(a: Skeleton, b: Skeleton, name: str) -> tuple[int, int] | 
     return 8 // int(one.dtype.bitwidth), 8 // int(other.dtype.bitwidth)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """What a weight is drawn as that the models have in two forms.
-
-    Attributes:
-        real: The weight of the model that both forms are drawn from.
-        shape: Its shape in the copy.
-    """
-
-    real: ir.TensorProtocol
-    shape: list[int]
+_Form = tuple[ir.TensorProtocol, list[int]]
+"""A weight that the models have in two forms: the one that is drawn, and its shape in the copy."""
 
 
 def _forms(models: tuple[Skeleton, Skeleton], dims: list[dict[str, list[int]]]) -> dict[str, _Form]:
@@ -203,7 +188,7 @@ def _forms(models: tuple[Skeleton, Skeleton], dims: list[dict[str, list[int]]]) 
     for name in a.weights.keys() & b.weights.keys():
         if is_recast(a.weights[name], b.weights[name]):
             side = 1 if a.weights[name].dtype == ir.DataType.UINT8 else 0
-            found[name] = _Form(models[side].weights[name], dims[side][name])
+            found[name] = models[side].weights[name], dims[side][name]
     return found
 
 
@@ -237,12 +222,11 @@ class _Draw:
         if isinstance(real, ConvertedTensor):  # the other model has the type that it had
             values = drawn(real.source, shape, name, self.seed, self.quantised)
             return ir.tensor(values.astype(real.dtype.numpy()), dtype=real.dtype, name=name)
-        form = self.forms.get(name)
-        if form is None:
-            values = drawn(real, shape, name, self.seed, self.quantised)
+        source, dims = self.forms.get(name, (real, shape))
+        values = drawn(source, dims, name, self.seed, self.quantised)
+        if name not in self.forms:
             return ir.tensor(values, dtype=real.dtype, name=name)
-        values = drawn(form.real, form.shape, name, self.seed, self.quantised)
-        data = ir.tensor(values, dtype=form.real.dtype).tobytes()
+        data = ir.tensor(values, dtype=source.dtype).tobytes()
         if int(real.dtype.bitwidth) < 8:
             held = np.frombuffer(data, np.uint8)
             return ir.PackedTensor(held, real.dtype, shape=ir.Shape(shape), name=name)

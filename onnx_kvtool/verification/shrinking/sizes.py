@@ -325,11 +325,8 @@ class Call:
 
     def link(self, index: int, sizes: dict[int, Size]) -> None:
         """Note that elements of a constant input are sizes, all others no sizes that may change."""
-        if not sizes:
-            return
-        name = self.node.input[index]
-        self.links.readers[name] = self.links.readers.get(name, 0) + 1
-        self.links.numbers += [Link(name, element, size) for element, size in sizes.items()]
+        if sizes:
+            self.link_target(index, sizes)
 
     def link_attribute(self, name: str, size: Size, element: int = 0) -> None:
         """Note that a number of an attribute is a size."""

@@ -205,6 +205,15 @@ class Skeleton:
         """The initializers whose values the message holds, by name."""
         return {t.name: t for t in self.message.graph.initializer if t.name not in self.bare}
 
+    @property
+    def drawable(self) -> dict[str, ir.TensorProtocol]:
+        """The weights that have no values in the message, and may get others."""
+        return {
+            name: tensor
+            for name, tensor in self.weights.items()
+            if name in self.bare and tensor.dtype in WEIGHT_TYPES
+        }
+
     def copied(self) -> onnx.ModelProto:
         """Return a copy of the message."""
         message = onnx.ModelProto()
@@ -290,7 +299,10 @@ def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
     Where several weights of a model hold the same, nobody knows which is which. Weights of one type
     and shape that hold the same at different places are none: zeros may come from anything.
     """
-    own_a, own_b = _own(a, b), _own(b, a)
+    own_a, own_b = (
+        {name: tensor for name, tensor in one.drawable.items() if name not in other.weights}
+        for one, other in ((a, b), (b, a))
+    )
     renamed: dict[str, str] = {}
     if own_a and own_b:
         known_a, known_b, taken = _told(own_a), _told(own_b), _names(b.message.graph)
@@ -309,15 +321,6 @@ def _is_same(one: ir.TensorProtocol, other: ir.TensorProtocol) -> bool:
         return True
     is_alike = (one.dtype, tuple(one.shape)) == (other.dtype, tuple(other.shape))
     return is_alike and place_of(one) is not None
-
-
-def _own(model: Skeleton, other: Skeleton) -> dict[str, ir.TensorProtocol]:
-    """Return the weights without values in the message that the other model lacks."""
-    return {
-        name: tensor
-        for name, tensor in model.weights.items()
-        if name in model.bare and tensor.dtype in WEIGHT_TYPES and name not in other.weights
-    }
 
 
 def _told(weights: Mapping[str, ir.TensorProtocol]) -> dict[object, str]:
@@ -361,14 +364,16 @@ def _with_fills(model: Skeleton, names: Iterable[str]) -> Skeleton:
 
 def _is_fill(tensor: ir.TensorProtocol) -> bool:
     """Return whether a tensor is of one code throughout, which is not 0."""
-    if tensor.dtype not in _CODES:
+    if tensor.dtype not in QUANTIZED_TYPES:
         return False
     data = np.frombuffer(tensor.tobytes(), np.uint8)
     is_even = tensor.dtype.bitwidth == 8 or int(data[0]) >> 4 == int(data[0]) & 15
     return is_even and bool(data[0]) and bool((data == data[0]).all())
 
 
-_CODES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4})
+QUANTIZED_TYPES = frozenset(
+    {ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT4, ir.DataType.UINT4}
+)
 
 
 def _renamed(model: Skeleton, names: Mapping[str, str]) -> Skeleton:
