@@ -132,8 +132,8 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     any block: scales are gathered by it then, without blocks. `accuracy_level`, which lets a
     runtime round `A`, is dropped.
 
-    Refuses `g_idx` beside packed zero points, which onnxruntime ignores on a CPU, and with
-    quantized values of other than 4 bits, for which onnxruntime has no kernel.
+    Refuses `g_idx` beside packed zero points, which onnxruntime ignores on a CPU, and with weights
+    of other than 4 bits, since onnxruntime has no kernel.
     """
     refuse_value(view, "weight_prepacked", 0)
     refuse_value(view, "bits", 2, 4, 8)
@@ -329,7 +329,7 @@ class _Table:
             quantized: uint8 of packed elements, or stored int4 or uint4.
             indices: Which slices.
             along: The axis that is gathered.
-            wanted: Dimensions, the last of which the result gets; None for all elements.
+            wanted: Dimensions; the result gets the last of them. None for all elements.
         """
         em, dtype = self.em, _D.INT8 if self.is_signed else _D.UINT8
         packed = quantized

@@ -1,4 +1,4 @@
-"""Values that are written out, as JSON or as nested Python lists, or kept in a `.npz` file."""
+"""Literal values, as JSON or as nested Python lists, and values in a `.npz` file."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def save_values(target: str | os.PathLike[str], values: Mapping[str, Value]) -> 
     Types that numpy lacks are written as raw bytes (`V2` for bfloat16, `V1` for the narrower ones,
     one element to a byte): `load(...)[name].view(ml_dtypes.bfloat16)` reads them. Strings become
     numpy's fixed-width text. The elements of a sequence are named `name[0]`, `name[1]`, ...; an
-    optional that holds nothing is left out.
+    empty optional is omitted.
 
     Args:
-        target: Path of the file; one that is there is replaced.
+        target: Path of the file; an existing file is replaced.
         values: By name, as an evaluator returns them.
 
     Raises:
@@ -74,7 +74,7 @@ def _plain(name: str, array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(array.shape).view(raw)
 
 
-# Values that are written out, as JSON or as nested Python lists.
+# Literal values, as JSON or as nested Python lists.
 
 
 class Decimals(str):
@@ -138,8 +138,8 @@ def literal_array(data: Any, dtype: ir.DataType) -> Array:
         dtype: The element type.
 
     Raises:
-        UsageError: If the lists are ragged, or a leaf is none that the type can hold: of another
-            kind, out of range, or for an infinity or NaN that the type lacks.
+        UsageError: If the lists are ragged, or the type cannot represent a leaf: of another kind,
+            out of range, or an infinity or NaN that the type does not have.
     """
     shape = _shape(data)
     leaves = list(_leaves(data))
@@ -165,7 +165,7 @@ def literal_array(data: Any, dtype: ir.DataType) -> Array:
 
 
 def _shape(data: Any) -> tuple[int, ...]:
-    """Return the shape that the first elements show, which all others must have."""
+    """Return the shape of the first elements; all others must have it."""
     shape: list[int] = []
     while isinstance(data, (list, tuple)):
         shape.append(len(data))
@@ -225,7 +225,7 @@ def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
 
 
 def _holds(target: np.dtype[Any], meant: float, value: float) -> bool:
-    """Return whether `value` is `meant` rounded, and not what stands in for it out of range."""
+    """Return whether `value` is `meant` rounded, and not the replacement of one out of range."""
     if math.isnan(value):
         return False
     if target == ml_dtypes.float8_e8m0fnu:

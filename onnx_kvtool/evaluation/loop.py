@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from onnx_kvtool.verification.comparison.rounding import Measure
     from onnx_kvtool.verification.inputs.plan import InputPlan
 
-# The inputs of the first run: given, or drawn so that they fit what is given.
+# The inputs of the first run: given, or drawn to fit the given ones.
 
 
 def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
-    """Return what the inputs of `model` mean; types and ranks left open are those of what is given.
+    """Return the plan of the inputs of `model`; open types and ranks are those of given values.
 
     Raises:
         UsageError: If an input is not a tensor, or neither declared nor given with type and rank.
@@ -63,7 +63,7 @@ def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
 def bound_sizes(
     known: InputPlan, given: Mapping[str, Value], dims: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the sizes of symbolic dimensions that the user has settled.
+    """Return the sizes of symbolic dimensions that the user has fixed.
 
     Raises:
         UsageError: If two of these give a dimension different sizes.
@@ -93,10 +93,10 @@ def drawn_feeds(
     seed: int,
     sizes: Mapping[str, int],
 ) -> Iterator[dict[str, Value]]:
-    """Yield inputs for a first run, the likeliest reading of the model's dimensions first.
+    """Yield inputs for a first run, by the likeliest reading of the model's dimensions first.
 
     Raises:
-        UsageError: If no reading gives inputs.
+        UsageError: If no reading allows inputs.
     """
     from onnx_kvtool.verification.inputs.cases import CASES
     from onnx_kvtool.verification.inputs.drawing import draw
@@ -119,7 +119,7 @@ def drawn_feeds(
         raise UsageError(failure.message, help=failure.help) from failure
 
 
-# Values that belong to whoever gets them.
+# Values that the receiver may change.
 
 
 def apart_from(values: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Value]:
@@ -147,17 +147,17 @@ def owned(value: Value) -> Any:
 
 
 Watch = Callable[[int, Mapping[str, Value], Mapping[str, Value]], None]
-"""Called after each run with its number, its inputs and its outputs, before anything is reused."""
+"""Called after each run with its number, its inputs and its outputs, before buffers are reused."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the runs gave.
+    """The results of the runs.
 
     Attributes:
-        inputs: What the last run was fed; its caches may have been written into.
-        values: What the last run gave.
-        warnings: Those of all runs, each once.
+        inputs: The inputs of the last run; it may have written into its caches.
+        values: The outputs of the last run.
+        warnings: The warnings of all runs, each once.
         trace: The nodes that ran, over all runs.
     """
 
@@ -169,17 +169,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """How often a part is run, and what is done with its outputs.
+    """The runs of a part.
 
     Attributes:
         runner: The part.
         steps: Decode steps after the first run.
-        plan: What the inputs mean; None when there are no steps.
-        seed: For what has to be drawn in a step.
-        dims: Sizes that the user has bound; a bound number of rows stays as it is.
+        plan: The plan of the inputs; None without steps.
+        seed: Seed of inputs that are drawn in a step.
+        dims: Sizes that the user has fixed; a fixed number of rows does not grow.
         traced: Whether to gather every node that runs.
-        watch: Sees every run; None when nobody does. The caches are then not written in place.
-        progress: Told of each run.
+        watch: Called after every run; None for nobody. With it, caches are not updated in place.
+        progress: Called with each run.
     """
 
     runner: Runner
@@ -194,11 +194,11 @@ class Loop:
     def run(self, candidates: Iterable[dict[str, Value]]) -> Outcome:
         """Run the part, with each present fed back to its past in every step.
 
-        The arrays of the first run are only read; from the first step on the caches, which nobody
-        else has, are updated in place.
+        The arrays of the first run are only read; from the first step on, the caches are updated in
+        place, as nobody else has them.
 
         Args:
-            candidates: Inputs of the first run; the first ones that work are taken.
+            candidates: Inputs of the first run; the first ones that work are used.
 
         Raises:
             RunFailed: If the first run fails on all of them, for the first reason; if a step fails,
@@ -266,17 +266,17 @@ def _entry(seen: Trace, step: int) -> TraceEntry:
     return TraceEntry(seen.location, outputs, seen.seconds, seen.runtime, step)
 
 
-# The outputs of one runtime held against those of another, run by run.
+# The outputs of one runtime compared with those of another, run by run.
 
 
 @dataclass(slots=True)
 class Versus:
-    """Runs another runtime on what the first was fed, and keeps the account.
+    """Runs another runtime on the inputs of the first one, and compares the outputs.
 
     Attributes:
-        other: The part in the other runtime, whose values are the expected ones.
+        other: The part in the other runtime, which gives the expected values.
         outputs: Names of the outputs to compare.
-        measure: How close they have to be.
+        measure: The tolerance of each output.
     """
 
     other: Runner
@@ -336,7 +336,7 @@ class Versus:
         return OutputReport(before.name, equal, largest, mismatch)
 
     def report(self) -> Comparison:
-        """Return what was found over all runs."""
+        """Return the comparison of all runs."""
         return Comparison(
             "different" if self._different else "equal",
             self.other.runtime,

@@ -26,11 +26,11 @@ Slot = tuple[str, Formal, Given | None]
 def operand_values(
     facts: OpFacts, inputs: Sequence[tuple[str, Given]]
 ) -> list[tuple[str, Array | None]]:
-    """Return the inputs of a node in the order of the schema, None for one left out.
+    """Return the inputs of a node in the order of the schema, None for absent ones.
 
-    A literal without an element type gets the only one that the schema allows; else that of the
-    other inputs which must have the same; else its natural one (see `natural_dtype`) together with
-    the literals that share it, or float32 where the schema takes no integers.
+    A literal without an element type gets the only one that the schema allows; else that of inputs
+    that must have the same type; else its natural one (see `natural_dtype`), or float32 if the
+    schema allows no integers. Literals of the same type parameter share it.
 
     Args:
         facts: The operator.
@@ -58,7 +58,7 @@ def operand_values(
 
 
 def _slots(facts: OpFacts, inputs: Sequence[tuple[str, Given]]) -> list[Slot]:
-    """Pair the formal inputs with what is given for them."""
+    """Return each formal input with its value."""
     known = [formal.name for formal in facts.inputs]
     by_name: dict[str, list[Given]] = {}
     for name, given in inputs:
@@ -88,7 +88,7 @@ def _slots(facts: OpFacts, inputs: Sequence[tuple[str, Given]]) -> list[Slot]:
 
 
 def _bound_types(slots: Sequence[Slot]) -> dict[str, ir.DataType]:
-    """Return the element type of each type parameter, as far as schema and values settle it."""
+    """Return the element type of each type parameter, by the schema and the values."""
     formals: dict[str, Formal] = {}
     sharing: dict[str, list[tuple[str, Given]]] = {}
     for name, formal, given in slots:
@@ -145,7 +145,7 @@ def _is_named(given: Given) -> bool:
 
 
 def _parameter(name: str, formal: Formal) -> str:
-    """Return what inputs of the same element type have in common."""
+    """Return the key that inputs of the same element type share."""
     if formal.variadic and not formal.homogeneous:
         return f"{formal.type_parameter} of {name}"
     return formal.type_parameter
@@ -159,7 +159,7 @@ class SingleOperator:
         model: The model; its node is called like the operator.
         facts: The version of the operator.
         opset: The opset of the model.
-        inputs: What it is fed, by name.
+        inputs: Its inputs, by name.
         outputs: Names of the outputs to fetch.
     """
 
@@ -177,12 +177,12 @@ def single_operator(
     inputs: Sequence[tuple[str, Given]],
     fetch: Sequence[str],
 ) -> SingleOperator:
-    """Return a model that holds one node of an operator of the default domain.
+    """Return a model with one node of an operator of the default domain.
 
     Args:
         op: The operator.
-        opset: Version of the default domain; None for the one that brought the operator's newest
-            version, which most runtimes load.
+        opset: Version of the default domain; None for the first one with the operator's newest
+            version, which most runtimes support.
         attributes: Names with their values as text; see `attribute`.
         inputs: Names as in the schema with their values; that of a variadic input once for each of
             its values, which are called `name_0`, `name_1`, ...
@@ -275,7 +275,7 @@ def _outputs(
     attributes: Mapping[str, object],
     values: Mapping[str, Array | None],
 ) -> list[str]:
-    """Return the names of the node's outputs, "" for one left out; none after the last wanted."""
+    """Return the names of the node's outputs up to the last wanted one, "" for absent ones."""
     known: list[str] = []
     wanted = set(fetch)
     for formal in facts.outputs:
@@ -288,7 +288,7 @@ def _outputs(
         if name not in known:
             raise unknown_name(f"{facts.op_type} has no output `{name}`", name, known)
     optional = {formal.name for formal in facts.outputs if formal.optional}
-    # Some operators have optional outputs only (LSTM): the first is what they are for.
+    # Some operators have optional outputs only (LSTM): the first is the main one.
     required = (set(known) - optional) or set(known[:1] if not fetch else ())
     names = [name if name in wanted | required else "" for name in known]
     while names and not names[-1]:
@@ -302,7 +302,7 @@ def _variadic_count(
     attributes: Mapping[str, object],
     values: Mapping[str, Array | None],
 ) -> int:
-    """Return how many outputs a variadic one stands for: as many as Split cuts, or are fetched."""
+    """Return the number of variadic outputs: the parts of Split, or as many as are fetched."""
     parts, split = attributes.get("num_outputs"), values.get("split")
     if isinstance(parts, int):
         return max(parts, 1)

@@ -1,4 +1,4 @@
-"""What `onnx.reference.ReferenceEvaluator` takes beside models, as models; what it prints."""
+"""Inputs of `onnx.reference.ReferenceEvaluator` other than models, as models; its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.engine.program import Trace
 
 ProtoSource = ModelSource | bytes | onnx.GraphProto | onnx.FunctionProto | onnx.NodeProto
-"""What can be run: a model, the bytes of its file, or a part of one."""
+"""A model, the bytes of its file, or a part of one."""
 
 
 def model_of(
@@ -84,7 +84,7 @@ def _graph(
 
 
 def _functions(given: Iterable[Any]) -> Iterator[onnx.FunctionProto]:
-    """Yield functions, before each evaluator's own those that it calls."""
+    """Yield functions; those that an evaluator calls come before its own."""
     for one in given:
         proto = getattr(one, "proto_", one)
         if not isinstance(proto, onnx.FunctionProto):
@@ -117,17 +117,17 @@ def parameters_of(
     return {name: ir.from_proto(proto) for name, proto in protos.items()}
 
 
-# What is printed of a run, as onnx.reference does.
+# The output of a run, as onnx.reference prints it.
 
 
 def value_lines(values: Mapping[str, Any], label: str, verbose: int) -> Iterator[str]:
-    """Yield a line for each value that is there before a run: `+C` of the model, `+I` an input."""
+    """Yield a line for each value before a run: `+C` for a constant, `+I` for an input."""
     for name, value in values.items():
         yield f" {label} {name}: {_shown(value, verbose)}"
 
 
 def trace_lines(trace: Trace, verbose: int) -> Iterator[str]:
-    """Yield what is printed of one node: from `verbose` 2 on the node, from 3 on its outputs."""
+    """Yield the lines of one node: from `verbose` 2 on the node, from 3 on its outputs."""
     op = (trace.location.op or "").rpartition("::")[2]
     names = ", ".join(name for name, _ in trace.outputs)
     if verbose > 1:

@@ -174,7 +174,7 @@ def _accurate(model: bytes) -> tuple[bytes, list[int]]:
 
 
 def lowered_accuracy(model: bytes) -> list[int]:
-    """Return the `accuracy_level` of each node for which `Session` sets 1 instead."""
+    """Return the `accuracy_level` of each node, if `Session` sets 1 instead."""
     return _accurate(model)[1]
 
 

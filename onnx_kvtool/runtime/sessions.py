@@ -42,7 +42,7 @@ Array = npt.NDArray[np.generic]
 Arrays = dict[str, Array]
 
 RUNTIMES: tuple[RuntimeName, ...] = ("onnxruntime", "reference")
-"""The runtimes, in the order in which they are tried: the fast one first."""
+"""The runtimes in the order of the attempts, the fast one first."""
 
 
 class Session(Protocol):

@@ -1,4 +1,4 @@
-"""The table of kernels: which function computes which version of which operator."""
+"""The table of kernels: the function of each version of each operator."""
 
 from __future__ import annotations
 

@@ -208,8 +208,7 @@ def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tu
         start: One element, rank 0 or 1, of a float or integer dtype.
         limit: The same dtype; exclusive.
         delta: The same dtype; not 0.
-        stash_type: Number of the element type in which float16 and bfloat16 are computed: 1,
-            float32.
+        stash_type: Number of the element type that computes float16 and bfloat16: 1, float32.
 
     Returns:
         (N,), of the dtype of the inputs.

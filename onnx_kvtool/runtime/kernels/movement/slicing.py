@@ -48,8 +48,8 @@ def slice_10(
         data: Any shape and dtype.
         starts: (N,), int32 or int64, in elements.
         ends: (N,), exclusive.
-        axes: (N,), from the back if negative; None for the first N axes, of which the text says
-            that they are all of them, while onnx's shape inference and the runtimes take fewer.
+        axes: (N,), from the back if negative; None for the first N axes. The text wants N to be the
+            rank then; onnx's shape inference and the runtimes take fewer.
         steps: (N,), not 0; None for 1.
 
     Returns:
