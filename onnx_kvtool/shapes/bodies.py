@@ -1,23 +1,20 @@
-"""If, Loop, Scan and calls of functions: what comes out of the body of a node."""
+"""If, Loop and Scan: the outputs of a node from those of its bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.core.walk import function_path, step_path, subgraphs
+from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.core.words import shape_text
-from onnx_kvtool.guard.exhaustion import MOST_RUN
-from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
-from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
-from onnx_kvtool.symbolic.expressions import ONE, ZERO, Atom, Element, Expr, Exprs, Extent
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Element, Expr, Extent
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.simplification import Facts, largest
@@ -248,7 +245,7 @@ def _fixpoint(
     knowledge = run.knowledge
     for formal, actual in zip(formals, actuals, strict=False):
         if actual is not None:
-            _copy(run, actual, formal)
+            hand_in(run, actual, formal)
     inner: set[ir.Value] = set()
     for _ in range(_ROUNDS):
         conflicts = len(knowledge.conflicts)
@@ -268,7 +265,8 @@ def _fixpoint(
     return run_body(run, body, place, context, "body")
 
 
-def _copy(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
+def hand_in(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
+    """Give an input of a body what is known of the value that it gets."""
     knowledge = run.knowledge
     if actual in knowledge.types:
         knowledge.types[formal] = knowledge.types[actual]
@@ -329,7 +327,7 @@ def _after(
 def _sliced(run: Forward, formal: ir.Value, actual: ir.Value, axis: int) -> Expr | None:
     """Give the formal input of a scan one row of the actual one; return how many rows there are."""
     knowledge = run.knowledge
-    _copy(run, actual, formal)
+    hand_in(run, actual, formal)
     shape = knowledge.shapes.get(actual)
     if not shape:
         return None
@@ -386,197 +384,3 @@ CONTROL: Table[str, Callable[..., Sequence[Outcome]]] = Table(
     "operator with bodies", [("If", if_), ("Loop", loop), ("Scan", scan)]
 )
 """Functions that infer the outputs, by operator of the default domain."""
-
-
-# Calls of model-local functions.
-
-
-Made: TypeAlias = "list[tuple[Outcome, IndexMap | None]]"
-"""Type, shape and content of each output of a call; only integers have a known content."""
-
-
-def call(
-    run: Forward,
-    node: ir.Node,
-    function: ir.Function,
-    context: GraphContext,
-    *,
-    is_bound: bool = False,
-) -> Sequence[Outcome]:
-    """Return the outputs of a call of a function.
-
-    If it `is_bound`, it was made for the attributes of the node, and refers to none.
-
-    Calls with the same arguments share one pass over the body, so that nested functions take no
-    exponential time. A result that depends on more (a size that only a run determines, a graph in
-    an attribute) is not shared.
-    """
-    if function in run.calls:
-        run.is_circular = True
-        circle = f"`{function.domain}::{function.name}` calls itself"
-        return [Outcome(None, Unknown("recursive-function", circle))] * len(node.outputs)
-    if run.is_too_large:
-        size = f"the functions of the model expand to more than {MOST_RUN} nodes"
-        return [Outcome(None, Unknown("too-many-calls", size))] * len(node.outputs)
-    imports = {**context.imports, **function.opset_imports}
-    given = [_given(run, value, context) for value in node.inputs]
-    attributes = {} if is_bound else node.attributes
-    around = (imports, context.conditional)
-    signature = _signature(run, node, function, attributes, around, given)
-    _, made = run.made.get(signature, (node, None)) if signature is not None else (node, None)
-    if made is None:
-        conflicts = len(run.knowledge.conflicts)
-        made = _go_through(run, node, function, context, imports)
-        is_plain = not run.is_circular and conflicts == len(run.knowledge.conflicts)
-        if signature is not None and is_plain and _rests_on(made, given):
-            run.made[signature] = node, made
-    for output, (_, content) in zip(node.outputs, made, strict=False):
-        if content is not None:
-            context.contents.put(output, content)
-    return [outcome for outcome, _ in made]
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The known facts of an input of a call."""
-
-    type: ir.TypeProtocol | None
-    shape: Shape | None
-    lost: Lost | None
-    content: IndexMap | None
-
-    def atoms(self) -> Iterator[Atom]:
-        for expr in (*(self.shape or ()), *_sizes(self.content)):
-            yield from expr.atoms()
-
-
-def _sizes(content: IndexMap | None) -> Exprs:
-    return () if content is None else (*content.parts, *(content.shape or ()))
-
-
-def _given(run: Forward, value: ir.Value | None, context: GraphContext) -> _Given | None:
-    """Return the known facts of an input; None if it is absent."""
-    if value is None:
-        return None
-    known = run.knowledge
-    type_ = known.types.get(value)
-    whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
-    content = context.contents.of(value) if whole else None
-    return _Given(type_, known.shapes.get(value), known.lost.get(value), content)
-
-
-def _signature(
-    run: Forward,
-    node: ir.Node,
-    function: ir.Function,
-    attributes: Mapping[str, ir.Attr],
-    around: tuple[Mapping[str, int], bool],
-    given: Sequence[_Given | None],
-) -> Hashable | None:
-    """Return everything that the result of a call can depend on; None if it cannot be compared."""
-    # Types compare as equal although their denotations differ, also inside other types.
-    if any(
-        g and g.type and (type(g.type) is not ir.TensorType or g.type.denotation) for g in given
-    ):
-        return None
-    if any(a.is_ref() or a.type in _GRAPHS for a in attributes.values()):
-        return None
-    told = tuple(
-        (name, a.type, a.value if a.type in _COMPARED else id(a.value))
-        for name, a in attributes.items()
-    )
-    known, (imports, conditional) = run.knowledge, around
-    state = (known.equalities.learned, len(known.legal), len(known.assumed), conditional)
-    versions = tuple(imports.items())
-    return function.identifier(), len(node.outputs), told, versions, state, tuple(given)
-
-
-_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-_COMPARED = (ir.AttributeType.INT, ir.AttributeType.INTS, ir.AttributeType.STRING)
-"""Attributes that are compared by value, all others by identity."""
-
-
-def _rests_on(made: Made, given: Sequence[_Given | None]) -> bool:
-    """Return whether the result contains no unknown size that each call has of its own."""
-    before = {atom for one in given if one is not None for atom in one.atoms()}
-    return all(
-        atom in before or not isinstance(atom, Extent | Element)
-        for outcome, content in made
-        for expr in (
-            *_sizes(content),
-            *(() if isinstance(outcome.shape, Unknown) else outcome.shape),
-        )
-        for atom in expr.atoms()
-    )
-
-
-def _go_through(
-    run: Forward,
-    node: ir.Node,
-    function: ir.Function,
-    context: GraphContext,
-    imports: Mapping[str, int],
-) -> Made:
-    """Infer a copy of the body for one call."""
-    try:
-        body = function.graph.clone(allow_outer_scope_values=True)
-    except (RuntimeError, KeyError, ValueError):  # what onnx_ir 1.1.0 raises depends on the depth
-        name = f"the body of `{function.domain}::{function.name}` reads what nothing produces"
-        return [(Outcome(None, Unknown("malformed", name)), None)] * len(node.outputs)
-    attributes = {**function.attributes, **node.attributes}
-    for inner in body:
-        _bind(inner, attributes)
-    inside = replace(
-        context,
-        path=function_path(*function.identifier()),
-        imports=imports,
-        contents=run.contents(imports.get("", 1)),
-        is_main=False,
-        in_function=True,
-    )
-    for index, formal in enumerate(body.inputs):
-        actual = given_input(node, index)
-        if actual is None:
-            for use in tuple(formal.uses()):
-                use.node.replace_input_with(use.idx, None)
-        else:
-            _pass(run, actual, formal, context, inside)
-    run.calls.append(function)
-    run.graph(body, inside)
-    run.calls.pop()
-    made: Made = []
-    for result, _ in zip(body.outputs, node.outputs, strict=False):
-        type_ = run.knowledge.types.get(result)
-        shape = run.knowledge.shapes.get(result)
-        unknown = Unknown("unknown-input", "", result)
-        outcome = Outcome(type_, unknown if shape is None else shape)
-        whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
-        made.append((outcome, inside.contents.of(result) if whole else None))
-    return made
-
-
-def _pass(
-    run: Forward, actual: ir.Value, formal: ir.Value, context: GraphContext, inside: GraphContext
-) -> None:
-    """Make a formal input what the call gives it."""
-    formal.type = run.knowledge.types.get(actual)
-    _copy(run, actual, formal)
-    if formal.dtype in WHOLE_TYPES:
-        inside.contents.put(formal, context.contents.of(actual))
-
-
-def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
-    """Replace references to parameters, also in bodies; remove those without a value."""
-    for name, attribute in tuple(node.attributes.items()):
-        if not attribute.is_ref():
-            continue
-        actual = attributes.get(attribute.ref_attr_name or "")
-        if actual is None or actual.value is None:
-            del node.attributes[name]
-        else:
-            node.attributes[name] = ir.Attr(name, actual.type, actual.value)
-    for output in node.outputs:
-        output.type = output.shape = None
-    for _, graph in subgraphs(node):
-        for inner in graph:
-            _bind(inner, attributes)

@@ -21,7 +21,7 @@ from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.shapes import bodies, onnx_inference
+from onnx_kvtool.shapes import calls, onnx_inference
 from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
 from onnx_kvtool.shapes.infer import contrib_types
 from onnx_kvtool.shapes.reconcile import reconcile
@@ -184,7 +184,7 @@ class Forward:
         self.values: dict[ir.Value, Location] = {}
         self.told = told
         self.calls: list[ir.Function] = []
-        self.made: dict[Hashable, tuple[ir.Node, bodies.Made]] = {}
+        self.made: dict[Hashable, tuple[ir.Node, calls.Made]] = {}
         self.is_circular = False
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
         self.forms: dict[Hashable, ir.Function | Unknown] = {}
@@ -333,7 +333,7 @@ class Forward:
     def outcomes(self, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
         """Infer each output of a node."""
         if (function := self.model.functions.get(node.op_identifier())) is not None:
-            return bodies.call(self, node, function, context)
+            return calls.call(self, node, function, context)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
             return flow(self, node, place, context)
         if node.domain != "" and node.attributes.data:
@@ -377,7 +377,7 @@ class Forward:
         from onnx_kvtool.shapes.forms import form_of
 
         try:
-            return bodies.call(self, node, form_of(self, node, facts), context, is_bound=True)
+            return calls.call(self, node, form_of(self, node, facts), context, is_bound=True)
         except Unknown as error:
             return [Outcome(None, error)] * len(node.outputs)
 
