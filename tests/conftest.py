@@ -205,7 +205,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
