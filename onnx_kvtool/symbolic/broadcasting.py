@@ -24,7 +24,7 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.simplification import Facts, interval, largest, substitute
 
-# Which sizes are one: as the operators of a model demand it, or as a user grants it.
+# Equal sizes: those that the operators of a model require, or that a user grants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Equality(Record):
 class SizeEqualities:
     """The sizes that are equal in every run that does not fail.
 
-    A run fails where an operator meets sizes that it does not allow, so what an operator demands
-    holds for the sizes of every output.
+    A run fails if an operator gets sizes that it does not allow. So the requirements of operators
+    hold for the sizes of every output.
 
     Args:
         granted: Pairs of dimensions that are equal, such as `--assume same-dim:A=B` grants.
@@ -85,11 +85,11 @@ class SizeEqualities:
         return len(self._meaning)
 
     def of_dim(self, dim: Dim) -> Expr | None:
-        """Return what stands for all dimensions that are equal to `dim`; None stays None.
+        """Return the one expression of all dimensions that are equal to `dim`; None stays None.
 
-        That is a number where there is one, else the name that was there first. An expression is
-        one name in its normal form here: `s6 + 1` and `1 + s6` are one size. That it is the sum of
-        `s6` and 1 is the exporter's word, and no fact.
+        That is a number if there is one, else the first name. An expression counts as one name in
+        its normal form: `s6 + 1` and `1 + s6` are one size. That it is the sum of `s6` and 1 is
+        not used: only the exporter says so.
         """
         known = normal(dim) if isinstance(dim, str) else dim
         if known is None:
@@ -99,11 +99,11 @@ class SizeEqualities:
         return self.resolved(variable(Dimension(known)))
 
     def same(self, a: Expr, b: Expr) -> bool:
-        """Return whether the two are certainly one size."""
+        """Return whether two sizes are certainly equal."""
         return a == b or (bool(self._meaning) and self.resolved(a) == self.resolved(b))
 
     def differ(self, a: Expr, b: Expr) -> bool:
-        """Return whether the two are certainly different sizes."""
+        """Return whether two sizes are certainly different."""
         if a == b:
             return False
         low, high = interval(self.resolved(a) - self.resolved(b), Facts())
@@ -130,7 +130,7 @@ class SizeEqualities:
         return size
 
     def equate(self, a: Expr, b: Expr, location: Location, why: str) -> bool:
-        """Take two sizes for one; return False where that cannot be."""
+        """Learn that two sizes are equal; return False if they cannot be."""
         if self.same(a, b):
             return True
         if not self._unite(self.resolved(a), self.resolved(b)):
@@ -139,7 +139,7 @@ class SizeEqualities:
         return True
 
     def note(self, a: Expr, b: Expr, location: Location, why: str) -> None:
-        """Remember for the report that two texts stand for one size, and use it for nothing."""
+        """Remember, for the report only, that two texts stand for one size."""
         left, right = words(a), words(b)
         if left is None or right is None or left == right:
             return
@@ -148,7 +148,7 @@ class SizeEqualities:
         self._found.setdefault((left, right), Equality(left, right, location, why))
 
     def _unite(self, one: Expr, other: Expr) -> bool:
-        """Take two resolved sizes for one; return False where that cannot be."""
+        """Learn that two resolved sizes are equal; return False if they cannot be."""
         low, high = interval(one - other, Facts())
         if low > 0 or high < 0:
             return False
@@ -157,9 +157,9 @@ class SizeEqualities:
         return True
 
     def _learn(self, one: Expr, other: Expr) -> None:
-        """Let an atom of the two stand for the rest, the least telling atom there is.
+        """Replace an atom of the two by the rest, preferably a size without a name.
 
-        What both have in common says nothing: where `a + n` is `b + n`, `a` is `b`.
+        Common terms cancel: if `a + n` is `b + n`, `a` is `b`.
         """
         difference = one - other
         above = Expr.of({m: k for m, k in difference.terms if k > 0})
@@ -183,16 +183,16 @@ def _rank(expr: Expr) -> int:
     return 1 if isinstance(atom, Element) else 2
 
 
-# To which of two sizes an axis is broadcast.
+# The broadcast of two sizes.
 #
-# Kernels of the reference runtime broadcast by code of their own, since they are what inference
-# is tested against.
+# Kernels of the reference runtime have their own code for it, because inference is tested against
+# them.
 
 
 _MOST_CASES = 32
 _MOST_SUMMANDS = 3
 _LARGEST_SUM = 4
-"""Up to this number the ways are tried to make it a sum of sizes."""
+"""Largest number whose splits into a sum of sizes are tried."""
 
 _Case = dict[Atom, Expr]
 
@@ -255,8 +255,8 @@ def _is_one(size: Expr, case: _Case, also: Expr) -> bool:
 def _ways(size: Expr, target: int) -> list[_Case] | None:
     """Return the assignments of symbols that make a size equal to `target`.
 
-    Each way is necessary for its case, and some may not suffice; None where the cases cannot be
-    counted up. Sizes are not negative.
+    An assignment may not suffice for its case, but one of them is necessary. None if they cannot be
+    listed. Sizes are not negative.
     """
     low, high = interval(size, Facts())
     if not low <= target <= high:

@@ -1,4 +1,4 @@
-"""What a value holds: its shape, and its elements as functions of their coordinates."""
+"""Contents of values: the shape, and the elements as functions of their coordinates."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """What a value holds at each coordinate.
+    """The shape and the elements of a value.
 
     Attributes:
         shape: Size of each axis, an expression without coordinates; None when the rank is unknown.
         dtype: Element type; None when unknown.
         axis: The axis along which the elements have no common expression; None when they have.
-        parts: One expression over the coordinates of the value: what every element holds. With an
-            `axis`, one expression per place along it, over the other coordinates. () when nothing
-            is known.
+        parts: One expression of all elements, over the coordinates of the value. With an `axis`,
+            one expression per place along it, over the other coordinates. () when nothing is known.
     """
 
     shape: Exprs | None
@@ -71,7 +70,7 @@ class IndexMap:
 
     @property
     def element(self) -> Expr | None:
-        """What every element holds; None when unknown or when it differs along `axis`."""
+        """The one expression of all elements; None when unknown or if it differs along `axis`."""
         return self.parts[0] if self.parts and self.axis is None else None
 
     def along(self, axis: int) -> Exprs | None:
@@ -157,14 +156,14 @@ def fill(
     return memo[value]
 
 
-# The elements of tensors that a file holds.
+# The elements of tensors in a file.
 
 
 def elements(tensor: ir.TensorProtocol) -> NDArray[Any] | None:
-    """Return the elements of a tensor; None where nobody can read them, which makes them unknown.
+    """Return the elements of a tensor; None if they cannot be read.
 
-    That is a tensor whose data does not fit its shape, of an undefined type, in a file that is
-    missing or must not be opened, or a sparse one.
+    The data does not fit the shape, the type is undefined, the file is missing or must not be
+    opened, or the tensor is sparse.
     """
     try:
         return np.asarray(array(tensor))
@@ -184,7 +183,7 @@ class Partial:
     """An integer tensor with possibly unknown elements.
 
     Attributes:
-        numbers: int64, of the value's shape; an unknown element holds any number.
+        numbers: int64, of the value's shape; an unknown element has any number.
         known: bool, of the same shape.
     """
 

@@ -65,11 +65,10 @@ class SizeText(NamedTuple):
 def read_text(text: str) -> SizeText:
     """Return what the text of a symbolic dimension stands for.
 
-    Understood are names, integers, + - *, and // % Min Max of such expressions, as torch writes
-    them, and floor, ceiling, Mod, quotients and powers, as sympy does; a divisor is taken to be
-    positive. Any other text is one name, without the spaces around it: `batch-size` is a name that
-    someone chose. So is one that says what is no size (`-3`) or perhaps no integer (`a / 2`), and
-    one that is too long when it is multiplied out.
+    It may have names, integers, + - *, // % Min Max, as torch writes them, and floor, ceiling, Mod,
+    quotients and powers, as sympy does; divisors are taken to be positive. Any other text, such as
+    `batch-size`, is one name, without the spaces around it. So is a text that is no size (`-3`),
+    perhaps no integer (`a / 2`), or too long when it is multiplied out.
     """
     stripped = text.strip()
     whole = SizeText(variable(Dimension(stripped)), (stripped,))
@@ -216,9 +215,9 @@ Shape = Exprs
 
 
 def is_composed(dim: int | ir.SymbolicDim) -> bool:
-    """Return whether a size is a sum or product of names, or one of the kind.
+    """Return whether a size is an expression of names, such as a sum or a product.
 
-    The same text may stand on an input. That the two are one size is the exporter's word.
+    Another value may have the same text. Only the exporter says that the two are one size.
     """
     if isinstance(dim, int) or dim.value is None:
         return False
@@ -247,7 +246,7 @@ def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
 
     Args:
         dim: A number, a name or an expression.
-        sizes: The size of every name; a whole expression may stand there as well, and then wins.
+        sizes: The size of every name, or of a whole expression, which comes first.
 
     Raises:
         KeyError: If a name has no size.
@@ -265,10 +264,9 @@ def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
 
 
 def bind_dim(dim: int | str | None, sizes: Mapping[str, int]) -> int | str | None:
-    """Return a dimension with sizes put in for its names.
+    """Return a dimension with sizes in the place of its names.
 
-    A text without any of the names stays as it is, and so does one that would be negative; what is
-    left of others is written anew.
+    A text without any of the names is unchanged, and so is one that would be negative.
     """
     if not isinstance(dim, str) or not sizes:
         return dim
@@ -362,7 +360,7 @@ def dimensions_in(size: Expr) -> Iterator[str]:
 
 
 def is_invented(dim: int | str | None) -> bool:
-    """Return whether onnx's inference made a name up; its numbers start anew in each run."""
+    """Return whether onnx's inference invented a name, numbered from 0 in each run."""
     return isinstance(dim, str) and dim.startswith("unk__")
 
 

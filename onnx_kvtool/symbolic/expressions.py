@@ -36,7 +36,7 @@ class Extent:
     axis: Expr
 
     def __repr__(self) -> str:
-        """Name the value: its own form shows what a constant holds, and reads it for that."""
+        """Name the value: its own form reads a constant to show it."""
         return f"Extent({self.value.name!r}, {self.axis})"
 
     @property
@@ -57,7 +57,7 @@ class Element:
     index: Exprs
 
     def __repr__(self) -> str:
-        """Name the value: its own form shows what a constant holds, and reads it for that."""
+        """Name the value: its own form reads a constant to show it."""
         return f"Element({self.value.name!r}, {self.index})"
 
     @property
@@ -169,12 +169,12 @@ Atom: TypeAlias = (
 # Integer expressions over the coordinates of a value, in a canonical form.
 #
 # An expression is a polynomial with integer coefficients. Its variables, the atoms, are
-# coordinates, sizes, elements of values that nothing more is known of, and a few functions of
-# expressions that are no polynomials: modulo, the larger of two, a choice. Two expressions that
-# are `==` hold the same number wherever both are defined; two that are not may still be equal.
+# coordinates, sizes, opaque elements of values, and a few functions of expressions that are no
+# polynomials: modulo, the larger of two, a choice. Two expressions that are `==` have the same
+# number wherever both are defined; two that are not may still be equal.
 #
-# Integers are unbounded here. What is said of a graph holds as long as no operation of the graph
-# leaves the range of its element type (see the package's docstring).
+# Integers are unbounded here. Statements about a graph hold if no operation of the graph leaves the
+# range of its element type (see `index_maps`).
 
 
 Monomial: TypeAlias = "frozenset[tuple[Atom, int]]"
@@ -191,7 +191,7 @@ class Expr:
     Attributes:
         terms: Each product of atoms with its coefficient, none of them 0.
         axes: Axes whose coordinates occur anywhere inside.
-        weight: How many terms and atoms there are inside, a measure of the work it makes.
+        weight: How many terms and atoms there are inside, a measure of the work with it.
         number: The value, where the expression is a constant; else None.
     """
 
@@ -259,8 +259,8 @@ class Expr:
     def ordered(self) -> list[tuple[list[tuple[Atom, int]], int]]:
         """Return the terms, atoms with powers and a coefficient, in the order of their texts.
 
-        What is written into a model goes through them in this order: that of a set differs from
-        run to run, as values hash by their address.
+        Nodes are written in this order. That of a set differs from run to run, because values hash
+        by their address.
         """
         terms = sorted(self.terms, key=lambda term: _term(term[0], term[1], None))
         return [(sorted(m, key=lambda factor: _atom(factor[0], None)), k) for m, k in terms]

@@ -1,9 +1,9 @@
-"""What an integer value of a graph holds at each coordinate.
+"""The elements of integer values of a graph, as functions of their coordinates.
 
-`IndexMaps(opset).of(value)` gives an `IndexMap`: the shape of the value and, as an expression over
-its coordinates, what its elements are. So `Unsqueeze(Add(Range(0, L, 1), start), -1)` of shape (L,
-1) holds `start + i`, however an exporter writes it. What no rule knows stays `Element(value,
-coordinates)`: a symbol for itself, never a guess.
+`IndexMaps(opset).of(value)` returns an `IndexMap`: the shape of the value and its elements as an
+expression over their coordinates. The elements of `Unsqueeze(Add(Range(0, L, 1), start), -1)`, of
+shape (L, 1), are `start + i`, however an exporter writes it. If no rule knows an element, it stays
+`Element(value, coordinates)`: a symbol for itself, never a guess.
 
 An expression holds for every run of the graph that does not fail before the value is complete,
 given that
@@ -13,10 +13,10 @@ given that
 - no addition, subtraction, multiplication or negation leaves the range of its type (int64, or
   int32), and no divisor is 0. A Cast to int32 is seen through only where the numbers fit.
 
-Integers that wrap around are no concern to one who replaces a scatter by a TensorScatter: the sum
-`start + s` wraps only for a start within 2^30 of the largest integer of its type. In linear mode
-TensorScatter fails for it; in circular mode its own sum wraps as well. An index that lies outside
-its axis, or counts from the end, is judged by whoever asks; see `as_index`.
+A TensorScatter may replace a scatter although integers wrap around: the sum `start + s` wraps only
+for a start within 2^30 of the largest integer of its type. In linear mode TensorScatter fails for
+it; in circular mode its own sum wraps as well. The caller decides about an index that lies outside
+its axis, or counts from the end; see `as_index`.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _LONGEST_CASTS = 8
 
 
 class IndexMaps:
-    """What the values of one graph (with its nested graphs), or of one function, hold.
+    """The elements of the values of one graph (with its nested graphs), or of one function.
 
-    Every value is computed once, with all that it is computed from, in time linear in their number.
-    Shapes are read as they stand on the values: infer them before. The graph must not change while
-    an instance is in use, except by nodes that nothing asked about depends on.
+    Every value is described once, after its operands, in time linear in their number. Shapes are
+    read from the values: infer them before. While an instance is in use, the graph must not change
+    above the values that are asked about.
 
     Args:
-        opset: Version of the default domain; a node that has a version of its own is read in that.
+        opset: Version of the default domain, for nodes without their own.
         equalities: Dimensions that are equal beyond those of one name.
     """
 
@@ -79,11 +79,11 @@ class IndexMaps:
         self._around = Knowledge()  # of the operands of the node that is looked at
 
     def of(self, value: ir.Value) -> IndexMap:
-        """Return what `value` holds.
+        """Return the elements of `value`.
 
-        An integer or bool value of known rank always has a description; where nothing is known it
-        is `Element(value, coordinates)`. Other values have one only where they are computed
-        exactly from small integers, such as a mask that was cast to float.
+        An integer or bool value of known rank always has a description, `Element(value,
+        coordinates)` if nothing is known. Other values have one only if they are computed exactly
+        from small integers, such as a mask that was cast to float.
         """
         return fill(value, self._memo, self._operands, self._describe)
 
@@ -107,10 +107,10 @@ class IndexMaps:
         return self._equalities.of_dim(dim)
 
     def unrelated(self, value: ir.Value) -> tuple[Unrelated, ...]:
-        """Return the sizes whose equality would have to be known to say more of `value`.
+        """Return the pairs of sizes that would have to be equal to say more of `value`.
 
-        These are the broadcasts that made an element opaque which the description of `value` refers
-        to. Empty where knowing that sizes are equal would not help.
+        Broadcasts of these made elements opaque that the description of `value` refers to. Empty if
+        equal sizes would not help.
         """
         held = self.of(value)
         todo = _values_in([*held.parts, *(held.shape or ())])
@@ -119,7 +119,7 @@ class IndexMaps:
             for one in self._unrelated.get(seen, ()):
                 found[one] = None
                 todo += [v for v in _values_in([one.size, one.other]) if v not in todo]
-        # The size of a broadcast that is itself undecided is no size that a user can name.
+        # A user cannot name the size of a broadcast that is itself undecided.
         causes = [one for one in found if not self._is_undecided(one)]
         return tuple(causes or found)
 
@@ -130,8 +130,8 @@ class IndexMaps:
     def widened(self, expr: Expr, facts: Facts) -> Expr:
         """Return `expr`, assuming that all numbers cast to int32 fit that type.
 
-        A Cast of numbers that may not fit is opaque, and an expression refers to its result. The
-        one that is returned refers to what was cast instead.
+        A Cast of numbers that may not fit is opaque. The returned expression refers to the operand
+        of the Cast instead.
         """
         for _ in range(_LONGEST_CASTS):
             casts = {a: s for a in expr.atoms() if (s := self._cast_to_int32(a)) is not None}
@@ -141,7 +141,7 @@ class IndexMaps:
         return expr
 
     def _cast_to_int32(self, atom: Atom) -> Expr | None:
-        """Return what was cast, at the place of an element that is opaque because of its Cast."""
+        """Return the operand of a Cast to int32 at the place of its opaque element; else None."""
         node = maker(atom.value, "Cast") if isinstance(atom, Element) else None
         if node is None or len(node.inputs) != 1 or node.inputs[0] is None:
             return None
@@ -190,7 +190,7 @@ class IndexMaps:
             view = NodeView(node, self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
                 return None  # that of another version, perhaps, which gives it another meaning
-            # What a constant holds has a shape of its own, and most nodes of a model are constants.
+            # A constant has its own shape, and most nodes of a model are constants.
             shape = () if node.op_type == "Constant" else self._result(view, value)
             if shape is None:
                 return None
@@ -204,7 +204,7 @@ class IndexMaps:
         return found
 
     def _result(self, view: NodeView, value: ir.Value) -> Exprs | None:
-        """Return the shape of an output, as its rule says; what it does not know, as declared.
+        """Return the shape of an output by its rule; sizes that this does not know, as declared.
 
         Raises:
             MalformedNode: If the operands contradict each other.
@@ -235,7 +235,7 @@ class IndexMaps:
         if knowledge.conflicts:
             raise MalformedNode("operand-shape", knowledge.conflicts[0].message)
         found = shapes[index] if (index := value.index() or 0) < len(shapes) else None
-        # Of an empty operand, another size might be copied than the one that is asked for.
+        # With an empty operand, Reshape might copy another size.
         return None if knowledge.assumed or isinstance(found, Unknown) else found
 
     def _operand(self, value: ir.Value) -> IndexMap:
@@ -280,7 +280,7 @@ def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:
 
 
 def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
-    """Return whether a value has another rank or size than is declared; then nothing is known."""
+    """Return whether a value has another rank or size than is declared."""
     return len(found) != len(declared) or any(
         f.number is not None and d.number is not None and f.number != d.number
         for f, d in zip(found, declared, strict=True)
@@ -288,7 +288,7 @@ def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
 
 
 def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> Exprs:
-    """Return the shape that says most: numbers, then what was computed, then names."""
+    """Return the shape that says most: numbers before computed sizes before names."""
     if declared is None:
         return tuple(found)
     return tuple(

@@ -71,11 +71,11 @@ class Knowledge:
         lost_sizes: Why a size is unknown, by the atom that stands for it.
         equalities: Sizes that are equal.
         conflicts: Contradictions.
-        legal: Sizes that would be negative in no run but one that fails.
+        legal: Sizes that are negative only in runs that fail.
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
-        may_be_empty: Sizes that are not taken to be; what rests on that stays unknown.
-        unnamed_may_be_empty: Whether no size is taken to be that comes from an unknown one.
-        bounds: What is granted of sizes in every run that counts.
+        may_be_empty: Sizes that may be 0; sizes that need them to be at least 1 stay unknown.
+        unnamed_may_be_empty: Whether all sizes without a text may be 0.
+        bounds: Facts about sizes that are granted.
     """
 
     types: dict[ir.Value, ir.TypeProtocol] = field(default_factory=dict)
@@ -92,18 +92,18 @@ class Knowledge:
 
     @property
     def may_say_more(self) -> bool:
-        """Return whether a size is the larger one of others, which bounds may decide."""
+        """Whether a size is the larger one of others, which bounds may decide."""
         sizes = (size for shape in self.shapes.values() for size in shape)
         return any(isinstance(atom, Largest) for size in sizes for atom in size.atoms())
 
     def within(self, size: Expr) -> Expr:
-        """Return a size, simpler where that follows from what is granted."""
+        """Return a size, simplified by the granted bounds."""
         if not self.bounds.nonnegative or size.number is not None:
             return size
         return simplified(self.equalities.resolved(size), self.bounds)
 
     def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:
-        """Return the size of `value` along `axis` where nothing is known of it."""
+        """Return the unknown size of `value` along `axis`, and remember the reason."""
         atom = Extent(value, integer(axis))
         self.lost_sizes[atom] = lost
         return variable(atom)

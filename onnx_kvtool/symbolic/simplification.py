@@ -98,7 +98,7 @@ def interval(expr: Expr, facts: Facts) -> Interval:
 def truths(condition: Expr, holds: bool) -> Exprs:
     """Return expressions that are at least 0 where a condition is 1 (or, not `holds`, is 0).
 
-    Read are a comparison with zero and, where it holds, a conjunction of several.
+    Understands a comparison with zero and, if it holds, a conjunction of several.
     """
     if len(condition.terms) != 1:
         return ()
@@ -128,9 +128,9 @@ _COMPOUND = (Modulo, Quotient, Largest, Choice)
 
 
 def _is_within(known: Expr, expr: Expr) -> bool:
-    """Return whether `known` brings no new atom that would have to be looked into in its turn.
+    """Return whether `known` adds no new compound atom.
 
-    A fact about a choice would otherwise be used to bound the choice itself, without end.
+    Otherwise a fact about a choice would be used to bound the choice itself, without end.
     """
     return _compounds(known) <= _compounds(expr)
 
@@ -167,14 +167,9 @@ def _sum(expr: Expr, facts: Facts) -> Interval:
     low: float = 0
     high: float = 0
     for monomial, coefficient in expr.terms:
-        a, b = _scaled(_product(monomial, facts), coefficient)
-        low, high = low + a, high + b
+        a, b = (end * coefficient for end in _product(monomial, facts))
+        low, high = low + min(a, b), high + max(a, b)
     return low, high
-
-
-def _scaled(one: Interval, factor: int) -> Interval:
-    a, b = one[0] * factor, one[1] * factor
-    return (a, b) if factor > 0 else (b, a)
 
 
 def _product(monomial: Monomial, facts: Facts) -> Interval:
@@ -274,8 +269,8 @@ def _without_multiples(of: Expr, by: Expr) -> Expr:
 def _whole_sums(of: Expr, by: Expr, facts: Facts) -> Expr | None:
     """Return how often a sum goes into `of`, where what is left is certain to be less than it.
 
-    `b * (P + L) + j` holds `P + L` b times where j is below it. As many times as one of its terms
-    goes into terms of `of` is tried; None where none of them leaves such a rest.
+    `P + L` goes into `b * (P + L) + j` b times if j is less. Each term of the sum is tried as a
+    divisor of terms of `of`; None if none of them leaves such a rest.
     """
     for factor, k in by.terms:
         whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
@@ -436,9 +431,9 @@ def simplified(expr: Expr, facts: Facts) -> Expr:
 def as_index(expr: Expr, size: Expr, facts: Facts) -> Expr:
     """Return what an index is wherever it lies in [-size, size - 1].
 
-    Scatters and gathers fail for every other index, so whoever replaces one of them may use it.
-    A choice one side of which is never such an index is replaced by its other side: a guard that
-    sends illegal starts outside the cache vanishes.
+    Scatters and gathers fail for every other index, so that a replacement of them may use it. If
+    one side of a choice is never such an index, the other side replaces it: a guard that sends
+    illegal starts outside the cache vanishes.
 
     Args:
         expr: The index.
@@ -520,7 +515,7 @@ class _Rebuilding:
 
 
 _MOST_STEPS = 32
-"""Most terms of a quotient that is looked for."""
+"""Most terms of a quotient."""
 
 
 def exact_quotient(a: Expr, b: Expr) -> Expr | None:

@@ -102,13 +102,9 @@ _MOVING = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Transpose", "U
 def rearranges(
     node: ir.Node, maps: IndexMaps, opset: int, sizes: Sizes | None = None
 ) -> Axes | None:
-    """Return the axes of the output of a node over its first input; None for any other node.
+    """Return the axes of the output of a node over its first input; None if it moves elements.
 
-    Args:
-        node: A node.
-        maps: What the values of its graph hold.
-        opset: Version of the default domain where it stands.
-        sizes: What is known of the sizes of the output; None for what the graph says.
+    `sizes` are the known sizes of the output; None for those in the graph.
     """
     if node.domain != "" or node.op_type not in _MOVING or len(node.outputs) != 1:
         return None

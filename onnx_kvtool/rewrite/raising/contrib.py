@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes, supersede
+from onnx_kvtool.core.walk import is_op, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.view import given_integer
@@ -95,7 +95,7 @@ def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings
     """
     scopes = scopes_of(model)
     for _, _, node in list(nodes(model)):
-        start = node.inputs[2] if node.op_type == "TensorScatter" and node.domain == "" else None
+        start = node.inputs[2] if is_op(node, "TensorScatter") else None
         product = None if start is None or node.name not in found.origins else start.producer()
         if start is None or product is None or product.op_type != "Mul":
             continue

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import upwards
+from onnx_kvtool.core.walk import is_op, upwards
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
@@ -271,7 +271,7 @@ def _is_given(value: ir.Value) -> bool:
 
 
 def _cast(node: ir.Node) -> ir.Value | None:
-    return node.inputs[0] if node.op_type == "Cast" and node.domain == "" else None
+    return node.inputs[0] if is_op(node, "Cast") else None
 
 
 def _never_above_zero(start: Expr, facts: Facts) -> bool:

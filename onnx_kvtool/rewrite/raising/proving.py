@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graph_nodes, graph_path, maker, subgraphs, values
+from onnx_kvtool.core.walk import graph_nodes, graph_path, is_op, maker, subgraphs, values
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -223,7 +223,7 @@ def _copies(value: ir.Value) -> list[ir.Value]:
     return [
         copy
         for node in value.consumers()
-        if node.domain == "" and node.op_type == "Identity" and node.graph is value.graph
+        if is_op(node, "Identity") and node.graph is value.graph
         for copy in node.outputs
         if copy.is_graph_output()
     ]

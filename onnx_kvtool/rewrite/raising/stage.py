@@ -332,7 +332,7 @@ def token_count(model: ir.Model) -> ir.Value:
 def without_capacity(past: str | None, place: Location) -> Unraised:
     """Return the refusal of a cache that grows at a place, where no capacity was given."""
     text = f"`{past}` grows with every step, and no `--capacity` says how many rows it is for"
-    return Unraised(place, "growing-cache", text)
+    return unraised(place, Unproven("growing-cache", text))
 
 
 def unraised(place: Location, missing: Unproven | MalformedNode) -> Unraised:

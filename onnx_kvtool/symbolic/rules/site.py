@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.dimensions import Shape, shape_words
 from onnx_kvtool.symbolic.expressions import ZERO, Dimension, Element, Expr, Exprs, Extent
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
-# One node, as the rules see it that say what shape its outputs have.
+# One node, for the rules that return the shapes of its outputs.
 
 
 _MOST_AXES = 1024
@@ -50,8 +50,8 @@ class ShapeSite:
         place: Where it stands.
         knowledge: Types and shapes so far.
         content: Returns the content of an integer value.
-        conditional: Whether the node may never run, so that nothing follows from its demands for
-            the rest of the model.
+        conditional: Whether the node may never run, so that its requirements say nothing about the
+            rest of the model.
     """
 
     node: ir.Node
@@ -166,11 +166,11 @@ class ShapeSite:
         return numbers
 
     def cause_of(self, value: ir.Value) -> str:
-        """Return in words that a size depends on the elements of `value`."""
+        """Return the reason of a size that depends on the elements of `value`, as text."""
         return f"it depends on the elements of `{value.name}`"
 
     def lost(self, axis: int, why: str, *, code: str = "data-dependent", output: int = 0) -> Expr:
-        """Return the size of an output along `axis` where nothing is known of it."""
+        """Return an unknown size of an output along `axis`, and remember the reason."""
         value = self.node.outputs[output]
         return self.knowledge.unknown_size(value, axis, Lost(self.at(value), code, why))
 
@@ -179,7 +179,7 @@ class ShapeSite:
         return replace(self.place, value=None if value is None else value.name)
 
     def same(self, a: Expr, b: Expr, index: int, axis: int, what: str) -> Expr:
-        """Return a size that two operands must share; the one that says more.
+        """Return a size that two operands must share, the one that says more.
 
         Args:
             a: Size of one operand.
@@ -229,7 +229,7 @@ class ShapeSite:
 
 
 TypeOf = tuple[int, ...] | ir.DataType
-"""Inputs, of which the first one that is given has the type; or the type."""
+"""Positions of inputs: the first given one has the type. Or the type itself."""
 
 Shapes = Sequence[Shape | Unknown]
 """The shape of each output, in order; an output that is left out is unknown."""
@@ -289,7 +289,7 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
     return (None,) * length
 
 
-# One node, as the rules see it that say what its output holds.
+# One node, for the rules that return the elements of its outputs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +313,12 @@ class ElementSite:
 
     Attributes:
         view: The node, read through its schema.
-        operands: What each value read by the node holds.
+        operands: The content of each value that the node reads.
         shape_of: The shape of any value; None when its rank is unknown.
         dtype: Element type of the output; None when unknown.
         shape: Shape of the output.
         output: The output that is described.
-        unrelated: What a rule would have had to know; rules add to it.
+        unrelated: Sizes whose equality a rule would need; rules add to it.
     """
 
     view: NodeView
@@ -336,16 +336,16 @@ class ElementSite:
 
     @property
     def inputs(self) -> list[IndexMap]:
-        """What each input holds that is present, in order."""
+        """The content of each input that is present, in order."""
         return [self.operands(value) for value in self.node.inputs if value is not None]
 
     def input(self, name: str) -> IndexMap | None:
-        """Return what the input called `name` in the schema holds; None when it is absent."""
+        """Return the content of the input called `name`; None when it is absent."""
         value = self.view.find(name)
         return None if value is None else self.operands(value)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return fixed integers: an attribute, or an input that holds constants.
+        """Return fixed integers: an attribute, or a constant input.
 
         None when neither is present or the input is not constant; `has` tells the two apart.
         """
@@ -395,11 +395,11 @@ class ElementSite:
         return IndexMap.stacked(self.shape, self.dtype, axis, parts)
 
     def like(self, axis: int | None, parts: Sequence[Expr]) -> IndexMap:
-        """Return a map from expressions as `IndexMap` holds them."""
+        """Return a map from the `axis` and `parts` of an `IndexMap`."""
         if not parts:
             return self.opaque()
         return self.whole(parts[0]) if axis is None else self.stacked(axis, parts)
 
 
 ElementRule = Callable[[ElementSite], IndexMap | None]
-"""What an output of a node holds; None when nothing is known."""
+"""The elements of an output of a node; None when nothing is known."""

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import maker, nodes, supersede
+from onnx_kvtool.core.walk import is_op, maker, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import again, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, TensorScatter
@@ -227,7 +227,7 @@ def _computed(windows: Iterable[WindowRead]) -> Iterator[ir.Node]:
     """Let those who read how many rows a window keeps compute the number, and count no row."""
     for read in windows:
         for node in {use.node for use in read.order.uses()}:
-            if node.op_type == "Shape" and node.domain == "":
+            if is_op(node, "Shape"):
                 supersede(node.outputs[0], read.kept)
                 yield node
 
@@ -236,7 +236,7 @@ def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
     """Return whether a reader of rows is one of some nodes, or asks for no number of rows."""
     if node in allowed:
         return True
-    if node.op_type != "Shape" or node.domain != "":
+    if not is_op(node, "Shape"):
         return False
     first, last = shape_limits(node, _ROWS + 2)
     return not first <= _ROWS < last

@@ -119,22 +119,19 @@ def emit_mask_of(
         columns: The numbers of rows and queries.
         em: Where to build.
     """
-    boolean = ir.DataType.BOOL
-    comparisons = () if found is None else found.comparisons
-    conditions: list[ir.Value] = []
-    is_told = False
-    if found is not None:
-        conditions += [_below_zero(one, found, columns, em) for one in comparisons]
-        is_told = any(_is_within_use(one, found) for one in comparisons)
-    if columns.places is not None or not is_told:
+    target = [1, 1, *columns.shape]
+    if found is None:
+        return em.op("Expand", columns.in_use, target, hint="is_seen")
+    conditions = [_below_zero(one, found, columns, em) for one in found.comparisons]
+    hides_unused = any(_is_within_use(one, found) for one in found.comparisons)
+    if columns.places is not None or not hides_unused:
         conditions.append(columns.in_use)
-    conditions += [_told(value, columns, em) for value in (() if found is None else found.inputs)]
+    conditions += [_told(value, columns, em) for value in found.inputs]
     shown = conditions[0]
     for condition in conditions[1:]:
         shown = em.op("And", shown, condition, hint="is_seen")
-    target = [1, 1, *columns.shape]
     shown = em.op("Expand", shown, target, hint="is_seen")
-    if dtype == boolean or found is None:
+    if dtype == ir.DataType.BOOL:
         return shown
     hidden, never = (np.array(number).astype(dtype.numpy()) for number in (found.hidden, -np.inf))
     in_use = em.op("Expand", columns.in_use, target)

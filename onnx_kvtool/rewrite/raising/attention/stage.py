@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, sinks_noted
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.core.walk import is_op, nodes, values
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -160,7 +160,7 @@ def _raise(
 
 def _masks(model: ir.Model) -> dict[ir.Value | None, None]:
     """Return the masks of Attention, in the order of the nodes."""
-    found = (n for _, _, n in nodes(model) if n.op_type == "Attention" and n.domain == "")
+    found = (n for _, _, n in nodes(model) if is_op(n, "Attention"))
     return dict.fromkeys(node.inputs[_MASK] for node in found if len(node.inputs) > _MASK)
 
 

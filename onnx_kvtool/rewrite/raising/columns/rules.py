@@ -1,4 +1,4 @@
-"""The wide form of what one node gives."""
+"""The wide form of the outputs of one node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnx_kvtool.symbolic.expressions import ZERO, coordinate, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, interval
 
-# What a rule is given that writes the wide form of what a node gives.
+# What rules share.
 
 
 def is_grown(sizes: Sequence[Size]) -> bool:
@@ -41,12 +41,12 @@ class Stuck(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """What a rule is given.
+    """A graph as a rule sees it.
 
     Attributes:
         em: Where to build.
-        grown: What is known of values.
-        wide: Wide forms of values that are as long as the rows in use.
+        grown: Which values are as long as the rows in use.
+        wide: Their wide forms.
         capacity: Rows of a cache, C.
         count: The rows in use, (1,), int64.
         folder: Knows what is constant.
@@ -82,7 +82,7 @@ class Widened:
         return value.dtype or self.grown.types.get(value) or ir.DataType.UNDEFINED
 
     def maps(self) -> IndexMaps:
-        """Return what wide values hold, at the sizes of the result."""
+        """Return the elements of wide values, at the sizes of the result."""
         return IndexMaps(self.em.opset, SizeEqualities([*self.grown.dims.items()]))
 
     def target(self, value: ir.Value) -> list[int]:
@@ -99,10 +99,10 @@ class Widened:
         return found
 
     def hidden(self, value: ir.Value, axis: int, filler: float) -> ir.Value:
-        """Return the wide form of a value with a number in the place of rows that are not in use.
+        """Return the wide form of a value, with a number for all rows that are not in use.
 
         Raises:
-            Stuck: If it is unknown which rows these are.
+            Stuck: If it is unknown which rows are in use.
         """
         em, sizes, wide = self.em, self.sizes(value), self.of(value)
         size = sizes[axis]
@@ -139,18 +139,18 @@ class Widened:
 
 
 Wide = ir.Value | tuple[ir.Value, ...]
-"""The wide form of what a node gives, or one for each of its outputs."""
+"""The wide form of the only output of a node, or of each output."""
 
 Rule = Callable[[NodeView, Widened], Wide]
 
 
-# The wide form of what is cut, looked up and scattered.
+# Scatters, slices and gathers.
 
 
 def scattered(view: NodeView, state: Widened) -> Wide:
-    """Return the updates, where each element of the data is written at its own place.
+    """Write at the same indices, if no index depends on the rows.
 
-    Where indices say nothing of the rows, what is written is as long as the rows in use.
+    Otherwise each element must be written at its own place, and the result is the updates.
     """
     data, indices, updates = view.operands("data", "indices", "updates")
     depth, sizes, given = state.sizes(indices)[-1] or 0, state.sizes(data), state.sizes(updates)
@@ -244,7 +244,7 @@ def _cut(
 
 
 def gathered(view: NodeView, state: Widened) -> Wide:
-    """Look up rows; those that are asked for in the name of no row in use may not exist."""
+    """Look up rows; indices of rows that are not in use are limited to the table."""
     data, indices = view.operands("data", "indices")
     sizes = state.sizes(data)
     axis = view.integer("axis") % len(sizes)
@@ -275,13 +275,13 @@ def _limited(places: ir.Value, limits: tuple[int, int], state: Widened) -> ir.Va
 
 
 def viewed(node: ir.Node) -> ir.Value | None:
-    """Return the input whose elements a node gives in their order; None for any other node."""
+    """Return the input that a node reshapes; None for any other node."""
     is_view = node.domain == "" and Trait.VIEW in traits(node)
     return node.inputs[0] if is_view and node.inputs else None
 
 
 def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int]:
-    """Return the wide form of rows in use that lie one behind the other, and how many it has."""
+    """Return the wide form of flattened rows in use, and its number of rows."""
     for value, _ in upwards(data, viewed):
         sizes = state.grown.shapes.get(value, ())
         if GROWN not in sizes or value not in state.wide:
@@ -296,7 +296,7 @@ def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int
 
 
 def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:
-    """Return where elements stand that are counted through sequences of the rows in use."""
+    """Return places in the wide form, given those in sequences of the rows in use."""
     em, count = state.em, state.count
     every = em.op("Mul", count, [sequences])
     place = _from_front(places, every, em)
@@ -324,9 +324,9 @@ def looked_up(view: NodeView, state: Widened) -> Wide:
 
 
 def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
-    """Return places that are not counted from the end of the rows in use, (.., int64).
+    """Return places as int64, counted from the front where they were counted from the end.
 
-    Of caches of a fixed capacity that end is another.
+    The end of the rows in use is not the end of the wide form.
     """
     wide = em.op("Cast", places, to=7)
     return em.op("Where", em.op("Less", wide, 0), em.op("Add", wide, count), wide)
@@ -355,7 +355,7 @@ def rule_of(node: ir.Node, *, joined: bool) -> Rule:
 
 
 def _elementwise(view: NodeView, state: Widened) -> Wide:
-    """Compute the same of wide operands, if no axis of one is as long by chance."""
+    """Compute the same with wide operands, if no axis of one has the length by chance."""
     output = state.sizes(view.node.outputs[0])
     for number, value in enumerate(view.node.inputs):
         if value is None:
@@ -371,7 +371,7 @@ def _elementwise(view: NodeView, state: Widened) -> Wide:
 def _fits(value: ir.Value, sizes: Sequence[Size], result: Sequence[Size]) -> None:
     """Refuse a value if an axis is neither 1 long nor certainly as long as that of the result.
 
-    `sizes` may have the sizes of the result for axes that the value lacks.
+    `sizes` may have the sizes of the result for axes that the value does not have.
     """
     for axis, (size, whole) in enumerate(zip(sizes[::-1], result[::-1], strict=False), 1):
         differ = size is None or whole is None or min(size, whole) < 0
@@ -405,11 +405,11 @@ _NEUTRAL = {
     "ReduceSumSquare": 0,
     "Softmax": -math.inf,
 }
-"""The number that changes nothing where one is made of all numbers along an axis."""
+"""The neutral number of each operator that reduces an axis."""
 
 
 def _reduced(view: NodeView, state: Widened) -> Wide:
-    """Reduce axes, with a number that changes nothing in the place of rows not in use."""
+    """Reduce axes, with the neutral number for all rows that are not in use."""
     data = view.node.inputs[0]
     axes = view.input("axes") if len(view.node.inputs) > 1 else None
     known = state.folder.listed(axes)
@@ -419,7 +419,7 @@ def _reduced(view: NodeView, state: Widened) -> Wide:
 
 
 def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened) -> ir.Value:
-    """Return the value of an operator that reduces some axes to one element."""
+    """Return the operand of a reduction, with the neutral number for rows that are not in use."""
     sizes = state.sizes(data)
     grown = [axis % len(sizes) for axis in axes if is_grown([sizes[axis]])]
     filler = _NEUTRAL.get(view.node.op_type)
@@ -431,7 +431,7 @@ def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened
 
 
 def _normalized(view: NodeView, state: Widened) -> Wide:
-    """Put numbers into proportion along the axis of the rows in use, or along others alone."""
+    """Normalize along an axis, with the neutral number for rows that are not in use."""
     data, *rest = view.node.inputs
     axis = view.integer("axis")
     assert data is not None
@@ -441,10 +441,9 @@ def _normalized(view: NodeView, state: Widened) -> Wide:
 
 
 def _product(view: NodeView, state: Widened) -> Wide:
-    """Multiply matrices; rows that are not in use add 0 where a sum goes over the rows.
+    """Multiply matrices; in a sum over rows those that are not in use add 0.
 
-    Which axes a product sums over is a matter of their places: the last of the one operand, and
-    the last but one of the other. Along all others it looks at each row by itself.
+    The sum goes over the last axis of the left operand and the last but one of the right operand.
     """
     a, b = view.operands("A", "B")
     output = state.sizes(view.node.outputs[0])
@@ -458,13 +457,13 @@ def _product(view: NodeView, state: Widened) -> Wide:
         return state.again(view, state.of(a), state.of(b))
     if summed[0] != summed[1]:
         raise Stuck("`MatMul` multiplies the rows in use with others")
-    # A cache starts with zeros, and what is moved of it is as finite.
+    # Rows of a cache start as zeros, so that moved ones are finite.
     rows = state.of(b) if _is_stored(b, state) else state.hidden(b, len(sizes[1]) - 2, 0)
     return state.again(view, state.hidden(a, len(sizes[0]) - 1, 0), rows)
 
 
 def _is_stored(value: ir.Value, state: Widened) -> bool:
-    """Return whether a value is made of the rows of a cache by moving them alone."""
+    """Return whether a value is the rows of a cache, moved at most."""
 
     def moved(node: ir.Node) -> ir.Value | None:
         kinds = traits(node)
@@ -492,7 +491,7 @@ def _parts(view: NodeView, state: Widened) -> Wide:
 
 
 def _topmost(view: NodeView, state: Widened) -> Wide:
-    """Take the largest of the rows in use; of equal ones the first, and so none of the others."""
+    """Take the largest rows; of equal ones the first, so that hidden rows come last."""
     data, count = view.operands("X", "K")
     axis, sizes = view.integer("axis"), state.sizes(data)
     if not is_grown([sizes[axis]]):
@@ -502,7 +501,7 @@ def _topmost(view: NodeView, state: Widened) -> Wide:
 
 
 def _written(view: NodeView, state: Widened) -> Wide:
-    """Write elements at places that are not counted from the end of the rows in use."""
+    """Write the same elements, at places counted from the front."""
     data, places, updates = view.operands("data", "indices", "updates")
     if is_grown((*state.sizes(places), *state.sizes(updates))):
         raise Stuck("`ScatterElements` writes as many elements as there are rows in use")
@@ -533,9 +532,9 @@ def _expanded(view: NodeView, state: Widened) -> Wide:
 
 
 def _reshaped(view: NodeView, state: Widened) -> Wide:
-    """Reshape what lies before and behind the rows in use, each by itself.
+    """Reshape the axes before and behind the rows in use, each side by itself.
 
-    Rows that were joined with another axis are taken from before that.
+    If an earlier Reshape joined the rows with another axis, start from its input.
     """
     after = state.sizes(view.node.outputs[0])
     for value, _ in upwards(view.required("data"), viewed):
@@ -553,7 +552,7 @@ def _reshaped(view: NodeView, state: Widened) -> Wide:
 
 
 def _keeps_rows(before: Sequence[Size], after: Sequence[Size]) -> bool:
-    """Return whether a Reshape has the same before the rows in use, and the same behind them."""
+    """Return whether a Reshape keeps the number of elements on each side of the rows in use."""
     if before == after:
         return True
     rows = [size for size in (*before, *after) if is_grown([size])]
@@ -578,7 +577,7 @@ def _counted(view: NodeView, state: Widened) -> Wide:
 
 
 def _summed(view: NodeView, state: Widened) -> Wide:
-    """Sum from the front, where what is added last is not looked at before."""
+    """Sum from the front."""
     data, axis = view.operands("x", "axis")
     known, sizes = state.folder.listed(axis), state.sizes(data)
     if known is None:
@@ -589,7 +588,7 @@ def _summed(view: NodeView, state: Widened) -> Wide:
 
 
 def _joined(view: NodeView, state: Widened) -> Wide:
-    """Join values along other axes than that of the rows in use, or behind these."""
+    """Join values along other axes than that of the rows in use, or behind the rows."""
     axis = view.integer("axis")
     values = read_values(view.node)
     whole = state.sizes(view.node.outputs[0])[axis]
@@ -604,7 +603,7 @@ def _joined(view: NodeView, state: Widened) -> Wide:
 
 
 def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -> ir.Value:
-    """Put the last of the rows in use behind one number for all rows before them."""
+    """Put new rows behind earlier rows that all have one number."""
     node, em, sizes = maker(first, "ConstantOfShape"), state.em, state.sizes(last)
     if node is None:
         raise Stuck("the rows in use are joined with others")

@@ -14,6 +14,7 @@ from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, behind, is_grown, rule_of
+from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.shapes.inference import infer_model
@@ -26,11 +27,11 @@ from onnx_kvtool.symbolic.simplification import Facts, simplified
 #     wide[b, i, j] = value[b, i, j]     for j < n, the rows in use after the step
 #                   = anything           for the others
 #
-# A value is wide if it has C in the place of n, along every axis that is n long, and holds the
-# same wherever both have an element. That goes from the operands of a node to its result wherever
-# the result does not look at elements behind others: elementwise, moved, counted up, summed from
-# the front. Where a node reads a part that is not as long as the rows in use, such as the last
-# rows, its result is that of the source. Masks of Attention hide the rows that are not in use.
+# The wide form of a value has C in the place of n, along every axis that is n long, and the same
+# elements at the places that both have. Operands in wide form give a result in wide form if no
+# element of the result depends on later ones: elementwise, moved, counted up, summed from the
+# front. If a node reads a part that is not as long as the rows in use, such as the last rows, its
+# result is that of the source. Masks of Attention hide the rows that are not in use.
 
 
 _NO_HELP = "no `--dim` and no `--assume` fixes it: leave out `--static`"
@@ -41,12 +42,12 @@ _GRANT = (
 
 @dataclass(slots=True)
 class Widening:
-    """What came of it.
+    """The wide forms of a graph.
 
     Attributes:
         wide: The wide form of each value that has one.
-        stuck: The nodes of which no wide form is known, and why each is no part of a static form.
-        old: Nodes that may be read by nobody now.
+        stuck: The nodes without a known wide form, with the refusal of each.
+        old: Nodes that may be unused now.
         new: The nodes that were added.
     """
 
@@ -61,13 +62,13 @@ def widen(
 ) -> Widening:
     """Write the wide form of all values of a graph that are as long as the rows in use, in place.
 
-    Whoever reads how many rows are in use off one of them reads `count`.
+    `count` replaces the number of rows in use that a Shape reads from one of them.
 
     Args:
         graph: The main graph of a model whose caches have a capacity.
         grown: Which values these are.
         capacity: C.
-        count: n, the rows in use after the step: (1,), int64; it is computed in front of all else.
+        count: n, the rows in use after the step: (1,), int64; it is computed in front of all nodes.
         opset: Version of the default domain of the result.
         scope: The scope of the graph.
     """
@@ -104,7 +105,7 @@ def widen(
             found.old.append(node)
             continue
         if any(value not in found.wide for value in operands):
-            continue  # which is said of what it reads
+            continue  # the refusal is that of the node which it reads
         em = Emitter(scope, opset, node.name or "kvtool/columns")
         state = Widened(em, grown, found.wide, capacity, count, folder)
         try:
@@ -133,7 +134,7 @@ def widen(
 
 
 def _declare(grown: Grown) -> None:
-    """Write on values what is known of them and is a number, for rules that ask what they hold."""
+    """Write known types and fixed sizes on values, for rules that ask for their elements."""
     for value, sizes in grown.shapes.items():
         if value.type is None and value in grown.types:
             value.type = ir.TensorType(grown.types[value])
@@ -145,14 +146,11 @@ def _declare(grown: Grown) -> None:
 def _count(
     node: ir.Node, sizes: Sequence[Size], count: ir.Value, opset: int, scope: ScopedValues
 ) -> None:
-    """Let those who read the sizes of a value read how many rows are in use."""
+    """Replace the sizes that a Shape reads by the number of rows in use."""
     em = Emitter(scope, opset, node.name or "kvtool/columns")
-    first, last = (node.attributes.get(name) for name in ("start", "end"))
-    low = 0 if first is None else first.as_int()
-    high = len(sizes) if last is None else last.as_int()
     source = node.inputs[0]
     pieces = []
-    for axis in range(len(sizes))[slice(low, high)]:
+    for axis in range(*shape_limits(node, len(sizes))):
         size, limits = sizes[axis], {"start": axis, "end": axis + 1}
         if size is None:
             pieces.append(em.op("Shape", source, attributes=limits))
@@ -173,7 +171,7 @@ def _count(
 
 
 def _replace(old: ir.Value, new: ir.Value) -> None:
-    """Let a value take the place of another, under the name of an output where it is one."""
+    """Replace a value; the new one of an output gets the name of the output."""
     if old.is_graph_output():
         new.name, old.name = old.name, None
     new.shape = old.shape or new.shape
@@ -227,7 +225,7 @@ def grown_values(
         for value in (*graph.inputs, *graph.initializers.values(), *_results(graph))
         if (shape := knowledge.shapes.get(value)) is not None
     }
-    for value in graph.inputs:  # in which nothing stands behind the rows in use
+    for value in graph.inputs:  # they have nothing behind the rows in use
         shapes[value] = tuple(None if n and n < LONGER else n for n in shapes.get(value, ()))
     for node in graph:
         _carry(node, shapes)
@@ -236,7 +234,7 @@ def grown_values(
 
 
 def _carry(node: ir.Node, shapes: dict[ir.Value, tuple[Size, ...]]) -> None:
-    """Find the length of an input again, where a Reshape does not say that it keeps it."""
+    """Copy the length of an input to the result of a node that keeps it, if inference lost it."""
     kept = node.op_type == "Reshape" or Trait.KEEPS_SHAPE in traits(node)
     source = node.inputs[0] if kept and node.domain == "" and node.inputs else None
     before, after = (shapes.get(v, ()) if v is not None else () for v in (source, node.outputs[0]))
@@ -248,7 +246,7 @@ def _carry(node: ir.Node, shapes: dict[ir.Value, tuple[Size, ...]]) -> None:
 
 
 def _longer(sizes: Sizes) -> Iterator[Expr]:
-    """Yield the lengths of inputs (B, ..) that may say something of each key, by other names."""
+    """Yield the symbolic lengths of integer inputs (B, ..), which may mark each key."""
     for value, axis in sizes.inputs():
         known = sizes.knowledge.shapes.get(value)
         if known is None or len(known) != 2 or axis != 1 or value.dtype not in WHOLE_TYPES:

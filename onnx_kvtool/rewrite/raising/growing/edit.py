@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import supersede
+from onnx_kvtool.core.walk import is_op, supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import given_integer
@@ -321,7 +321,7 @@ class Edit:
         assert total is not None
         for use in tuple(grown.uses()):
             node = use.node
-            if node.op_type == "Shape" and node.domain == "":
+            if is_op(node, "Shape"):
                 rank = len(grown.shape) if grown.shape is not None else axis + 1
                 if shape_limits(node, rank) == (axis, axis + 1):
                     self._replace(node.outputs[0], total, node)
@@ -379,7 +379,7 @@ class Edit:
 
     def _taken(self, node: ir.Node, index: int, first: int) -> tuple[int, int] | None:
         """Return the axis whose size a Gather takes from a Shape, and the rank of the result."""
-        if node.op_type != "Gather" or node.domain != "" or index != 0:
+        if not is_op(node, "Gather") or index != 0:
             return None
         places = self._folder.integers(node.inputs[1])
         if places is None or places.size != 1 or places.ndim > 1 or places.flat[0] < 0:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import subgraphs, upwards
+from onnx_kvtool.core.walk import is_op, subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 
@@ -291,7 +291,7 @@ class _Reading:
                 if handed_on(node) is value:
                     self.aliases.append(node)
                     pending.append(node.outputs[0])
-                elif node.op_type == "Shape" and node.domain == "":
+                elif is_op(node, "Shape"):
                     self.shapes.append(node)
                 elif self._appends(node, use.idx):
                     self.appends[node] = use.idx

@@ -309,13 +309,8 @@ def name_lengths(
     """Give the number of rows in use before a step one name in the shapes of all values, in place.
 
     In the source each past may have its own name for its length. No input has these sizes any more,
-    so that nothing would say what they are, or that they are equal.
-
-    Args:
-        model: The model, whose pasts have their capacity.
-        graphs: Its graphs, but those of functions, whose names are their own.
-        sizes: What was known of sizes.
-        position: Where a step begins.
+    so that nothing would say what they are, or that they are equal. `graphs` are those of the model
+    without functions, whose names are their own.
     """
     kept = dim_names(model)
     for value in model.graph.outputs:
@@ -349,11 +344,7 @@ def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> No
     """Remove sizes of values that are named after the rows of a window, in place.
 
     No input has such a name any more. Inference finds the number of rows that is read of a circular
-    cache.
-
-    Args:
-        graphs: The graphs of the model, but those of functions, whose names are their own.
-        windows: Its windows, whose pasts are still as long as the source says.
+    cache. The pasts of `windows` still have the length that the source says.
     """
     old: set[str] = set()
     for window in windows:

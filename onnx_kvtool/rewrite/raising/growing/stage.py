@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import is_op, nodes
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
@@ -133,7 +133,7 @@ class Circulating:
         """Replace the number of rows, old ones or all, as Shape counts it, by a computed one."""
         joined, kept = window.node.outputs[0], self.kept[window.rows]
         for value in (rows, joined):
-            shapes = [n for n, _ in value.uses() if n.op_type == "Shape" and n.domain == ""]
+            shapes = [n for n, _ in value.uses() if is_op(n, "Shape")]
             if not shapes:
                 continue
             count = kept

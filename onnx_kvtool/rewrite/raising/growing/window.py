@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.walk import is_op
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.growing.growth import End, FedBack
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants
@@ -137,7 +138,7 @@ class _Looking:
         first = node.inputs[0]
         for use in self.past.uses():
             reader = use.node
-            if reader.op_type == "Shape" and reader.domain == "":
+            if is_op(reader, "Shape"):
                 shapes.append(reader)
             elif reader is node and use.idx == 0:
                 continue
@@ -153,7 +154,7 @@ class _Looking:
 
     def last_rows(self, node: ir.Node, axis: int) -> int | None:
         """Return how many last rows a Slice takes, a constant number; None for any other node."""
-        if node.op_type != "Slice" or node.domain != "" or given_input(node, 0) is None:
+        if not is_op(node, "Slice") or given_input(node, 0) is None:
             return None
         rank = None if self.past.shape is None else len(self.past.shape)
         view = NodeView(node, self.opset)
