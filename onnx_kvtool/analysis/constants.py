@@ -31,10 +31,8 @@ __all__ = [
 ]
 
 
-# Folding of small integers: which numbers a shape computation or an axes input holds.
-#
-# Only what the file itself fixes counts: an initializer that is also a graph input can be
-# overridden by the caller and is unknown, and a symbolic dimension is an unknown element.
+# Folding of small integers, such as shape computations and axes. Only facts of the file count: a
+# caller can override an initializer that is a graph input, and a symbolic dimension is unknown.
 
 
 _INT32 = np.iinfo(np.int32)
@@ -73,9 +71,9 @@ class ConstantFolder:
         """Return what is known of the elements of an integer or bool value.
 
         Returns:
-            Numbers and a mask of the known ones, both of the value's shape; None when the value
-            has more than `LARGEST` elements, is no integer, or nothing is known of it, as of what
-            a node gives that no version of its operator allows.
+            Numbers and a mask of the known ones, both of the value's shape; None if the value has
+            more than `LARGEST` elements, is no integer, or is unknown. The result of a node that no
+            version of its operator allows is unknown.
         """
         if value is None:
             return None
@@ -179,9 +177,6 @@ def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
     return None if array is None else Partial.whole(array)
 
 
-# Small constants of any element type, wherever operators move them or make them of integers.
-
-
 _CASTS = frozenset({"Cast", "CastLike"})
 _MOST_EXACT = 2**11
 """Up to this size integers are exact in float16, and in the wider types of `_EXACT_IN`."""
@@ -197,13 +192,12 @@ _EXACT_IN = FLOAT_TYPES - {ir.DataType.BFLOAT16}
 
 
 class Constants:
-    """The elements of values that the file itself fixes; remembers every answer.
+    """The constant values of a model, of any element type; remembers every answer.
 
-    Integers and booleans are those of `ConstantFolder`. Other elements are known where they stand
-    in the file, where they are moved from there (Expand, Concat, Where, ...), where
-    ConstantOfShape fills with them, and where a Cast makes them of integers that they hold exactly.
-    The movement is that of the integers: positions are folded in the place of elements, so that
-    these stay as they are in every bit.
+    `ConstantFolder` folds integers and booleans. Other elements are known in the file, if operators
+    only move them (Expand, Concat, Where, ...), from ConstantOfShape, and from a Cast of integers
+    that is exact. For a movement, it folds positions in place of the elements, which stay
+    bit-identical.
 
     Args:
         folder: Folds integers.

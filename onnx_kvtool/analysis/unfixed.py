@@ -13,11 +13,11 @@ from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 
 def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[Diagnostic]:
-    """Yield the dimensions of inputs that are no numbers, the names that `--dim` fixes as one.
+    """Yield errors for dimensions of inputs that are not fixed; one for all that `--dim` can fix.
 
     Args:
         model: The model.
-        growing: Names of sizes that differ from step to step, which no number can stand for.
+        growing: Names of dimensions that grow with each step, and cannot be fixed.
     """
     path = graph_path(model.graph.name)
     by_name: dict[str, list[tuple[ir.Value, int, str]]] = {}

@@ -1,4 +1,4 @@
-"""What is said of a candidate that lacks a fact."""
+"""The error for a candidate that lacks a fact."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from onnx_kvtool.core.errors import KvtoolError
 
 
 class Unproven(KvtoolError):
-    """Raised where nodes look like one operator and cannot be proven to be it.
+    """Raised for nodes that look like one operator, without a proof that they are.
 
     Attributes:
         code: Stable identifier of the reason (`free-positions`, `sizes-unrelated`).
-        assumption: What could be granted to supply the missing fact, as `--assume` takes it; None
-            when nothing would help.
+        assumption: The value of `--assume` for the missing fact; None if no assumption helps.
     """
 
     def __init__(self, code: str, message: str, *, assumption: str | None = None) -> None:

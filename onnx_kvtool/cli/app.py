@@ -58,7 +58,7 @@ class KvtoolGroup(click.Group):
 
     Args:
         attributes: As for `click.Group`.
-        purposes: Names of the commands under what they are for, as the help lists them.
+        purposes: Names of commands by purpose, as the help lists them.
     """
 
     context_class = KvtoolContext
@@ -106,10 +106,10 @@ class KvtoolGroup(click.Group):
             code = unwritable.exit_code
         try:
             sys.stdout.flush()
-        except OSError:  # which was said; the interpreter would say it again
+        except OSError:  # already reported; the interpreter would report it again
             _discard_stdout()
-        # The interpreter would look for cycles in every node of the model that it is about to drop,
-        # which takes a tenth of the time of a large one.
+        # The interpreter would look for cycles in the whole model before it exits: a tenth of the
+        # time for a large one.
         gc.freeze()
         sys.exit(code or 0)
 
@@ -130,10 +130,10 @@ class KvtoolGroup(click.Group):
                 ctx.exit(_BROKEN_PIPE)
             show_error(error, debug=ctx.params["debug"])
             ctx.exit(error.exit_code)
-        except Exception as error:  # noqa: BLE001 - the last resort: a bug is said in one line
+        except Exception as error:  # noqa: BLE001 - the last resort: a bug is one line
             if foreseen := as_shortage(error) or as_unwritable(error):
                 if not ctx.params["debug"]:
-                    error.__traceback__ = None  # its frames hold the memory that a message takes
+                    error.__traceback__ = None  # frees memory for the message
                 show_error(foreseen, debug=ctx.params["debug"])
                 ctx.exit(foreseen.exit_code)
             show_bug(error, debug=ctx.params["debug"])
@@ -142,7 +142,7 @@ class KvtoolGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that `args` names, or say which one comes closest."""
+        """Find the named command, or refuse it with the nearest one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             options = [name for param in self.params for name in param.opts]
             near = closest(args[0], self.list_commands(ctx))
@@ -157,7 +157,7 @@ class KvtoolGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            error.ctx = error.ctx or ctx  # click's parser omits it
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -193,9 +193,6 @@ def _discard_stdout() -> None:
         return
 
 
-# Ending in order when the system asks for it.
-
-
 _NAMES = ("SIGTERM", "SIGHUP", "SIGBREAK")
 
 
@@ -203,10 +200,9 @@ _NAMES = ("SIGTERM", "SIGHUP", "SIGBREAK")
 def ending_in_order() -> Iterator[None]:
     """Let SIGTERM, SIGHUP and SIGBREAK raise `SystemExit`, so that temporary files are removed.
 
-    The exit code is 128 and the number of the signal, as shells report it; so it is for SIGINT
-    wherever click has not turned it into an exit. What is ignored, as under nohup, or handled by
-    somebody else, stays so. After the block each of them ends the process at once, as there is
-    nothing left to be done.
+    The exit code is 128 and the number of the signal, as shells report it; also for SIGINT where
+    click does not handle it. Signals that are ignored, as under nohup, or have another handler are
+    not changed. After the block, each signal ends the process at once.
     """
     known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     numbers = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
@@ -224,7 +220,7 @@ def ending_in_order() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    # Not twice: what is under way then is the removal of files.
+    # Not twice: the removal of files is under way.
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 

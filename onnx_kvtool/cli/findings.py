@@ -1,4 +1,4 @@
-"""Showing what `kvtool check` finds, file by file."""
+"""Writing the findings of `kvtool check`, file by file."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ S = TypeVar("S", bound="Sink")
 
 
 class Sink:
-    """Where a report goes as it comes: a file, or standard output.
+    """Writes a report, part by part, to a file or to standard output.
 
-    A file appears as a whole, when the block has ended, or not at all. To standard output the
-    lines of a format that has them go at once; a document goes there as a whole, and so does what
-    a terminal would mix with the display of what is under way. What is kept until then is on disk.
+    A file appears as a whole at the end of the block, or not at all. Formats of lines go to
+    standard output line by line. A document goes there as a whole, and so do lines on a terminal,
+    because they would mix with the progress line. Until then, they are on disk.
 
     Args:
-        writer: What makes the text.
-        output: File that gets it; None or `-` for standard output.
+        writer: Makes the text.
+        output: The file; None or `-` for standard output.
     """
 
     def __init__(self, writer: Writer, output: str | None) -> None:
@@ -49,7 +49,7 @@ class Sink:
         self._is_begun = False
 
     def __enter__(self: S) -> S:
-        """Open the file, so that one that cannot be written is refused before the work."""
+        """Open the file, to refuse an unwritable one before the work."""
         if self._output is not None:
             file = self._open.enter_context(replacing(self._output))
 
@@ -68,7 +68,7 @@ class Sink:
         self._open.__exit__(kind, error, trace)
 
     def write(self, text: str) -> None:
-        """Write what the writer has made of one file."""
+        """Write the text for one file."""
         if not self._is_begun:
             self._is_begun = True
             self.write(self.writer.begin())
@@ -76,7 +76,7 @@ class Sink:
             self._emit(text)
 
     def end(self) -> None:
-        """Write what comes last."""
+        """Write the end."""
         self.write("")
         for piece in self.writer.end():
             self._emit(piece)
@@ -86,17 +86,17 @@ class Sink:
 
 
 class ShownFindings(Sink):
-    """The report of a run, and what there is to say of it.
+    """The report of a run, and messages about the run.
 
     Args:
-        settings: Format and what belongs to it.
-        output: File that gets the report; None or `-` for standard output.
+        settings: The format and its settings.
+        output: File for the report; None or `-` for standard output.
         color: Whether to use colour; None does so on a terminal.
-        quiet: Whether to say nothing about the run.
-        verbose: Whether to say what became of each file.
+        quiet: Whether to print no messages about the run.
+        verbose: Whether to print the status of each file.
 
     Attributes:
-        tally: Counts all files that are shown.
+        tally: Counts all shown files.
     """
 
     def __init__(
@@ -123,16 +123,16 @@ class ShownFindings(Sink):
         self._summary = StepSummary() if settings.output_format == "github" else None
 
     def file(self, file: FileReport) -> None:
-        """Show the findings of one file, and on standard error what else there is to say of it."""
+        """Show the findings of one file, and its messages on standard error."""
         self.write(self.writer.file(file))
         if self._summary is not None:
             self._summary.add(file)
-        # A console takes longer to make than a small model to be found unchanged.
-        if not self._quiet and (said := list(remarks_of(file, verbose=self._verbose))):
-            print_talk(said, color=self._color)
+        # Making a console takes longer than the check of an unchanged small model.
+        if not self._quiet and (remarks := list(remarks_of(file, verbose=self._verbose))):
+            print_talk(remarks, color=self._color)
 
     def end(self) -> None:
-        """Write what comes last, and what GitHub Actions asks for."""
+        """Write the end, and the files of GitHub Actions."""
         super().end()
         if self._summary is not None:
             text = self._summary.text
@@ -140,10 +140,10 @@ class ShownFindings(Sink):
         _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs, self.tally)
 
     def close(self, *, fails: bool) -> None:
-        """Say on standard error what was found in all.
+        """Print the summary on standard error.
 
         Args:
-            fails: Whether the exit code says no.
+            fails: Whether the exit code is not 0.
         """
         if not self._quiet:
             offers_fixes = self._settings.fix != "show"

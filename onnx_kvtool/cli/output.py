@@ -38,8 +38,8 @@ def write_text(text: str) -> None:
         UnwritableOutput: If the system refuses otherwise, as when the disk is full.
     """
     try:
-        # To the stream itself: click would give one of ASCII another encoding, and take colours out
-        # that were asked for.
+        # Not by click's own stream: it changes the encoding of ASCII streams, and removes requested
+        # colours.
         click.echo(text, file=sys.stdout, nl=False, color=True)
     except OSError as error:
         if reader_has_gone(error):
@@ -48,7 +48,7 @@ def write_text(text: str) -> None:
 
 
 def write_report(text: str, output: str | None) -> None:
-    """Write a report that is data with one line end, to a file or to standard output.
+    """Write a report with one line end, to a file or to standard output.
 
     Args:
         text: The report.
@@ -81,7 +81,7 @@ SUFFIXES = {
     "dot": ".dot",
     "mermaid": ".mmd",
 }
-"""Suffix of the file that a report in each format becomes in a directory."""
+"""Suffix of a report in a directory, by format."""
 
 
 def show(
@@ -93,7 +93,7 @@ def show(
     talks: bool = False,
     **how: bool,
 ) -> None:
-    """Show the report of a command in the format that was asked for.
+    """Show the report of a command in the requested format.
 
     Args:
         context: The context of the command.
@@ -119,7 +119,7 @@ def show(
 
 
 def reader_has_gone(error: BaseException | None) -> bool:
-    """Return whether an error says that nobody reads a pipe any more: EINVAL on Windows."""
+    """Return whether an error means that the reader of a pipe has gone; on Windows, EINVAL."""
     if isinstance(error, BrokenPipeError):
         return True
     is_invalid = isinstance(error, OSError) and error.errno == errno.EINVAL
@@ -127,10 +127,10 @@ def reader_has_gone(error: BaseException | None) -> bool:
 
 
 def refuse_stdout(output_format: str) -> None:
-    """Refuse to write a model to standard output where it cannot be alone, or cannot be read.
+    """Refuse a model on standard output if the report goes there, too, or if it is a terminal.
 
     Raises:
-        UsageError: If the report goes there as well, or it is a terminal.
+        UsageError: In these cases.
     """
     if output_format == "json":
         raise UsageError(
@@ -145,12 +145,12 @@ def refuse_stdout(output_format: str) -> None:
 
 
 def report_place(output: str | None, source: str | None, name: str) -> str | None:
-    """Return the path of a report, before the work that it is about.
+    """Return the path of a report, before the work begins.
 
     Args:
-        output: What `-o` says: a path, a directory, or `-`; None without it.
-        source: Path of the model that it is about, or `-`; None for none, or for several.
-        name: What the report is called in a directory.
+        output: The value of `-o`: a path, a directory, or `-`; None without it.
+        source: Path of the model of the report, or `-`; None for none, or for several.
+        name: Name of the report in a directory.
 
     Raises:
         KvtoolError: If it cannot be written there.
@@ -162,7 +162,7 @@ def report_place(output: str | None, source: str | None, name: str) -> str | Non
 
 
 def stem_of(model: str) -> str:
-    """Return what reports about a model are called in a directory, before their suffix."""
+    """Return the stem of the names of reports about a model."""
     return os.path.splitext(os.path.basename(model))[0]
 
 
@@ -171,29 +171,25 @@ def _stdout_is_terminal() -> bool:
 
 
 def as_unwritable(error: Exception) -> UnwritableOutput | None:
-    """Return what to tell the user of an exception from a print to standard output.
-
-    Returns:
-        The error; None for any other exception, such as one that names a file.
-    """
+    """Return the error for an exception of a print to standard output; None for others."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return UnwritableOutput(f"cannot write to standard output: {error.strerror}")
     return None
 
 
-# How a page of help is set: nothing that is typed or read as one word is broken.
+# Pages of help. No line breaks within what is typed or read as one word.
 
 
-_COLUMN = 28  # width of the names of options, beyond which their text starts on a line of its own
+_COLUMN = 28  # longest name of an option with its text on the same line
 
-# Characters that stand for breaking ones until the lines are made.
+# Placeholders for breaking characters until the lines are made.
 _HYPHEN, _SPACE = "\N{NON-BREAKING HYPHEN}", "\N{NO-BREAK SPACE}"
 _WHOLE = re.compile(r"`[^`]*`|\[[^\[\]]{,30}\]|(?<=; )[^;\[\]]{,30}\]")
-"""Code, and what is short in brackets, such as `[default: 4; 1 or more]`."""
+"""Code, and short text in brackets, such as `[default: 4; 1 or more]`."""
 
 
 def _bound(text: str) -> str:
-    """Return `text` with other characters where no line may end."""
+    """Return `text` with placeholders where no line may end."""
     text = _WHOLE.sub(lambda found: found[0].replace(" ", _SPACE), text)
     return text.replace("-", _HYPHEN)
 
@@ -217,7 +213,7 @@ class PageFormatter(click.HelpFormatter):
 
 
 class KvtoolContext(click.Context):
-    """A context whose help is set by `PageFormatter`."""
+    """A context that uses `PageFormatter`."""
 
     formatter_class = PageFormatter
 
@@ -243,18 +239,15 @@ def write_epilog(formatter: click.HelpFormatter, epilog: str | None) -> None:
             formatter.write(block.strip("\n") + "\n")
 
 
-# Standard input, output and error, as far as the caller has left them to the process.
-
-
 def secure_streams() -> None:
-    """Make every standard stream something that can be used, and that fails by an `OSError`.
+    """Make every standard stream usable, with an `OSError` if it is closed.
 
-    A stream that the caller has closed is None in Python, and the next file that is opened gets its
-    number: what a library prints would go into a model. In its place comes one that refuses, or,
-    for standard error, swallows. Characters that the encoding of a stream lacks are written as
-    escapes; a name in a model may hold any character, whatever the locale is.
+    Python has None for a closed stream, and the next opened file gets its number, so that messages
+    of a library would go into a model. Streams that refuse all data replace closed ones; standard
+    error ignores data. Names in models may have characters that the encoding of a stream lacks:
+    they are written as escapes.
     """
-    # In the order of their numbers, as each takes the lowest that is free.
+    # In the order of their numbers, as each gets the lowest free one.
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r")
     if sys.stdout is None:
@@ -266,22 +259,19 @@ def secure_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-# What is under way, on standard error, for people who wait.
-
-
 _PATIENCE = 1.0  # seconds
 
 
 @contextlib.contextmanager
 def shown_progress(*, enabled: bool = True, at_once: bool = True) -> Iterator[Progress]:
-    """Yield what shows on a terminal what is under way.
+    """Yield the receiver of the current activity, which it shows on a terminal.
 
-    The line appears when a second has passed, however long the work at hand is silent, and is gone
-    after the block. Where standard error is no terminal, nothing is ever shown.
+    The line appears after one second, and disappears after the block. Without a terminal at
+    standard error, kvtool shows nothing.
 
     Args:
-        enabled: Whether anything is shown.
-        at_once: Whether the second begins with the block; if not, with the first that is said, and
+        enabled: Whether to show anything.
+        at_once: Whether the second begins with the block; otherwise with the first activity, and
             there is no thread before.
     """
     if not enabled or not sys.stderr.isatty():
@@ -297,7 +287,7 @@ def shown_progress(*, enabled: bool = True, at_once: bool = True) -> Iterator[Pr
 
 
 class _Display:
-    """A line that is shown once its time has come."""
+    """A line that appears after `_PATIENCE`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

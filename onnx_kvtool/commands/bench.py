@@ -1,4 +1,4 @@
-"""Run decoders in turns, as a good host would, and report time and memory of each."""
+"""Run decoders in turns, and report the time and memory of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnx_kvtool.model_io.places import members
 from onnx_kvtool.runtime.sessions import check_provider, running_on
 
 _VOCABULARY = 4
-"""Tokens that are taken to exist where no model says how many it knows."""
+"""Size of the vocabulary if no model declares it."""
 
 
 @asked(BenchRequest)

@@ -42,19 +42,18 @@ _THIS = "WHERE path = :path AND request = :request"
 class Kept:
     """The results in one directory; valid ones are reused.
 
-    A result holds for a file of the same bytes, at the same path, beside data files that look the
-    same (size, links; what is compared with a checksum: content), under the same rules and sizes of
-    dimensions, with the same versions of kvtool, onnx, onnx_ir and Python. A file whose inode, size
-    and times (of its content, and of any change) are the same is not read. Several processes may
-    use one directory.
+    A result is valid for the same bytes at the same path, with the same data files (size and links;
+    the content of those with a checksum), rules and sizes of dimensions, and with the same versions
+    of kvtool, onnx, onnx_ir and Python. A file with the same inode, size and times (of content and
+    of status) is not read. Several processes may use one directory.
 
-    Each result is in the directory as soon as it was kept, so that a run that is interrupted goes
-    on where it was. What has not been asked for in 60 days is dropped. A result that was edited or
-    damaged counts for nothing; a file that is no database of results is set aside.
+    Each result is stored at once, so that an interrupted run can continue. Results that are not
+    used for 60 days are dropped. Edited or damaged results are ignored, and a file that is no
+    database of results is set aside.
 
     Args:
         directory: Made when it is not there.
-        settings: What is asked of every file.
+        settings: The settings for every file.
 
     Raises:
         UsageError: If the directory cannot be made or written to.
@@ -92,7 +91,7 @@ class Kept:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was wrong with the results, for people."""
+        """Notes about damaged results."""
         notes = []
         if self._set_aside is not None:
             notes.append(
@@ -134,10 +133,7 @@ class Kept:
         return replace(report, dims=tuple(row["dims"]), is_kept=True)
 
     def keep(self, file: FileReport) -> None:
-        """Keep the result of a file, if it is one that would come out again.
-
-        That of a file that could not be read or has changed since it was read is not.
-        """
+        """Keep the result of a file, unless the file could not be read or has changed since."""
         if file.is_read and file.failure is None and file.stamp is not None:
             content = file_digest(file.path)
             beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
@@ -179,8 +175,8 @@ class Kept:
         data = sqlite3.connect(self._place, timeout=60, isolation_level=None)
         try:
             data.text_factory = bytes  # text that is not UTF-8 is no error here
-            # Written through by the system, not at once to the disk: a result that a crash of the
-            # machine takes is found again by looking at the model.
+            # The system writes to the disk later: a crash of the machine may lose results, which
+            # another check finds again.
             data.execute("PRAGMA journal_mode=WAL")
             data.execute("PRAGMA synchronous=NORMAL")
             ((layout,),) = data.execute("PRAGMA user_version")
@@ -229,10 +225,7 @@ class Kept:
         )
 
     def _key(self, path: str) -> dict[str, Any]:
-        """Return what the result of a file is known by: its path, and what was asked.
-
-        It is the same until the file was handed out or kept.
-        """
+        """Return the key of a result, path and request; cached until `get` or `keep`."""
         if path not in self._keys:
             self._keys[path] = self._made_key(path)
         return self._keys[path]

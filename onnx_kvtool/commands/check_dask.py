@@ -17,7 +17,7 @@ from onnx_kvtool import __version__
 from onnx_kvtool.core.errors import Shortage, UsageError
 
 _AHEAD = 16
-"""Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
+"""Files to submit ahead, for each thread of the cluster."""
 
 _PATIENCE = 30  # seconds to wait for an answer of a cluster
 _KNOCK = 5  # seconds to wait for a scheduler's connection and greeting
@@ -36,21 +36,21 @@ def run_on_cluster(
 ) -> Iterator[Iterator[T]]:
     """Give the block `work(item)` for each item, in the order of the items.
 
-    A worker that is lost loses nothing: what it was at is done by another. An item that takes its
-    worker down again and again is done once more alone, as others were on these workers too; if
-    that takes one down as well, `died` tells so.
+    Another worker does the work of a lost one. If workers die repeatedly at an item, it is done
+    once more alone, because another item may have been the cause. If that kills a worker, too,
+    `died` makes the result.
 
     Args:
-        work: What is to be done; it does not raise, and is picklable as are its results. A worker
-            does it in the current directory of this process, where it has that.
-        items: What it is done to.
-        address: Of the scheduler, such as `tcp://10.0.0.1:8786`.
-        died: Makes the result of an item under which workers died.
+        work: The work. It does not raise; it is picklable, and so are its results. A worker does it
+            in the current directory of this process, if it has that directory.
+        items: The items.
+        address: Address of the scheduler, such as `tcp://10.0.0.1:8786`.
+        died: Makes the result of an item that kills workers.
 
     Raises:
-        UsageError: If Dask is not installed, nothing answers at the address, there is no worker
-            behind it, or one has another version of kvtool.
-        Shortage: In the block, if all workers are gone, and none comes back within five minutes.
+        UsageError: If Dask is not installed, if no scheduler answers, or if there is no worker, or
+            one with another version of kvtool.
+        Shortage: In the block, if there is no worker for five minutes.
     """
     distributed = _distributed()
     try:
@@ -69,7 +69,7 @@ def run_on_cluster(
 def _knock(address: str) -> None:
     """Open a connection to a scheduler, wait for its greeting, and close it.
 
-    Dask asks for half a minute where nobody listens, and waits without end for one who is silent.
+    Dask itself tries for half a minute if nobody listens, and waits forever for a silent server.
 
     Raises:
         OSError: If nobody answers at a host and port; no other address is looked at.
@@ -170,7 +170,7 @@ def _results(
 def _waited(distributed: Any, client: Any, ask: Callable[..., Any]) -> Any:
     """Return the result of a future; wait as long as there are workers.
 
-    A nanny gives up on a worker that dies while it starts, and Dask waits for others without end.
+    A nanny does not restart a worker that dies while it starts, and Dask waits forever for others.
     """
     since = time.monotonic()
     while True:

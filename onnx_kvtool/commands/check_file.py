@@ -74,8 +74,8 @@ def check_file(path: str, settings: Settings) -> FileReport:
         failure = Failure(text, None, _BUG, "".join(traceback.format_exception(error)))
         report = FileReport(name, failure=failure, is_read=False)
     if settings.several:
-        # A model is in cycles. Python looks for those by the number of objects, which is small, and
-        # not by what the messages that they hold take: hundreds of files would be kept.
+        # Models are cycles. Python's collector counts objects, not the bytes of their messages, so
+        # that hundreds of models would stay in memory.
         gc.collect(0)
     return replace(report, seconds=time.monotonic() - start)
 
@@ -90,7 +90,7 @@ def check_model(source: ir.Model | onnx.ModelProto, settings: Settings) -> FileR
 
 
 def check_nothing(settings: Settings) -> None:
-    """Check a model without findings, to load what every check needs."""
+    """Check an empty model, to load the modules of every check."""
     graph = ir.Graph([], [], nodes=[], opset_imports={"": 18}, name="main_graph")
     check_model(ir.Model(graph, ir_version=10), replace(settings, dims={}, baseline=None))
 
@@ -144,7 +144,7 @@ class _Check:
         return left
 
     def _codes(self) -> set[str]:
-        """Return the codes of the rules that look at the model."""
+        """Return the codes of the rules that apply to the model."""
         on = (r for r in self.rules if not r.runtime or any(map(r.is_about, self.targets)))
         return {rule.code for rule in on}
 
@@ -246,16 +246,16 @@ def readable(model: ir.Model, digests: Digests) -> list[str]:
     """Return a model as text, with comments for facts of rules that the text lacks."""
     from onnx_kvtool.review.printing import model_lines
 
-    told = [f"{d.location}: {d.message}" for d in origin(model).defects]
-    told += [f"{path} has no name" for path, graph in graphs(model) if not graph.name]
-    told += [
+    facts = [f"{d.location}: {d.message}" for d in origin(model).defects]
+    facts += [f"{path} has no name" for path, graph in graphs(model) if not graph.name]
+    facts += [
         f"{tensor.name}: {key} = {value}"
         for _, tensor in tensors(model)
         if isinstance(tensor, ir.ExternalTensor)
         for key, value in external_extras(tensor)
     ]
-    # Of metadata our own alone: exporters put whole stack traces there.
-    return [*model_lines(model, digests, "kvtool."), *(f"# {escape(one)}" for one in told)]
+    # Only kvtool's own metadata: exporters put whole stack traces there.
+    return [*model_lines(model, digests, "kvtool."), *(f"# {escape(one)}" for one in facts)]
 
 
 def difference(before: list[str], after: list[str], path: str) -> str:
@@ -286,4 +286,4 @@ def _portable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _spent() -> None:
-    """Replace the edit of a fix whose model is gone."""
+    """Do nothing, in place of the edit of a fix without its model."""

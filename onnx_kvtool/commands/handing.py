@@ -1,4 +1,4 @@
-"""Proof by running that static models of one decoder hand on its caches as it does itself."""
+"""Verification of static models that pass caches on, by runs beside their decoder."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from onnx_kvtool.verification.shrinking.weights import (
 from onnx_kvtool.verification.sizes import weight_bytes
 
 _COPIES = 3
-"""How often a model stands in memory while it is run."""
+"""Copies of a model in memory during a run."""
 
 _SECONDS = 60.0
 """Wall time beyond the budget that ends the runs."""
 
 
 _ROWS = 512
-"""Most rows that are all filled, however few tokens go in at a time."""
+"""Most rows that a run fills completely."""
 
 _VOCABULARY = 4
-"""Tokens that are taken to exist where the source does not say how many it knows."""
+"""Size of the vocabulary if the source does not declare it."""
 
 
 def handed_on(
@@ -55,16 +55,16 @@ def handed_on(
     budget: Budget,
     progress: Progress,
 ) -> Verification:
-    """Drive a decoder and static models of it, which hand on their caches, by the same tokens.
+    """Run a decoder and its static models, which pass caches on, with the same tokens.
 
-    Prompts of several lengths, up to all rows where there are 512 of them, else beyond two parts;
-    and tokens behind each. `Decoder` drives both. Models that take more than the budget are driven
-    by copies with fewer layers and smaller weights.
+    The prompts have several lengths: up to all rows if there are at most 512, otherwise more than
+    two parts. Tokens follow each prompt. `Decoder` runs both. Copies with fewer layers and smaller
+    weights stand in for models that take more than the budget.
 
     Args:
         source: The decoder; it is not changed.
-        models: The models that together are to be equal.
-        tolerance: How close their logits have to be; None for what the type of these allows.
+        models: The static models.
+        tolerance: The tolerance of the logits; None for that of their type.
         dims: Sizes of symbolic dimensions of the source.
         budget: Memory and time.
         progress: Receives the current activity.
@@ -103,7 +103,7 @@ def _copies(
 ) -> tuple[ir.Model, list[ir.Model]]:
     """Return copies of a source and its models, with the same weights of at most `most` bytes.
 
-    `shrunken` gets what is smaller in them. Raises `_NotRun` if there are none.
+    `shrunken` gets the differences in size. Raises `_NotRun` if there are no such copies.
     """
     whole, pairs = skeleton(source, "the source"), list[Pair]()
     try:

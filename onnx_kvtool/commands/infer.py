@@ -36,7 +36,7 @@ def infer(request: InferRequest) -> tuple[ir.Model, InferReport]:
     Raises:
         UnreadableModel: If the model cannot be read.
         UsageError: If no input has a dimension that `dims` names.
-        KvtoolError: If the model cannot be copied, or holds something without a written form.
+        KvtoolError: If the model cannot be copied, or has a part without a written form.
 
     Examples:
         >>> inferred, report = kv.infer("decoder.onnx")

@@ -21,8 +21,6 @@ from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.targets.releases import releases
 
-# What `kvtool ops` answers: the facts of an operator, and what the tool has of its own for it.
-
 
 @dataclass(frozen=True, slots=True)
 class ParameterEntry(Record):
@@ -170,7 +168,7 @@ class LimitEntry(Record):
 
 @dataclass(frozen=True, slots=True)
 class Operator(Record):
-    """All that is known of one operator of the default domain.
+    """All facts about one operator of the default domain.
 
     Attributes:
         op: Name.
@@ -209,11 +207,8 @@ class OpsReport(Record):
     operators: tuple[Operator, ...]
 
 
-# `kvtool ops`: what it is asked, and what the tables of kvtool hold about an operator.
-
-
 _RAISED = "TensorScatter"
-"""What every raising makes of an update."""
+"""The result of every raising."""
 
 
 def run(request: OpsRequest) -> OpsReport:

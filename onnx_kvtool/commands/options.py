@@ -1,4 +1,4 @@
-"""How an option is declared, once: the command line, the function and their documents follow.
+"""Declarations of options. The command line, the functions and their documents follow from them.
 
 A request is a class. Each field is an argument of the command line, an option, or a keyword of the
 Python function; `option` declares both of the latter. Every `--help` reads this file and the
@@ -32,20 +32,20 @@ _R = TypeVar("_R", bound="Request")
 
 @dataclass(eq=False, repr=False)
 class Declared:
-    """What is declared of a field.
+    """The declaration of a field.
 
     Attributes:
-        help: What `--help` says; "" for a keyword of the function alone.
+        help: Text in `--help`; "" for a keyword of the function alone.
         section: Section of `--help`.
-        default: The value if nothing is given; `...` if something must be.
-        python: What the docstring of the function says; "" for `help` in terms of keywords.
+        default: The default; `...` for a required value.
+        python: Text in the docstring of the function; "" for `help` in terms of keywords.
         is_public: Whether the function takes it.
         is_argument: Whether it is an argument of the command line.
-        is_optional: Whether the command line can do without an argument; it is None then.
+        is_optional: Whether an argument may be omitted; it is None then.
         kw_only: Whether the function takes it by name alone.
-        flags: The flags, where they are not the name of the field.
-        metavar: What stands for the value; "" for that of the kind.
-        kind: What the value can be, as in `onnx_kvtool.cli.command`; "" for what the type says.
+        flags: The flags; "" for those that follow from the name.
+        metavar: Name of the value in `--help`; "" for that of the kind.
+        kind: Kind of the value, as in `onnx_kvtool.cli.command`; "" if the type decides.
         offers: Function of `onnx_kvtool.cli.completion`.
         many: Whether an argument takes any number of values.
         least: The lowest number; None for no limit.
@@ -78,7 +78,7 @@ class Declared:
 
     @property
     def spoken(self) -> str:
-        """What the docstring of the function says, with flags between backticks."""
+        """The text in the docstring of the function, with flags between backticks."""
         text = re.sub(r"(?<![\w`-])(--[a-z-]+)", r"`\1`", self.help)
         text = re.sub(r"\s+\[default: (.*)\]", r" Default: \1.", text)
         if self.least is not None:
@@ -114,13 +114,13 @@ def words_of(kind: str) -> tuple[str, ...]:
     field_specifiers=(option, flag, argument),
 )
 class Request:
-    """What a command is asked to do. Type checkers see a frozen dataclass.
+    """The arguments of a command. Type checkers see a frozen dataclass.
 
     Attributes:
-        fields: What is declared of each field, by name, in the order of `--help`.
+        fields: The declarations by name, in the order of `--help`.
 
     Raises:
-        UsageError: If a word or a number is none of those that are declared.
+        UsageError: If the declaration of a field does not allow a word or a number.
     """
 
     fields: ClassVar[dict[str, Declared]] = {}
@@ -162,7 +162,7 @@ class Request:
 
 
 def _check(said: Declared, value: Any) -> None:
-    """Refuse a word or a number that is none of those that are declared; None is none given."""
+    """Refuse a word or a number that the declaration does not allow; None passes."""
     words, low, high = words_of(said.type), said.least, said.most
     if said.type.startswith("Sequence[") and value is not None:
         words = words_of(said.type[len("Sequence[") : said.type.index("]")])
@@ -179,5 +179,5 @@ def _check(said: Declared, value: Any) -> None:
 
 
 def path_in(model: object) -> str:
-    """Return the path that stands for a model; "" for one in memory."""
+    """Return the path of a model; "" for one in memory."""
     return os.fsdecode(model) if isinstance(model, str | os.PathLike) else ""

@@ -1,4 +1,4 @@
-"""Models that are written: as one file, with what belongs to it, and never over what is there."""
+"""Writing models and their data files, without overwriting other files."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def save(
 ) -> None:
     """Write a model as the commands do: whole or not at all, its data files beside it.
 
-    Everything that `load` read is written, also what `onnx_ir.save` refuses or drops: sparse
-    constants and initializers, maps, training information, empty outputs at the end of a node.
+    The file has everything that `load` read, also parts that `onnx_ir.save` refuses or drops:
+    sparse constants and initializers, maps, training information, empty outputs at the end of a
+    node.
 
     Args:
         model: A model, which is not changed, or the path of one.
-        path: Path of the file; one that is there is replaced.
-        external_data: How the data files of the model reach another directory: `copy`, `link` for
-            hard links, `reference` to refuse what would have to be moved; None for what every
-            reader accepts, which is a copy.
+        path: Path of the file; an existing file is replaced.
+        external_data: How another directory gets the data files: `copy`, `link` for hard links,
+            `reference` to refuse it; None for a copy, which every reader accepts.
 
     Raises:
-        UnreadableModel: If `model` is a path and cannot be read, or a data file is not there.
+        UnreadableModel: If `model` is a path and cannot be read, or a data file is missing.
         KvtoolError: If the model has no written form or is larger than 2 GiB, or the system
             refuses; then nothing is left behind.
 
@@ -71,14 +71,13 @@ def save(
 
 
 def default_output(source: str, suffix: str) -> str:
-    """Return the path of a result that nobody named: beside its source, known by what it is.
+    """Return the default path of a result: beside its source, with a suffix.
 
-    A suffix that a command gave before gives way: `x.opset18.onnx` lowered to 13 is
-    `x.opset13.onnx`.
+    It replaces an earlier suffix of a command: `x.opset18.onnx` lowered to 13 is `x.opset13.onnx`.
 
     Args:
-        source: Path of the model that was rewritten.
-        suffix: What the result is: `opset13`, `raised`, `inferred`, `onnxruntime-1.17`.
+        source: Path of the source.
+        suffix: The suffix: `opset13`, `raised`, `inferred`, `onnxruntime-1.17`.
     """
     path = Path(source)
     runtimes = "|".join(sorted({re.escape(release.runtime) for release in releases()}))
@@ -97,17 +96,17 @@ def write_result(
     external_data: ExternalData | None = None,
     is_named: bool = True,
 ) -> None:
-    """Write a result, its external data beside it, and say so in the report.
+    """Write a result with its external data, and note this in the report.
 
     Args:
         model: The result.
         output: Path to write, or `-`.
         report: Gets the path, and notes on data files.
-        external_data: How data files reach an output in another directory; None: as fits.
-        is_named: Whether somebody named the path: another file that is there is replaced then.
+        external_data: How another directory gets the data files; None as for `save`.
+        is_named: Whether the user named the path, so that an existing file is replaced.
 
     Raises:
-        UsageError: If a file that nobody named would be replaced.
+        UsageError: If it would replace a file that the user did not name.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
     with stored(model, output) as store:
@@ -117,17 +116,17 @@ def write_result(
 def write_together(
     models: Mapping[str, ir.Model], data_path: str, report: Written, directory: str
 ) -> None:
-    """Write models and one file with the weights of all, and say so in the report.
+    """Write models and one file with the weights of all, and note this in the report.
 
     Args:
-        models: Each by its path in the directory.
+        models: The models by their paths in the directory.
         data_path: Path of the file with the weights.
         report: Gets the directory, and a note on the data file.
-        directory: Where they stand; it is created if it is not there.
+        directory: The directory; created if it does not exist.
 
     Raises:
         UsageError: If another file would be replaced.
-        KvtoolError: If one cannot be written; nothing that was not there before is left behind.
+        KvtoolError: If one cannot be written; nothing new is left behind.
     """
     new = [path for path in models if not os.path.exists(path)]
     with contextlib.ExitStack() as undo:
@@ -183,7 +182,7 @@ def _write_whole(
 
 
 def _keep_other_file(output: str, data: bytes) -> None:
-    """Refuse to replace a file that nobody named, unless it holds the very same model."""
+    """Refuse to replace a file that the user did not name, unless it has the same content."""
     if not os.path.exists(output) or _holds(output, data):
         return
     raise UsageError(
@@ -193,6 +192,6 @@ def _keep_other_file(output: str, data: bytes) -> None:
 
 
 def _holds(output: str, data: bytes) -> bool:
-    """Return whether a file is there that has this content."""
+    """Return whether the file exists and has this content."""
     path = Path(output)
     return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

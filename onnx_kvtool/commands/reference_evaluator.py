@@ -41,23 +41,23 @@ class ReferenceEvaluator:
     `reset`, lets any value be fed or fetched, and is stricter: an input has to be of the element
     type and the shape that the model declares, and every error is a `KvtoolError`.
 
-    The nodes are prepared once. Every operator is computed as the text of its version defines it;
-    what that calls an error, or leaves undefined, fails and names the node. Weights are read when
-    a node needs them, external ones stay mapped from their files.
+    The nodes are prepared once. Every operator is computed as the text of its version defines it.
+    An error by that text, or an undefined result, fails and names the node. Weights are read when a
+    node needs them; external weights stay mapped from their files.
 
     Args:
         proto: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, its path
             or the bytes of its file; or an `onnx.GraphProto`, `FunctionProto` or `NodeProto`.
-        opsets: The version of each domain: of a graph, which needs it, or of a node, for which
-            None is the newest one.
+        opsets: The version of each domain, required for a graph; for a node, None is the newest
+            version.
         functions: Functions that the nodes of a graph, function or node may call: each an
             `onnx.FunctionProto` or an evaluator of one.
         verbose: What each run prints: from 2 on each node, from 3 on values as well, with their
             range, from 4 on with their first elements.
-        new_ops: Classes derived from `onnx.reference.op_run.OpRun` that compute operators, of any
-            domain and the standard ones as well; of two for one operator, the first.
-        caches: Which present replaces which past in the next step, by name, where that cannot be
-            read off the graph or the names; None to find them.
+        new_ops: Classes derived from `onnx.reference.op_run.OpRun` that compute operators of any
+            domain, also standard ones. Of two for one operator, the first counts.
+        caches: The present for each past in the next step, by name, if the graph and the names do
+            not show it; None to find them.
 
     Attributes:
         input_names: Names of the graph inputs, in order.
@@ -69,8 +69,8 @@ class ReferenceEvaluator:
 
     Raises:
         UnreadableModel: If the model, or external data of it, cannot be read.
-        UsageError: If `caches` names what is no input or no output, a graph comes without
-            `opsets`, or a model with `opsets` or `functions`.
+        UsageError: If `caches` has an unknown input or output, if a graph comes without `opsets`,
+            or a model with `opsets` or `functions`.
         KvtoolError: If an operator is unknown, or its attributes break its schema.
 
     Examples:

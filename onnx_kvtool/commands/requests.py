@@ -1,4 +1,4 @@
-"""What each command is asked: every argument, option and keyword, declared once."""
+"""The requests of all commands: every argument, option and keyword, declared once."""
 
 from __future__ import annotations
 
@@ -57,9 +57,6 @@ _BUDGET = (
     "Approximate memory and time for verification: `1GiB`, `30s` or `1GiB,30s`. kvtool compares"
     " models that need more by reduced copies.  [default: 256MiB,5s]"
 )
-
-
-# What several commands are asked.
 
 
 class _Sized(Request, place=1):
@@ -158,9 +155,6 @@ class RewriteRequest(_Proven, _Sized):
         least=1,
         place=1,
     )
-
-
-# What each command is asked.
 
 
 class LowerRequest(RewriteRequest):

@@ -1,4 +1,4 @@
-"""What `lower` and `raise` share: what both are asked, and the way both go about it."""
+"""The steps that `lower` and `raise` share: read, rewrite, check, verify, write."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Report(Written, Protocol):
-    """What is said of every rewrite."""
+    """The common part of the reports of rewrites."""
 
     verification: Verification
     phases: tuple[Phase, ...]
@@ -53,15 +53,15 @@ _Request = TypeVar("_Request", bound=RewriteRequest)
 _Report = TypeVar("_Report", bound=Report)
 
 Rewrite = Callable[[ir.Model, _Request, ir.Model | None, Progress], _Report]
-"""Rewrites a model in place. It gets the model, the request, the model as it was (None where that
-can be read again), and what is told of each part of the work."""
+"""Rewrites a model in place. Its arguments are the model, the request, an unchanged copy (None if
+the model can be read again), and the receiver of the current activity."""
 
 
 def in_memory(
     request: _Request,
     rewrite: Rewrite[_Request, _Report],
 ) -> tuple[ir.Model, _Report]:
-    """Rewrite a copy of a model, or what a path holds, and write nothing."""
+    """Rewrite a copy of a model, or the model at a path; write nothing."""
     work = open_model(request.model)
     notes = sort_nodes(work)
     report = rewrite(work, request, None, silent)
@@ -78,10 +78,10 @@ def in_files(
     """Read a model, rewrite it and write the result.
 
     Args:
-        request: What was asked for.
-        rewrite: What to do with the model.
-        suffix: What to put behind the stem of the input where no output is named; None for a
-            result that is not to be written.
+        request: The request.
+        rewrite: Rewrites the model.
+        suffix: Returns the suffix for the stem of the default output; None if the result must not
+            be written.
         progress: Receives the current activity.
 
     Returns:
@@ -121,7 +121,7 @@ def _in_phases(
     suffix: Callable[[_Report], str | None],
     progress: Progress,
 ) -> _Report:
-    """Make a static model of each phase, as `in_files` makes one of all."""
+    """Write a static model for each phase; arguments and result as for `in_files`."""
     path, directory = path_in(request.model), request.output or ""
     made: dict[str, ir.Model] = {}
     phases: list[Phase] = []
@@ -159,10 +159,10 @@ def _together(
     phases: Sequence[Phase],
     progress: Progress,
 ) -> Verification:
-    """Prove that models that are each equal to the source are so together.
+    """Verify that the models of all phases together equal the source.
 
     Raises:
-        Unverified: If they cannot be run, and have to be.
+        Unverified: If verification is mandatory, and the models cannot be run.
     """
     unproven = [phase.verification for phase in phases if phase.verification.status != "equal"]
     if unproven:
@@ -189,10 +189,10 @@ def _together(
 
 
 def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[str, int]:
-    """Return sizes for what counts new tokens; for sequences (one); for masks.
+    """Return the sizes of dimensions that count new tokens, sequences (1) and mask columns.
 
     Raises:
-        UsageError: If nothing counts new tokens, or their number was given.
+        UsageError: If no dimension counts new tokens, or `dims` already has it.
     """
     from onnx_kvtool.verification.inputs.plan import plan
     from onnx_kvtool.verification.inputs.symbols import fixed_capacities, kinds_of
@@ -227,7 +227,7 @@ def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[
 
 
 def _output_path(request: RewriteRequest, suffix: str) -> str:
-    """Return where to write a result; without a name that is beside the input, as `suffix` says."""
+    """Return the path of a result; without a name, it is beside the input, with a suffix."""
     path = path_in(request.model)
     if request.in_place:
         return path
@@ -241,20 +241,20 @@ def _output_path(request: RewriteRequest, suffix: str) -> str:
 
 
 def _is_chosen(request: RewriteRequest) -> bool:
-    """Return whether the name of the result is for kvtool to choose."""
+    """Return whether kvtool chooses the name of the result."""
     return request.output is None or is_directory(request.output)
 
 
 def prepared(
     model: ir.Model, request: RewriteRequest, progress: Progress, *, needs_source: bool = False
 ) -> Verifier | None:
-    """Check a model that is about to be rewritten; return what will compare the result with it.
+    """Check a model before a rewrite; return what verifies the result, None for `--no-verify`.
 
     Args:
         model: The model.
-        request: What was asked for.
+        request: The request.
         progress: Receives the current activity.
-        needs_source: Whether the result of a source that fails on all drawn inputs is rejected.
+        needs_source: Whether to reject the result if the source fails on all drawn inputs.
     """
     budget = Budget.parse(request.verify_budget)
     check_data(model, path_in(request.model), need_bytes=request.verify is not False)
@@ -283,13 +283,13 @@ def proven(
     notes: list[str],
     progress: Progress,
 ) -> Verification:
-    """Hold a result against onnx's checker, and against its source by running both.
+    """Check a result with onnx's checker, and compare it with its source.
 
     Args:
         model: The result.
-        source: The model as it was, or what to read it from again.
-        compare: What compares; None where that is switched off.
-        notes: Gets a remark if the checker accepts neither.
+        source: The unchanged model, or where to read it from again.
+        compare: Runs and compares both; None for `--no-verify`.
+        notes: Gets a note if the checker rejects both.
         progress: Receives the current activity.
 
     Raises:
@@ -303,10 +303,7 @@ def proven(
 
 
 def _check_result(model: ir.Model, source: ModelSource, notes: list[str]) -> None:
-    """Hold a result against onnx's checker, where the source passes it.
-
-    What `value_info` of the source says that is not so is dropped before.
-    """
+    """Check a result with onnx's checker, after removing wrong `value_info` of the source."""
     with collector_paused():
         after = _complaint(model, forget_contradictions(model))
     if after is None:
@@ -317,11 +314,11 @@ def _check_result(model: ir.Model, source: ModelSource, notes: list[str]) -> Non
 
 
 def _complaint(model: ir.Model, message: onnx.ModelProto | None = None) -> str | None:
-    """Return what onnx's checker says against a model; None when it accepts it.
+    """Return the error of onnx's checker for a model; None if it accepts the model.
 
     Args:
         model: The model.
-        message: What `weightless` returns for it, where that is there already.
+        message: The result of `weightless` for it, if known.
     """
     try:
         onnx.checker.check_model(weightless(model) if message is None else message)

@@ -1,4 +1,4 @@
-"""`kvtool rule`: what it is asked, and the rules. Nothing that is imported here reads models."""
+"""`kvtool rule`: the pages of rules. No import here reads models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx_kvtool.lint.settings.config import find_rule
 
 @dataclass(frozen=True, slots=True)
 class RulePage(Record):
-    """What there is to know of a rule.
+    """The page of a rule.
 
     Attributes:
         code: Permanent code.

@@ -1,4 +1,4 @@
-"""`kvtool verify`: what it is asked, what can be wrong with that, and what it does."""
+"""`kvtool verify`: checks of its request, and the work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The words and numbers that flags and arguments can be: each list stands here and nowhere else.
+"""The words and numbers that flags and arguments allow.
 
-The command line offers them, the functions refuse what is none of them, the engines are typed by
-them. Standard library only: every `--help` reads this file.
+The command line offers them, functions refuse others, and types of the engines use them. This file
+imports only the standard library, because every `--help` reads it.
 """
 
 from __future__ import annotations

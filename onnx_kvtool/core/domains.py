@@ -14,7 +14,7 @@ DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
 def canonical_domain(domain: str) -> str:
-    """Return "" for either spelling of the default domain, and any other domain as it is."""
+    """Return "" for either spelling of the default domain, and any other domain unchanged."""
     return "" if domain == "ai.onnx" else domain
 
 

@@ -22,7 +22,7 @@ class Budget:
     """Approximate memory and time for the comparison of two models.
 
     Attributes:
-        memory: Bytes for both models and all they read and give.
+        memory: Bytes for both models with their inputs and outputs.
         seconds: Time after which no further case is begun.
     """
 
@@ -31,7 +31,7 @@ class Budget:
 
     @staticmethod
     def parse(text: str | None) -> Budget:
-        """Return what a text such as `1GiB`, `30s` or `1GiB,30s` allows; the default for the rest.
+        """Return the budget for a text such as `1GiB`, `30s` or `1GiB,30s`; defaults for the rest.
 
         Raises:
             UsageError: If the text is of another form, or allows nothing.
@@ -61,10 +61,10 @@ _NEED_VERIFICATION = ("verify_steps", "verify_budget", "thorough", "strict")
 
 
 def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
-    """Refuse arguments about a verification that is switched off.
+    """Refuse arguments that need verification if it is switched off.
 
     Raises:
-        UsageError: For the first of these that means nothing without verification.
+        UsageError: For the first such argument.
     """
     for name in _NEED_VERIFICATION if verify is False else ():
         if asked[name] is not None and asked[name] is not False:
@@ -79,8 +79,7 @@ def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
 
 
 _PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
-"""What protobuf 6 says, as an error about the message, where it gets no memory for one that is not
-too large."""
+"""Messages of protobuf 6 if it gets no memory for a message that is not too large."""
 
 
 def as_shortage(error: Exception) -> KvtoolError | None:

@@ -14,12 +14,9 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin,
 
 from onnx_kvtool.core.errors import UsageError
 
-# Records: dataclasses that go to JSON and come back, with a schema; one description for all
-# three.
-#
-# A dataclass is described by the types of its fields. `JSON` names its keys where they are not
-# the fields, in order: an attribute, or a `Key` for what has another name, another form, or
-# stands for several keys.
+# The types of the fields describe a dataclass for its JSON form, for reading that back, and for the
+# schema. `JSON` lists its keys in order, if they are not just the fields: names of attributes, or a
+# `Key` for another name, another form, or several keys.
 
 
 R = TypeVar("R", bound="Record")
@@ -30,9 +27,9 @@ class Form:
     """The JSON form of a value that is no plain data.
 
     Attributes:
-        view: Type of what stands for it.
-        of: Makes that of the value; never called for None.
-        back: Makes the value of that.
+        view: Type of the JSON form.
+        of: Returns the JSON form of a value; never called for None.
+        back: Returns the value of a JSON form.
     """
 
     view: Any
@@ -45,13 +42,13 @@ class Key:
     """One key of a record, or several.
 
     Attributes:
-        path: The attribute, or attributes with dots between them; what is no field is said, and not
-            read back.
+        path: The attribute, or attributes with dots between them. An attribute that is no field is
+            written, but not read back.
         name: Name of the key; "" for that of the attribute.
-        parts: Keys of the record that the attribute holds; they stand in the place of this one.
-        form: What stands for the value; None for the value itself.
-        is_optional: Whether the key is left out where the value is the default of the field.
-        is_asked: Whether only those who ask for it get it.
+        parts: Keys of the record in the attribute, which replace this key.
+        form: Form of the value; None for the value itself.
+        is_optional: Whether the key is omitted if the value is the default of the field.
+        is_asked: Whether the key is written only on request.
     """
 
     path: str
@@ -75,7 +72,7 @@ class Misfit(Exception):
         self.where: list[str] = []
 
     def at(self, place: str) -> Misfit:
-        """Note the key of the value."""
+        """Add the key of the value."""
         self.where.insert(0, place)
         return self
 
@@ -117,11 +114,11 @@ class Record:
 
     @classmethod
     def from_json(cls: type[R], data: Mapping[str, Any] | str) -> R:
-        """Return the record that `to_json` has made this of, or a command has printed.
+        """Return the record for the result of `to_json`, or for the JSON that a command printed.
 
         Args:
-            data: The JSON form, or its text. Keys that are unknown are passed over, as those of a
-                later version are; keys that an earlier version did not write have their defaults.
+            data: The JSON form, or its text. Unknown keys, as from a later version, are ignored.
+                Missing keys, as from an earlier version, have their defaults.
 
         Raises:
             UsageError: If `data` is not of this form.
@@ -220,15 +217,12 @@ def _object_of(record: Any) -> dict[str, Any]:
     return found
 
 
-# JSON read as a declared type: what `Record.from_json` does.
-
-
 def read(kind: Any, data: Any) -> Any:
     """Return `data` as a value of a type.
 
     Args:
         kind: A dataclass, a scalar, a Literal, or a union, tuple, list, set or mapping of these.
-        data: What JSON holds.
+        data: The JSON value.
 
     Raises:
         Misfit: If it is no such value.
@@ -270,7 +264,7 @@ _NAMES = {
 
 
 def _one_of(kinds: Sequence[Any], data: Any) -> Any:
-    # None first, so that a missing number is not taken for one that is not finite.
+    # None first: a null number is missing, not infinite.
     misfits = []
     for kind in sorted(kinds, key=lambda kind: kind is not type(None)):
         try:
@@ -311,8 +305,8 @@ def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
 
     Args:
         kind: The dataclass.
-        data: The object; keys that are not there have the defaults of their fields.
-        rest: Fields that no key has.
+        data: The object; missing keys have the defaults of their fields.
+        rest: Values of fields without a key.
 
     Raises:
         Misfit: If a key does not fit its field, or one without a default is missing.
@@ -370,10 +364,10 @@ _SCALARS = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
 
 
 def schema(record: type) -> dict[str, Any]:
-    """Return the schema of a record, and of the records in it under `$defs`.
+    """Return the schema of a record, with those of the records in it under `$defs`.
 
-    Keys may be added to a report without a new `schema_version`, so those that are not listed are
-    allowed. A number that may be infinite or not a number may be null.
+    It allows other keys, because reports may get keys without a new `schema_version`. A number that
+    may be infinite or NaN may be null.
     """
     inner: dict[str, Any] = {}
     found = _object_schema(record, inner)

@@ -11,14 +11,11 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.words import counted, enumerated
 
-# A report in Python: the text that its command prints, and a page in a notebook.
-
 
 class Shown(Record):
-    """A report that can be printed, and looked at in a notebook.
+    """A report that prints as the text of its command, and shows as a page in a notebook.
 
-    How a report is shown is known two rooms above the ones that make reports, and is loaded from
-    there when somebody looks, so that a report costs no more than its facts.
+    The code that shows reports is in a higher layer. It is loaded only when somebody looks at one.
 
     Examples:
         >>> print(kv.verify("decoder.onnx", "decoder.onnx", cases=1))  # doctest: +ELLIPSIS
@@ -54,9 +51,6 @@ def _shown() -> Any:
     return core.load_shown()
 
 
-# What is smaller in the copies that run instead of the models.
-
-
 @dataclass(frozen=True, slots=True)
 class Shrunken(Record):
     """A property that is smaller in the copies than in the models.
@@ -74,11 +68,8 @@ class Shrunken(Record):
     JSON = ("what", Key("before", "from"), Key("after", "to"))
 
 
-# What a proof covered: the compared places, and the mistakes that it would have noticed.
-
-
 Remedy = Literal["places", "values", "lengths", "none"]
-"""What would close a gap: all places tried, other values drawn, longer runs; or nothing."""
+"""What closes a gap: a test of all places, other values, longer runs; or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +79,8 @@ class Place:
     Attributes:
         a: Name of the value in the main graph of A.
         b: Name of the value in the main graph of B.
-        location: The node of A that was rewritten. It may stand in a sub-graph or a function; `a`
-            is then a value of the node of the main graph that holds it.
+        location: The rewritten node of A. It may be in a sub-graph or a function; `a` is then a
+            value of the node of the main graph around it.
     """
 
     a: str
@@ -114,7 +105,7 @@ class Unnoticed(Record):
 
 @dataclass(frozen=True, slots=True)
 class NamedTolerance(Record):
-    """How close an output has to be, and what made the tolerance as wide as it is.
+    """The tolerance of an output, and its reason.
 
     Attributes:
         rtol: Relative tolerance; 0 for bit-identical outputs.
@@ -132,7 +123,7 @@ class Gap:
     """Something that a comparison did not cover.
 
     Attributes:
-        what: What it is, one sentence without a full stop.
+        what: Description, one sentence without a full stop.
         remedy: What would cover it.
     """
 
@@ -168,10 +159,10 @@ class Covered(Record):
     tolerance: Mapping[str, NamedTolerance] = field(default_factory=dict)
 
     def of(self, outputs: Mapping[str, str]) -> Covered:
-        """Return the same for a model whose outputs are those of a copy.
+        """Return the same with the names of the model's outputs instead of those of a copy.
 
         Args:
-            outputs: For each output of the model, the one of the copy that stands for it.
+            outputs: The output of the copy for each output of the model.
         """
 
         def own(names: Collection[str]) -> tuple[str, ...]:
@@ -220,7 +211,7 @@ def missing(covered: Covered | None) -> str | None:
     """Return what a comparison did not cover, as text; None if it covered everything.
 
     Args:
-        covered: What it covered; None where nobody knows.
+        covered: What it covered; None if unknown.
     """
     if covered is None:
         return "it is unknown what the comparison covered"

@@ -76,7 +76,7 @@ def tensor_bytes(tensor: ir.TensorProtocol) -> int:
     """Return the bytes of the values of `tensor`, from its shape and type.
 
     Strings count with their length. A tensor of an undefined type or with impossible dims counts
-    as 0: what is wrong with it is said elsewhere.
+    as 0; other checks report it.
     """
     if tensor.dtype == ir.DataType.STRING:
         # Strings cannot be external; the size of such a tensor is unknown.
@@ -106,11 +106,11 @@ def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
 
 
 def is_misdeclared(value: ir.Value) -> bool:
-    """Return whether a constant is declared with a type or shape that its tensor does not have.
+    """Return whether the declared type or shape of a constant contradicts its tensor.
 
-    That is what a graph input of the name of an initializer says, or `value_info`. The elements are
-    not read. What is not declared contradicts nothing, and neither does a name, or a negative size,
-    that some exporters write for an unknown one.
+    `value_info`, or a graph input with the name of an initializer, declares it. This reads no
+    elements. A name contradicts nothing, nor does a negative size, which some exporters write for
+    an unknown one.
     """
     tensor = stored_tensor(value)
     if tensor is None:
@@ -140,7 +140,7 @@ _Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
 def new_mark() -> str:
     """Return the prefix of the locations of placeholders; random, so that no model has it.
 
-    A number follows, by which whoever wrote the placeholder knows the tensor.
+    A number follows, which identifies the tensor.
     """
     return f"onnx_kvtool.{secrets.token_hex(16)}."
 

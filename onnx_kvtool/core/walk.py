@@ -113,8 +113,8 @@ def read_values(node: ir.Node) -> list[ir.Value]:
 def supersede(old: ir.Value, new: ir.Value) -> None:
     """Replace `old` by `new` in every node that reads it and among the outputs of its graph.
 
-    As `replace_all_uses_with` of onnx_ir, which looks through all outputs of the graph for each
-    value; the places of outputs are remembered here.
+    Like `replace_all_uses_with` of onnx_ir, but without a search through all outputs of the graph
+    for each value.
     """
     while old.is_graph_output():
         graph = old.graph
@@ -134,10 +134,10 @@ def supersede(old: ir.Value, new: ir.Value) -> None:
 
 
 def remove_node(node: ir.Node) -> None:
-    """Take a node out of its graph and away from its inputs; nothing reads its outputs any more.
+    """Remove a node whose outputs nobody reads from its graph and its inputs.
 
-    `Graph.remove` of onnx_ir 1.1 goes through all outputs of the graph for each node, so that a
-    model with many caches would take time by the square of their number.
+    `Graph.remove` of onnx_ir 1.1 searches all outputs of the graph for each node, so that it takes
+    quadratic time for models with many caches.
     """
     graph = node.graph
     assert graph is not None

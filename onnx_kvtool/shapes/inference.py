@@ -23,8 +23,6 @@ from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, 
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.simplification import Facts
 
-# What `kvtool infer` answers.
-
 
 @dataclass(frozen=True, slots=True)
 class UnknownValue(Record):
@@ -58,7 +56,7 @@ class UnknownValue(Record):
 
 @dataclass(slots=True)
 class InferReport(Shown):
-    """What was found of the types and shapes of a model.
+    """The inferred types and shapes of a model.
 
     Attributes:
         model: Path as given; `-` for standard input, "" for a model in memory.
@@ -103,27 +101,26 @@ class InferReport(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What was found of one model.
+    """The inference of one model.
 
     Attributes:
-        report: What there is to say.
-        run: The facts, on the values of the model.
+        report: The report.
+        run: The facts about the values of the model.
     """
 
     report: InferReport
     run: Forward
 
     def refuse_what_onnx_does(self) -> None:
-        """Add the nodes to the conflicts that onnx's strict inference refuses, as they now are."""
+        """Add conflicts for nodes that onnx's strict inference refuses, with the written types."""
         found = _refused(self.run, refusals(self.run.model))
         self.report.conflicts = (*self.report.conflicts, *found)
 
     def annotate(self, *, frozen: bool = False) -> None:
-        """Write what was found on the values of the model, in place.
+        """Write the inferred types and shapes on the values of the main graph and of bodies.
 
-        Every value of the main graph and of bodies gets its type and shape. A size that is not
-        known stays as the file declares it, and so does a size of a graph output that the file
-        gives in names of inputs.
+        An unknown size keeps its declaration, and so does a size of a graph output in names of
+        inputs.
 
         Args:
             frozen: Whether values of one shape may share one object, which then cannot be edited.
@@ -144,18 +141,18 @@ def infer_model(
     """Infer the types and shapes of all values.
 
     Args:
-        model: The model; values without a type get the one that is found, nothing else changes.
-        dims: Values of symbolic dimensions, which take the place of the names everywhere.
-        may_be_empty: Sizes that must not be taken to be at least 1 where a Reshape asks for them.
-        unnamed_may_be_empty: Whether none must that comes from an unknown one.
-        bounds: What is granted of sizes in every run that counts.
+        model: The model; values without a type get the inferred one, nothing else changes.
+        dims: Values of symbolic dimensions, which replace the names.
+        may_be_empty: Sizes that may be 0. Without this, a size in a Reshape counts as at least 1.
+        unnamed_may_be_empty: Whether all sizes from unknown ones may be 0, too.
+        bounds: Granted facts about sizes.
 
     Raises:
-        KvtoolError: If the model holds something that has no written form.
+        KvtoolError: If a part of the model has no written form.
     """
     told = of_model(model)
     before = {value: (value.type, value.shape) for value in _values(model.graph)}
-    # What onnx says takes every size that a Reshape asks for to be at least 1.
+    # onnx takes every size in a Reshape to be at least 1.
     run = Forward(model, dims or {}, {} if may_be_empty else told.types)
     run.knowledge.may_be_empty = frozenset(may_be_empty)
     run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
@@ -185,7 +182,7 @@ def infer_model(
 
 @contextmanager
 def inferred(model: ir.Model) -> Iterator[Inference]:
-    """Let the values of a model have all types and shapes that are found, and then their own."""
+    """Write all inferred types and shapes on the values of a model, for the block."""
     before = [(value, value.type, value.shape) for value in values(model)]
     found = infer_model(model)
     found.annotate(frozen=True)
@@ -211,7 +208,7 @@ def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Confl
 
 
 def _assumptions(run: Forward) -> list[str]:
-    """Say which sizes must not be 0, because Reshape would copy another size in their place."""
+    """Return notes about sizes that must not be 0, because Reshape would copy another size."""
     return [
         f"`{text(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
         for size, place in run.knowledge.assumed.items()
@@ -260,8 +257,8 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
 
 
 def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -> Lost:
-    """Return where the first thing was lost that keeps a size from being known."""
-    # By their text where they are alike, since terms have no order.
+    """Return the first lost fact that makes a size unknown."""
+    # By text, because terms have no order.
     for atom in sorted(_bad(run, size), key=lambda atom: (_depth(atom), str(variable(atom)))):
         found = run.knowledge.lost_sizes.get(atom) or first.get(atom)
         if found is None:

@@ -1,4 +1,4 @@
-"""One output reconciled: what follows from the node, what onnx says, what the file declares."""
+"""One output: the facts from its node, from onnx and from the file, compared and joined."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 
-# The nodes that lead to a size, from where it first appears.
-
-
 _LONGEST = 8
-"""Most values that are named; what lies before them is said to be left out."""
+"""Most values in a chain; `...` stands for earlier ones."""
 
 
 def chain(knowledge: Knowledge, value: ir.Value, size: Expr | None) -> tuple[str, ...]:
@@ -69,15 +66,15 @@ def _link(knowledge: Knowledge, value: ir.Value) -> str:
 
 
 _LARGEST = 2**63 - 1
-"""What a file holds sizes in: a signed integer of 64 bits."""
+"""Largest size in a file, a signed integer of 64 bits."""
 
 
 def reconcile(
     run: Forward, value: ir.Value, outcome: Outcome, place: Location, context: GraphContext
 ) -> None:
-    """Put type and shape of an output into the knowledge of a run, and compare with the file.
+    """Add the type and shape of an output to the knowledge of a run, and compare with the file.
 
-    What follows from the inputs is taken before what the file declares, which fills the gaps.
+    Facts that follow from the inputs come first. Declarations of the file fill the gaps.
     """
     if not value.name:
         return
@@ -110,14 +107,14 @@ def reconcile(
     declared = run.declared(value) if is_declared else None
     is_holder = final is not None and not isinstance(final, ir.TensorType)
     if is_holder and isinstance(shape, Unknown) and declared is None:
-        return  # what a sequence or an optional holds need not be of one rank
+        return  # elements of a sequence may differ in rank
     if not isinstance(shape, Unknown):
         shape = _possible(run, value, shape, place)
     _settle_shape(run, value, shape, declared, place, context)
 
 
 def _possible(run: Forward, value: ir.Value, shape: Shape, place: Location) -> Shape:
-    """Return a shape without the sizes that no tensor can have, which are reported."""
+    """Return a shape without impossible sizes, which are reported."""
     if all(size.number is None or 0 <= size.number <= _LARGEST for size in shape):
         return shape
     sizes = list(shape)
@@ -145,7 +142,7 @@ def _says_nothing(type_: ir.TypeProtocol) -> bool:
 def _told(
     run: Forward, value: ir.Value, context: GraphContext, outcome: Outcome
 ) -> tuple[ir.TypeProtocol | None, Sequence[Expr | None] | None]:
-    """Return what onnx's inference of the whole model says where the node leaves a gap."""
+    """Return the type and sizes from onnx's inference of the whole model, if the node has gaps."""
     complete = run.is_complete(outcome.shape)
     if not context.is_main or (complete and outcome.type is not None):
         return None, None
@@ -156,7 +153,7 @@ def _told(
     tensor = innermost(found)
     if complete or tensor is None or not tensor.HasField("shape"):
         return type_, None
-    # onnx's rules take a size without number for 0 here and there, and compute on with it.
+    # Some of onnx's rules take an unknown size for 0, and continue with it.
     return type_, [
         integer(dim.dim_value)
         if dim.dim_value > 0
@@ -174,7 +171,7 @@ def _filled(
     told: Sequence[Expr | None] | None,
     place: Location,
 ) -> Shape:
-    """Return a shape with the sizes that are lost here taken from another source."""
+    """Return a shape with sizes from onnx's inference for those that are unknown here."""
     sizes = list(shape)
     for axis, size in enumerate(shape):
         atom = size.atom
@@ -189,7 +186,7 @@ def _filled(
 
 
 def _lost(run: Forward, unknown: Unknown, place: Location) -> Lost:
-    """Return why something is unknown: the reason of the input that was, or one of the node."""
+    """Return why an output is unknown: the reason of an unknown input, or that of the node."""
     cause = unknown.cause
     if cause is None:
         return Lost(place, unknown.code, unknown.why)
@@ -255,7 +252,7 @@ def _compared(
     place: Location,
     context: GraphContext,
 ) -> Shape:
-    """Return the shape with its gaps filled from the file; report what contradicts the file."""
+    """Return the shape with gaps filled from the file; report contradictions."""
     knowledge = run.knowledge
     if len(declared) != len(shape):
         _report(run, value, shape, None, place)

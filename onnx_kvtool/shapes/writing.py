@@ -1,4 +1,4 @@
-"""Write inferred types, shapes and fixed sizes to the values of a model."""
+"""Writing inferred types, shapes and fixed sizes to the values of a model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from onnx_kvtool.shapes.infer import Completion
 from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
-
-# Writing what was found on the values of a model.
-
 
 _Dims = tuple["int | str | None", ...]
 
@@ -38,7 +35,7 @@ class Writer:
         self._words: dict[Expr, str | None] = {}
 
     def annotate(self, value: ir.Value) -> None:
-        """Write type and shape of one value; what is unknown stays as it is."""
+        """Write the type and shape of one value; unknown facts stay unchanged."""
         knowledge = self._run.knowledge
         if value in knowledge.types and not isinstance(value.type, VerbatimType):
             value.type = knowledge.types[value]
@@ -69,12 +66,12 @@ class Writer:
     def _dim(
         self, size: Expr, given: int | ir.SymbolicDim | None, *, keep: bool
     ) -> int | str | None:
-        """Return what is written for a size.
+        """Return the dimension to write for a size.
 
         Args:
-            size: The size that was found.
-            given: What the file declares.
-            keep: Whether names of inputs stay that the file gives, because callers know them.
+            size: The inferred size.
+            given: The declared dimension.
+            keep: Whether a declared name of an input stays, because callers know it.
         """
         run = self._run
         size = run.knowledge.equalities.resolved(size, unnamed_only=True)
@@ -94,16 +91,11 @@ class Writer:
         return self._words[size]
 
     def _bound(self, text: str) -> int | str:
-        """Return the text of a size with the given values put in; as it is where none is in it."""
+        """Return the text of a size with the given values of dimensions."""
         size = self._run.size(text)
         if size.number is not None:
             return size.number
         return text if size == read_size(text) else words(size) or text
-
-
-# What onnx's inference leaves open, filled by kvtool's own.
-#
-# onnx knows nothing of contrib operators, and nothing of what comes behind them.
 
 
 def fill(
@@ -112,20 +104,20 @@ def fill(
     told: Mapping[str, onnx.TypeProto],
     completion: Completion,
 ) -> Forward:
-    """Write the types and shapes that `infer` finds on values that lack them, in place.
+    """Write the types and shapes of kvtool's own inference on values that lack them, in place.
 
-    A rewrite may rest on every size that is written. So a size that is computed from several names
-    stays unknown, and so does every size where the model contradicts itself, or where one is known
-    only if another one is not 0: of such a model, types and ranks are written.
+    onnx does not know contrib operators, nor what follows them. Rewrites rely on the written sizes.
+    So a size that is computed from several names stays unknown. If the model contradicts itself, or
+    if a size depends on another one that must not be 0, only types and ranks are written.
 
     Args:
         model: The model.
-        lacking: The values to write on; all others stay as they are.
-        told: What onnx's inference says of the values of the main graph, by name.
-        completion: Writes, and notes what it wrote on.
+        lacking: The values to write on.
+        told: The types of the main graph's values that onnx inferred, by name.
+        completion: Writes, and records the values.
 
     Returns:
-        What was found.
+        The inference.
     """
     before = [(value, value.type) for value in values(model)]
     run = Forward(model, {}, told)
@@ -152,16 +144,16 @@ def fill(
 
 
 def may_rest_on(knowledge: Knowledge) -> bool:
-    """Return whether a rewrite may rest on sizes that were found.
+    """Return whether a rewrite may rely on inferred sizes.
 
-    It may not where the model contradicts itself, or where a size is known only if another one is
-    not 0.
+    It may not if the model contradicts itself, or if a size depends on another one that must not be
+    0.
     """
     return not (knowledge.conflicts or knowledge.assumed)
 
 
 def forget_composed(value: ir.Value, declared: ir.Shape | None = None) -> None:
-    """Let the sizes of a value be unknown that are computed from names; those `declared` stay."""
+    """Make the sizes of a value unknown that are computed from names, except `declared` ones."""
     dims = () if value.shape is None else tuple(value.shape)
     old = () if declared is None else tuple(declared)
     kept = [dim if dim in old or not is_composed(dim) else None for dim in dims]
@@ -169,15 +161,11 @@ def forget_composed(value: ir.Value, declared: ir.Shape | None = None) -> None:
         value.shape = ir.Shape(kept)
 
 
-# Giving symbolic dimensions a size for good.
-
-
 def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     """Replace symbolic dimensions by fixed sizes in all declared shapes, in place.
 
-    Inputs, outputs and values of the main graph and of bodies have the numbers then, and what they
-    declare in terms of the names (`2*batch`) follows. Nodes are not touched, and functions have
-    dimensions of their own.
+    This includes expressions (`2*batch`), in the main graph and in bodies. Nodes do not change.
+    Functions have their own dimensions.
     """
     for value in _values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
         old = value.shape

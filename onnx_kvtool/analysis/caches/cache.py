@@ -31,16 +31,16 @@ GroupQueryAttention; `where` is any elementwise choice between the new row and t
 
 @dataclass(frozen=True, slots=True)
 class RotatedCache:
-    """A window that one model keeps in order and another one in a circular cache.
+    """A window that one model keeps in order, and another one in a circular cache.
 
     The row of position p is row p modulo the capacity of the circular cache.
 
     Attributes:
         past: Name of the input of both models.
-        arrangement: How rows are kept in order: in a cache of as many as are in use (`grows`); in
-            one of a fixed size from its first row on until it is full (`first`), or always up to
-            its last row (`last`). A full one drops its first rows for new ones.
-        rows: Rows that are kept in order at most.
+        arrangement: Where the ordered cache has its rows: it has only rows in use (`grows`), or it
+            has a fixed size and fills from its first row on (`first`), or it always ends at its
+            last row (`last`). A full cache drops its first rows for new ones.
+        rows: Most rows in the ordered cache.
     """
 
     past: str
@@ -85,7 +85,7 @@ class Cache(Record):
         in_place: Whether a runtime may update it in place.
         past_value: The graph input, initializer or other value that `past` names.
         node: The node that updates it. Good only as long as the model is not edited.
-        calls: The calls of model-local functions that lead to `node`, outermost first.
+        calls: The calls of model-local functions around `node`, outermost first.
         is_rolling: Whether the present is only some of the rows of the past and the new ones, such
             as the newest.
     """

@@ -1,4 +1,4 @@
-"""The cache table: every tensor that a model takes, updates and returns."""
+"""The caches of a model: every tensor that it takes, updates and returns."""
 
 from __future__ import annotations
 
@@ -193,9 +193,9 @@ def find_caches(model: ir.Model, *, prove: bool = True) -> tuple[Cache, ...]:
     keeps it inside. Past and present are followed through Identity, Transpose, Reshape, Squeeze,
     Unsqueeze, Cast and slices, calls of model-local functions, and the bodies of If, Loop and Scan.
 
-    Shapes are those that the values have: what the file leaves open stays unknown unless inference
-    has written it on them. The model is not changed; values of weights are not read, and the time
-    is linear in the number of nodes.
+    Shapes are those of the values: sizes that the file does not declare are unknown unless
+    inference has written them. The model is not changed, no weights are read, and the time is
+    linear in the number of nodes.
 
     Args:
         model: The model.

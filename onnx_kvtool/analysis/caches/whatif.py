@@ -19,11 +19,11 @@ class Question:
     """A question about the caches of a model.
 
     Attributes:
-        capacity: Rows that each sequence gets; None for those that the caches have.
-        dim: Name of the dimension that is to be `capacity`; None where all caches get it.
-        dtype: Element type of the caches; None for the one that each has.
-        memory: Bytes that weights and caches share; None when nobody asks what fits.
-        bandwidth: Bytes that memory gives in a second; None when nobody asks how fast a step is.
+        capacity: Rows of each sequence; None for the capacity of each cache.
+        dim: Name of the dimension that gets `capacity`; None for all caches.
+        dtype: Element type of the caches; None for that of each cache.
+        memory: Bytes for weights and caches together; None if not requested.
+        bandwidth: Bytes per second; None if not requested.
     """
 
     capacity: int | None = None
@@ -92,12 +92,12 @@ class WhatIf(Record):
 def answer(question: Question, caches: Sequence[Cache], weight_bytes: int) -> WhatIf:
     """Return the cost of the caches of a model for a question.
 
-    A window keeps its rows where it has fewer than are asked for: a circular cache, and one of a
-    fixed size for which it is not proven that its rows stay where they were written.
+    A window with fewer rows than requested keeps them. Windows are circular caches, and caches of a
+    fixed size without a proof that their rows stay in place.
 
     Args:
-        question: What is asked.
-        caches: The caches, with values in their shapes for the dimensions that have one.
+        question: The question.
+        caches: The caches, with the known sizes in their shapes.
         weight_bytes: Bytes of the initializers.
     """
     distinct = kept(caches)
