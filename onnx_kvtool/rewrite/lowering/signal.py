@@ -362,10 +362,12 @@ def _matrix_of_frames(
 
 # HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
 #
-# Matches output = HannWindow(size) <output_datatype, periodic>
+# Matches
+#     output = HannWindow(size) <output_datatype, periodic>
 #
-# Emits angle = Range(0, size, 1) * (2 pi / N) # N is size, or size - 1 for a symmetric one output
-# = Cast(a0 - a1 * Cos(angle) + a2 * Cos(2 * angle), output_datatype)
+# Emits
+#     angle = Range(0, size, 1) * (2 pi / N)   # N is size, or size - 1 for a symmetric window
+#     output = Cast(a0 - a1 * Cos(angle) + a2 * Cos(2 * angle), output_datatype)
 #
 # in float64. The schema's body computes in float32, which leaves a float64 output wrong from the
 # eighth digit on, and an integer one wrong where the window is 1. a0, a1 and a2 are the float32

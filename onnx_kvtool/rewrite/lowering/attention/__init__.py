@@ -3,10 +3,10 @@
 The schema's own body repeats K and V for grouped heads and builds the mask anew in each layer; a
 decode step of a medium decoder then takes 1.6 times the native one in onnxruntime. Here the query
 heads are grouped over the key/value heads by a reshape of the query, so that K and V are never
-repeated; the scale is folded into the query; and the mask is built once and shared by all layers.
-What this form does not cover falls back to the schema's body. How caches (B, S, KV * D) are read is
-told in `flat_cache`; only what is written for onnxruntime has an If for it: with another runtime
-its cost was not measured.
+repeated; the scale is multiplied into the query; and the mask is built once and shared by all
+layers. What this form does not cover falls back to the schema's body. `rows_stay` in `mask.py` says
+how caches (B, S, KV * D) are read. Only models for onnxruntime get an If for it: its cost in other
+runtimes was not measured.
 """
 
 from __future__ import annotations

@@ -23,11 +23,12 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Attention kept fused, with an explicit mask in place of inputs that the target lacks.
 #
-# Matches Y = Attention(Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen) <is_causal,
-# windows>
+# Matches
+#     Y = Attention(Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen) <is_causal, windows>
 #
-# Emits seen = column < limit(nonpad_kv_seqlen, is_causal, windows) # (B or 1, 1, L, S), bool Y =
-# Attention(Q, K, V, seen and attn_mask, past_key, past_value) <is_causal=0>
+# Emits
+#     seen = column < limit(nonpad_kv_seqlen, is_causal, windows)   # (B or 1, 1, L, S), bool
+#     Y = Attention(Q, K, V, seen and attn_mask, past_key, past_value) <is_causal=0>
 #
 # The kernel is the same and the result is equal bit for bit (measured in onnxruntime 1.31.1).
 # Rows that see no key are zero by the text of onnx 1.23.2; onnxruntime before 1.28 gives NaN or

@@ -49,7 +49,7 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
         view: The Attention.
         em: Where to build.
         may_branch: Whether an If may ask for the batch size, where that decides how keys and values
-            of the layout (B, S, KV * D) are read best; see `flat_cache`.
+            of the layout (B, S, KV * D) are read best; see `rows_stay`.
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
@@ -309,8 +309,8 @@ class _Grouped:
     def _over_heads(self, value: ir.Value, heads: list[int], width: int) -> ir.Value:
         """Return (B, ..., L, width) with the given numbers of heads between B and L.
 
-        A Reshape finds one size by itself, unless another one is 0: it copies both where B and L
-        are no numbers above 0, and no other Reshape fails of a batch of 0 anyway.
+        A Reshape finds one size by itself, unless another one is 0. So it copies B and L where
+        neither is known to be above 0.
         """
         batch, _, length, _ = dims_of(self.view.query) or (None,) * 4
         has_rows = self.shapes is not None and not self.shapes.has_zeros
