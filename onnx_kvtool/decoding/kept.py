@@ -74,8 +74,8 @@ class Feeder:
             why = "the decoder gives its tokens, caches and mask itself"
         if spec is None or why is not None:
             raise UsageError(
-                f"`{name}` is none of the inputs that are to be given: {why}",
-                help=f"give of these: {enumerated(self._open_names) or 'none'}",
+                f"`{name}` is no input that you can give: {why}",
+                help=f"inputs that you can give: {enumerated(self._open_names) or 'none'}",
             )
         array = np.asarray(value)
         if len(spec.shape) != array.ndim:

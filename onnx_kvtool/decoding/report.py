@@ -1,4 +1,4 @@
-"""What came of running decoders in turns."""
+"""The results of running decoders in turns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StepSeconds(Record):
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Record):
-    """What a model takes, by what the first one does; None where either is missing.
+    """The costs of a model, divided by those of the first one; None if either is missing.
 
     Attributes:
         model: Path of the model; "" for one in memory.

@@ -103,11 +103,11 @@ class Watch(Judge):
 
 
 class Disagreement:
-    """What two models say differently: weights of their main graphs, and attributes of nodes.
+    """The differences between two models in weights of their main graphs and attributes of nodes.
 
-    A run shows such a difference if it changes the outputs of a model that is given this one part
-    of the other. If the outputs of A and B agree all the same, something else makes up for it, such
-    as hidden units in another order. If it changes nothing, the runs say nothing of it.
+    A run shows a difference if a model with this one part of the other gives other outputs. If A
+    and B agree all the same, something else makes up for it, such as hidden units in another order.
+    If the outputs stay the same, the runs prove nothing about the difference.
 
     Args:
         a: Model A.
@@ -172,7 +172,7 @@ class Disagreement:
         """Give the model that leads each part of the other, and see whether runs show it.
 
         Args:
-            run: Runs the leader beside itself with that part of the other.
+            run: Runs the leader beside a copy of it with that part of the other.
             leads_b: Whether B leads.
             seconds: Time after which no further part is tried.
         """
@@ -189,7 +189,7 @@ class Disagreement:
             try:
                 shown = run(replace(leader, model=message.SerializeToString(), _sessions={}))
             except RuntimeUnavailable:
-                continue  # it cannot be said alone, so something else says it with it
+                continue  # it is no model with this part alone: another difference belongs to it
             if shown.is_beyond or (shown.is_changed and said.is_rounded):
                 verdict.noticed += 1
                 continue
@@ -242,8 +242,8 @@ def _pairs(
 ) -> Iterator[tuple[int, onnx.NodeProto, onnx.NodeProto]]:
     """Yield nodes of one operator that stand at one place, or give a value of one name.
 
-    Of what is left, operators that both have as often are paired in order. A pair that does not
-    belong together does no harm: a run shows what it differs in.
+    Other operators that both models have equally often are paired in order. A wrong pair does no
+    harm: a run shows how its nodes differ.
     """
     if [node.op_type for node in a] == [node.op_type for node in b]:
         found = list(zip(a, b, strict=True))

@@ -61,8 +61,8 @@ class GraphView:
 def corresponding(a: GraphView, b: GraphView, settings: Settings) -> dict[str, str]:
     """Return the name in B of each value of A that corresponds to one of B, in the order of A.
 
-    Values of one name do. In models that have other names for most of their values, those do whose
-    nodes are matched as `kvtool diff` matches them.
+    Values of one name correspond. If most names differ, values correspond whose nodes `kvtool diff`
+    matches.
     """
     common = {name: name for name in a.producers if name in b.producers}
     if settings.matching is None or 2 * len(common) >= len(a.producers):
@@ -75,10 +75,9 @@ def corresponding(a: GraphView, b: GraphView, settings: Settings) -> dict[str, s
 def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place]:
     """Return the rewritten places between A and B.
 
-    A place is a value that the main graphs of both models compute, and that they compute in
-    another way: by another operator, with other attributes, bodies or inputs, by a function of
-    another body, or from a weight of other values. Every other value that corresponds to one of B
-    follows from these by the same node.
+    A place is a value that the main graphs of both models compute in different ways: by another
+    operator, with other attributes, bodies or inputs, by a function with another body, or from a
+    weight with other values. In both models the same nodes compute all other values from these.
 
     Args:
         a: Model A.
@@ -145,7 +144,7 @@ class _Reads:
 
 
 def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, str, str]]:
-    """Return the functions of A whose nodes, or those of functions that they call, are others."""
+    """Return the functions of A whose nodes, or nodes of functions that they call, differ in B."""
     known, others = (
         {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
         for model in (a, b)
@@ -300,10 +299,9 @@ def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
 def mistake(value: Array) -> Array | None:
     """Return the input that plants a mistake in `value`; None if its type allows none.
 
-    Each element of a float moves by an eighth of the largest magnitude (by an eighth where all are
-    zero), in a direction of its own, as neither a softmax nor a normalisation sees it when all of
-    them move alike; infinity becomes NaN. An integer goes up by one. Of a mask the first column is
-    the other way round.
+    Each float moves by an eighth of the largest magnitude (by 1/8 if all are zero), up or down at
+    random: a softmax or a normalisation hides a move of all elements alike. Infinity becomes NaN.
+    Integers grow by one. The first column of a mask is inverted.
     """
     if value.dtype.name not in _THROUGH or not value.size:
         return None

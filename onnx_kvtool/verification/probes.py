@@ -54,12 +54,11 @@ _ATTEMPTS = 16
 """Times that a model is loaded to find out which of its values no runtime hands out."""
 
 _ALIKE = 2
-"""Places that are alike (the same operator, type and rank) of which mistakes are planted in so
-many; the others are taken to be noticed if these are."""
+"""Places of one operator where mistakes are planted; if these are noticed, so are the others."""
 
 _SHARE = 0.05
-"""Of the time that the comparison has taken, that planting mistakes may take where the comparison
-at the place would notice them anyhow."""
+"""Share of the comparison's time for planting mistakes that the comparison at the place would
+notice anyhow."""
 
 
 @dataclass(slots=True)
@@ -92,8 +91,8 @@ class Probes:
         places: Values of both that correspond, where one was rewritten.
         measure: How close values have to be.
         runtime: What runs the models.
-        is_binding: Whether the values of a place must agree because B was made of A; else one
-            that differs where no output does may be another value of the same name.
+        is_binding: Whether the values of a place must agree because B was made from A. Otherwise
+            they may be different values of the same name.
         lit: Outputs that would have shown a mistake; they are compared in all runs.
         thorough: Whether mistakes are planted at every place, and in all runs until one notices.
     """
@@ -305,8 +304,7 @@ class Probes:
     ) -> bool:
         """Return whether some comparison notices a mistake that is planted at a place of B.
 
-        Where A holds another value, and nothing between the models explains that, the mistake is
-        to hold the value of A.
+        If A has another value there, and no host explains that, the mistake is the value of A.
         """
         if place.b not in opened.ports:
             return False

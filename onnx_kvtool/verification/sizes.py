@@ -215,8 +215,8 @@ class Candidate:
             model: The model; no weight is read.
             name: What messages call it.
             settings: How it will be compared.
-            limit: Bytes that both models may take if they are run as they are though the budget
-                says less, as there are no copies; None for a few times the budget.
+            limit: Bytes that both models may take if they have no copies and are run directly
+                beyond the budget; None for a few times the budget.
 
         Raises:
             KvtoolError: If the model has no written form.
@@ -240,10 +240,10 @@ def _least(subject: Subject, settings: Settings) -> int:
 
 
 def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
-    """Compare two models as they are if A is small, else by copies, else as they are after all.
+    """Compare two models directly if A is small, else by copies; directly after all if copies fail.
 
-    That happens in a process of its own, which is ended at a limit of time and memory, unless the
-    runs of both are known to end soon and to stay small.
+    This happens in a separate process with a limit of time and memory, unless the runs of both are
+    known to end soon and to stay small.
     """
     if a.is_bounded and b.is_bounded:
         return _compared(a, b, settings)
@@ -330,7 +330,7 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
 
 
 def _with_fewer_layers(a: Skeleton, b: Skeleton) -> Iterator[Thinned | None]:
-    """Yield the models with fewer layers, None for all of them; first what is to be tried first."""
+    """Yield the models with fewer layers, None for all layers, in the order to try them."""
     yield (two := thinned(a, b, 2))
     if (one := thinned(a, b, 1)) is not None:
         yield one
@@ -391,7 +391,7 @@ def _compare_copies(
 
 
 def _type_outputs(*models: ir.Model) -> None:
-    """Give what flows between layers its types, which tell what one model has in another type."""
+    """Infer the types of values between layers; they show what one model has in another type."""
     for model in models:
         if any(value.type is None for value in model.graph.outputs):
             infer_model(model)

@@ -92,7 +92,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Account:
-    """What came of running two models.
+    """The result of running two models.
 
     Attributes:
         cases: Number of cases that were run.
@@ -101,14 +101,13 @@ class Account:
         max_abs_diff: Largest difference over the outputs that need not be equal bit for bit.
         difference: The first difference that matters; None if there is none.
         noise: Why a difference above the usual tolerance does not matter; None if there is none.
-        unsteady: An output that the leader itself gives otherwise when it is run again; None if
-            there is none.
+        unsteady: An output that differs when the leader is run again; None if there is none.
         left_out: Number of cases that there was no time for.
         dead: Rows of padding that were not compared, over all runs.
-        tolerances: The widest tolerance that an output was held to, by name.
-        random: Outputs that random numbers go into and whose values differed.
+        tolerances: The widest tolerance of each output, by name.
+        random: Outputs that depend on random numbers and whose values differed.
         sampled: Random outputs that were compared over many runs.
-        end: What came of a step past the end of fixed caches; None where there is no such step.
+        end: The result of a step past the end of fixed caches; None without such a step.
         lengths: Most rows of a cache or table that were in use in a run.
         rows: Rows of the largest fixed cache or table of positions; 0 if there is none.
         seen: What the values of each output showed, by name.

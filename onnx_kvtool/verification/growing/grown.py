@@ -46,7 +46,7 @@ _CHUNK = 3
 def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tuple[Case, ...]:
     """Return the cases for a pair: prompts, steps, padding, chunks, and caches filled to the end.
 
-    No case asks for more rows than the capacity but by its steps, which end there.
+    The first run of a case fits into the capacity; its steps end there.
 
     Args:
         pair: The models.
@@ -204,8 +204,8 @@ def _live(
 def _empty(plan: InputPlan, tokens: Mask, cache: Array, pair: CachePair) -> Mask:
     """Return which rows of a cache hold no token.
 
-    A cache with fewer rows than there are holds the last ones. Of one with more rows the others
-    are not in use where tokens are counted: GroupQueryAttention hands out zeros.
+    A cache with fewer rows than there are tokens holds the last ones. If it has more and tokens
+    are counted, the rest is not in use: GroupQueryAttention returns zeros there.
     """
     rows, total = 0 if pair.axis is None else cache.shape[pair.axis], tokens.shape[-1]
     if pair.window is not None:
@@ -417,8 +417,8 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
 def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
     """Return two models with equal caches, for a host that gets a padding mask.
 
-    What operators that count the tokens of each sequence (GroupQueryAttention) compute for the rows
-    behind them, their standard form computes otherwise; nobody may read it.
+    GroupQueryAttention counts the tokens of each sequence. For the rows behind them its standard
+    form computes other values, which nobody may read.
     """
     plan = a.plan
     if plan is None or not plan.is_counted:

@@ -94,7 +94,7 @@ class FixedCache:
 
 
 Probe = Callable[[InputPlan, CachePair, int, int], "tuple[Arrangement, int] | None"]
-"""Says how A keeps the rows of a cache; see `probe.kept_rows_of`."""
+"""Returns how A keeps the rows of a cache; see `kept_rows_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class GrowingPair:
-    """A model with caches that grow or roll, and another that is to be its form with fixed ones.
+    """A model with caches that grow or roll, and its form with fixed caches.
 
     Attributes:
         plan: What the inputs of A mean, and behind them `counter`.
-        counter: The tokens before a step: the input of B alone, or one of neither.
+        counter: The tokens before a step: an input of B alone, or of neither model.
         caches: The caches that A keeps in another way than B.
         capacity: Rows of the smallest cache that holds no more; None if all are circular.
         is_counter_fed: Whether `counter` is an input of B.
@@ -153,15 +153,15 @@ class GrowingPair:
 def growing_pair(
     a: Side, b: Side, dims: Mapping[str, int], probe: Probe = lambda *_: None
 ) -> GrowingPair | None:
-    """Return how A, whose caches grow or roll, and B, whose caches do not, belong together.
+    """Return how the caches of A, which grow or roll, correspond to those of B, which do not.
 
     Args:
         a: The model with caches that grow, or that drop their first rows for new ones.
-        b: The other one: the same inputs, outputs and caches, of which some have a fixed number of
-            rows that are written where they stand, and at most one input more, the number of tokens
-            before a step.
+        b: The other one. It has the same inputs, outputs and caches; some caches have a fixed
+            number of rows and are written in place. It may have one more input, the number of
+            tokens before a step.
         dims: Sizes that the user has bound.
-        probe: Says how A keeps the rows of a cache that is circular in B.
+        probe: Returns how A keeps the rows of a cache that is circular in B.
 
     Returns:
         The pair; None for models that differ in anything else, or have all caches alike.
@@ -298,7 +298,7 @@ def _bound(
     return {**kept, **given}
 
 
-# How a model keeps the rows of a cache that is said to roll, seen from runs of it.
+# How a model keeps the rows of a cache that may roll, found by running it.
 
 
 def kept_rows_of(

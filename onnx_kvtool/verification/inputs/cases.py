@@ -50,11 +50,11 @@ class Case:
         start: Where new rows are written: at 0, anywhere, in one sequence up to the very end (in
             circular mode across it), or in circular mode so far on that int32 does not hold it.
         padding: Which rows a mask leaves out that has a column for each of all rows.
-        chunks: New rows of each step that follows; None for steps of one row, as many as wanted.
-        sizes: Sizes of names in shapes that are those of this case alone.
+        chunks: New rows of each step that follows; None for the wanted number of one-row steps.
+        sizes: Sizes of symbolic dimensions in this case alone.
         values: Which values are drawn for inputs that no role limits.
         capacity: Rows of fixed caches whose size is free.
-        extra: What is added to the sizes of pictures, and to others that count something else.
+        extra: Added to the sizes of pictures, and to other sizes that no role explains.
         reaches: Whether it has as many rows as windows, limits and tables of the model ask for.
         overrides: Whether inputs that have a default get another value.
     """

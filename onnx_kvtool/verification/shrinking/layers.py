@@ -276,10 +276,10 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
 
     Two models are equal if, segment by segment, they give the same values at the end for the same
     values at the start. A segment of A with its counterpart in B is of one kind with another pair
-    if all agree in operators, attributes, wiring, constants and types of weights, each reading
-    weights and caches of its own in the same places; then one pair stands for both. A segment is
-    left out by reading what came before it in place of what it gives. The values between segments
-    become outputs: pairs stand for others only if they agree there.
+    if all agree in operators, attributes, wiring, constants and types of weights, and each reads
+    its own weights and caches in the same places; then one pair stands for both. To leave out a
+    segment, its readers read what came before it. The values between segments become outputs:
+    pairs stand for others only if they agree there.
 
     Args:
         a: Model A, whose large weights B has under the same names with the same values.

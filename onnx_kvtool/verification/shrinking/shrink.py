@@ -67,11 +67,11 @@ class Pair:
 def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     """Return copies of two models with smaller weights and caches, equal if the models are.
 
-    A size is changed only if no operator of either model depends on it but in ways that are known,
-    and then everywhere in both, also where it stands as a number: tables that fed token ids index
-    get fewer rows, products fewer columns, attention fewer heads, and smaller ones. Rows of caches
-    and what any operator reads that is not known to be free of sizes stay. The weights are drawn
-    anew, the same in both models, which therefore must have the same ones (`check_weights`).
+    A size is changed only if kvtool knows how every operator of both models depends on it. Then it
+    is changed everywhere, also where it stands as a number: tables that token ids index get fewer
+    rows, products fewer columns, attention fewer and smaller heads. Rows of caches stay, and so do
+    all sizes that an operator without a rule reads. Both copies get the same new weights, so the
+    models must have the same ones (`check_weights`).
 
     Raises:
         CannotShrink: If the copies would still be too large.
