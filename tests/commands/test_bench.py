@@ -16,7 +16,7 @@ from onnx_kvtool.decoding.report import BenchReport, BenchRun, Ratio, StepSecond
 from onnx_kvtool.decoding.worker import Worker
 from tests.grids import each
 
-GROWING = "fixtures/growing/llama__optimum.onnx"
+GROWING = "fixtures/growing/llama_eager_dynamo18.onnx"
 LLAMA = "fixtures/models/native/llama_static.onnx"
 BROKEN = "fixtures/models/native/BROKEN_gemma_static_raw_noopt.onnx"
 
