@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from onnx_kvtool.cli.app import ending_in_order
-from onnx_kvtool.guard.exhaustion import bounded_memory
+from onnx_kvtool.core.machine import bounded_memory
 from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.jobs import _is_alone
 from onnx_kvtool.runtime import memory

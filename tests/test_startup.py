@@ -60,6 +60,9 @@ def all_modules_after(code: str) -> set[str]:
         pytest.param("from onnx_kvtool.cli import app; app(['rule', '--all'])", id="rule --all"),
         pytest.param("from onnx_kvtool.cli import app; app(['lower', '-x'])", id="wrong usage"),
         pytest.param("from onnx_kvtool import KvtoolError", id="naming an error class"),
+        pytest.param(
+            "from onnx_kvtool.core.machine import bounded_memory", id="a process that infers apart"
+        ),
     ],
 )
 def test_start_up_does_not_import(code: str) -> None:

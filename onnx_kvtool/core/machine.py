@@ -1,4 +1,4 @@
-"""Budgets, shortage, the cycle collector, and progress."""
+"""Budgets, shortage, a bound on memory, the cycle collector, and progress."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import gc
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -106,6 +107,53 @@ def as_shortage(error: Exception) -> KvtoolError | None:
             help="give the process more memory, or install the packages of kvtool again",
         )
     return None
+
+
+# A bound on memory. The process that infers apart from this one reads this file and no other.
+
+
+@contextlib.contextmanager
+def bounded_memory(spare: int) -> Iterator[None]:
+    """Have allocations in the block fail once the process has grown by `spare` bytes.
+
+    Without a bound, C++ code that computes sizes from a hostile model fills the memory of the
+    machine until the system kills it. The bound applies to all threads. It needs Linux, which
+    enforces a limit on the address space; elsewhere the block runs unbounded.
+
+    Args:
+        spare: Bytes of address space that the block may take beyond what the process has.
+
+    Raises:
+        MemoryError: From within the block, where it takes more.
+    """
+    size = _address_space()
+    if size is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = size + spare
+    if soft != resource.RLIM_INFINITY:
+        bound = min(bound, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _address_space() -> int | None:
+    """Return the bytes of address space that the process has; None where that is unknown."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):  # a container without /proc
+        return None
 
 
 # Pausing Python's cycle collector while a model is built or written.

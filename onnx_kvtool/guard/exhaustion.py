@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -192,7 +191,7 @@ _CHILD = f"""
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 import onnx
-from onnx_kvtool.guard.exhaustion import bounded_memory
+from onnx_kvtool.core.machine import bounded_memory
 message = onnx.ModelProto.FromString(sys.stdin.buffer.read())
 try:
     with bounded_memory(int(sys.argv[2])):
@@ -236,50 +235,6 @@ def infer_in_subprocess(
     inferred = onnx.ModelProto()
     inferred.ParseFromString(child.stdout)
     return inferred
-
-
-@contextlib.contextmanager
-def bounded_memory(spare: int) -> Iterator[None]:
-    """Have allocations in the block fail once the process has grown by `spare` bytes.
-
-    Without a bound, C++ code that computes sizes from a hostile model fills the memory of the
-    machine until the system kills it. The bound applies to all threads. It needs Linux, which
-    enforces a limit on the address space; elsewhere the block runs unbounded.
-
-    Args:
-        spare: Bytes of address space that the block may take beyond what the process has.
-
-    Raises:
-        MemoryError: From within the block, where it takes more.
-    """
-    size = _address_space()
-    if size is None:
-        yield
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    bound = size + spare
-    if soft != resource.RLIM_INFINITY:
-        bound = min(bound, soft)
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _address_space() -> int | None:
-    """Return the bytes of address space that the process has; None where that is unknown."""
-    if sys.platform != "linux":
-        return None
-    import resource
-
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
-    except (OSError, ValueError):  # a container without /proc
-        return None
 
 
 NESTED_CALLS = Fault(

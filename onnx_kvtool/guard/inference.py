@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.machine import collector_paused
+from onnx_kvtool.core.machine import bounded_memory, collector_paused
 from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
 from onnx_kvtool.guard.contents import HOLDERS, SMALL_BYTES, Contents, Infer
 from onnx_kvtool.guard.crashes import (
@@ -24,7 +24,6 @@ from onnx_kvtool.guard.crashes import (
 )
 from onnx_kvtool.guard.exhaustion import (
     LONGEST,
-    bounded_memory,
     infer_in_subprocess,
     makes_long_vector,
     may_run_out,
