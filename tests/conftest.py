@@ -201,11 +201,11 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Keep the tests themselves out of every later search for garbage.
 
-    The threshold is nearer to that of the command line, which sets its own.
+    The threshold is that of the command line, which sets its own.
     """
     gc.freeze()
     gc.enable()
-    gc.set_threshold(200_000)
+    gc.set_threshold(500_000)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -159,7 +159,7 @@ RAISED = [
 
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
-@pytest.mark.parametrize(("name", "attention"), thinned(RAISED, 46))
+@pytest.mark.parametrize(("name", "attention"), thinned(RAISED, 70))
 def test_a_fixed_form_answers_as_the_growing_one(name: str, attention: AttentionChoice) -> None:
     """In both runtimes; bit for bit in one of them where no operator has become another.
 

@@ -47,6 +47,7 @@ def jobs() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_every_file_is_what_its_reader_expects(schema: str) -> None:
     pytest.importorskip("check_jsonschema", reason="needs the group `test`")

@@ -182,7 +182,7 @@ def test_no_string_of_a_model_acts(is_chosen, kvtool, tmp_path: Path, monkeypatc
     run_all(kvtool, COMMANDS, planted(is_chosen))
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @EITHER
 def test_a_name_may_end_in_more_digits_than_python_reads(
     is_chosen, kvtool, tmp_path: Path, monkeypatch
@@ -212,7 +212,7 @@ def test_no_name_of_a_file_acts(kvtool, tmp_path: Path, monkeypatch) -> None:
         assert_harmless(result.stderr, command[:1])
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_no_name_acts_where_models_run(kvtool, tmp_path: Path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     run_all(kvtool, RUNS, runnable(planted(in_names)))
@@ -222,7 +222,7 @@ def test_no_name_acts_where_models_run(kvtool, tmp_path: Path, monkeypatch, capf
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FIELDS)
-@part(9)
+@part(18)
 def test_no_string_of_one_field_acts(name: str, kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_all(kvtool, COMMANDS, planted(lambda _, field: label(field) == name))

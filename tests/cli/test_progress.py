@@ -153,6 +153,7 @@ def test_a_command_says_what_it_does(command: str, tmp_path: Path) -> None:
     assert phrase in terminal.shown
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_says_that_nothing_was_written(tmp_path: Path) -> None:
     code = waiting("onnx_kvtool.verification.comparison.side_by_side", "_first_run", 20)
     terminal = Terminal(code, "lower", str(MODEL), "-o", "out.onnx", cwd=tmp_path)

@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.confined import is_confining
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.evaluator import Run
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from tests.grids import each
+from tests.grids import each, part
 
 NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 LLAMA = NATIVE / "llama_static.onnx"
@@ -605,6 +605,7 @@ _LIMITS: dict[str, Any] = {
 }
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.forks
 @pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")

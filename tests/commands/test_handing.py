@@ -185,6 +185,7 @@ PLANTED = {
 }
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize(("verdict", "how", "code", "message"), PLANTED.values(), ids=PLANTED)
 def test_what_is_not_equal_together_is_not_written(

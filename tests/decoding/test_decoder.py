@@ -9,6 +9,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.decoding.choice import choosing
+from tests.grids import part
 
 PROMPTS = np.array([[5, 3, 7, 11], [1, 2, 4, 9]])
 
@@ -29,6 +30,7 @@ MODELS = [
 ]
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "form", "in_place"), MODELS, ids=str)
 def test_steps_choose_what_a_prompt_of_all_tokens_chooses(root: Path, name, form, in_place) -> None:

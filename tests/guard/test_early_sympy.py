@@ -43,7 +43,7 @@ def run(code: str, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_onnx_ir_still_imports_it_at_once() -> None:
     assert json.loads(run(ASK)) == [True, True, True]
 

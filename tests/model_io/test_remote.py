@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.model_io.remote import beside, is_remote, prefix, shown
-from tests.grids import each
+from tests.grids import each, part
 from tests.model_io.web_server import Server, serving
 
 pytestmark = pytest.mark.long
@@ -75,6 +75,7 @@ COMMANDS: dict[str, Callable[[str], object]] = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_weights_are_not_fetched(server: Server, tmp_path: Path, name: str) -> None:
     data = model().SerializeToString()
@@ -198,6 +199,7 @@ def test_a_directory_is_gone_through() -> None:
     ]
 
 
+@part(2)
 @pytest.mark.parametrize("place", ["", "m/"])
 @pytest.mark.parametrize("cache", ["", "simplecache::"])
 def test_models_in_an_archive_find_their_data(tmp_path: Path, cache: str, place: str) -> None:

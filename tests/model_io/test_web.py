@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.model_io import remote, skeleton
-from tests.grids import each
+from tests.grids import each, part
 from tests.model_io.web_server import Server, answering, serving
 
 pytestmark = pytest.mark.long
@@ -215,6 +215,7 @@ ENDINGS: dict[str, tuple[Callable[[Handler], None], str]] = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("name", ENDINGS)
 def test_bodies_without_an_end_end(server: Server, name: str) -> None:
     server.answers["/m.onnx"], message = ENDINGS[name]
@@ -330,6 +331,7 @@ def test_more_than_was_announced_is_not_read(server: Server) -> None:
         kv.print(server.url("/m.onnx"), timeout=20)
 
 
+@part(2)
 @pytest.mark.parametrize("command", ["inspect", "check", "infer", "print", "diff"])
 def test_a_request_is_bounded(server: Server, kvtool, command: str) -> None:  # type: ignore[no-untyped-def]
     server.delay = 3
@@ -361,6 +363,7 @@ def test_what_is_no_time(kvtool, value: str) -> None:  # type: ignore[no-untyped
             kv.inspect("https://example.invalid/m.onnx", timeout=int(value))
 
 
+@part(2)
 @pytest.mark.parametrize("chain", ["", "simplecache::"])
 @pytest.mark.parametrize("command", ["inspect", "check", "infer", "print", "diff"])
 def test_a_redirect_to_another_server_is_said(

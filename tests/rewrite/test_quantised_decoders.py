@@ -43,7 +43,7 @@ def _check(name: str, opset: int, directory: Path) -> ir.Model:
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize("name", _KINDS)

@@ -35,7 +35,7 @@ BROKEN = {"BROKEN_gemma_static_raw_noopt"}
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("path", PATHS, **NAMES)
 def test_as_many_values_are_known_as_other_tools_know(path: Path) -> None:
     known = counts(path).by
@@ -44,7 +44,7 @@ def test_as_many_values_are_known_as_other_tools_know(path: Path) -> None:
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) -> None:
     with np.load(path.with_suffix(".npz")) as arrays:
@@ -92,6 +92,7 @@ def all_values(path: Path, model: ir.Model, feeds: dict[str, np.ndarray]) -> Map
     return dict(zip(given, session.run(given, feeds), strict=True))
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize("path", DECODERS, **NAMES)
 def test_with_all_sizes_bound_every_value_of_a_decoder_is_static(path: Path) -> None:

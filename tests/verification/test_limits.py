@@ -94,6 +94,7 @@ def test_the_remedy_is_no_less_than_the_default():
     )
 
 
+@pytest.mark.exhaustive
 def test_verify_says_so_too(monkeypatch):
     monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0)
     model = _model(_loop(""))

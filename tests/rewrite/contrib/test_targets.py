@@ -51,7 +51,7 @@ NEWEST = [r for r in releases() if r.max_opset is not None and r.max_opset >= 16
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("release", NEWEST, ids=str)
 def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None:
     target = find_target(str(release).replace(" ", "@"))

@@ -86,7 +86,7 @@ def assert_static(model: ir.Model) -> None:
             assert value.shape is not None and value.shape.is_static(), value.name
 
 
-@part(24)
+@part(48)
 @pytest.mark.parametrize("path", _PATHS, ids=lambda path: path.stem)
 def test_a_fixture_is_static(path: Path) -> None:
     dims = _SIZES.get(path.stem) or sizes_to_run(path)

@@ -49,7 +49,7 @@ def test_the_page_and_the_checks_name_the_same_forms() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("opset", "name"), thinned(_LOWERED, 17))
+@pytest.mark.parametrize(("opset", "name"), thinned(_LOWERED, 34))
 def test_fixtures_keep_to_the_dialect(opset: int, name: str) -> None:
     try:
         lowered, _ = lower(_FIXTURES[name], opset=opset, verify=False)

@@ -16,7 +16,7 @@ from onnx_kvtool.emit.forms import size
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.onnxruntime import Session
-from tests.grids import grid, rest
+from tests.grids import grid, part, rest
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
@@ -211,6 +211,7 @@ def test_a_decoder_keeps_a_window_in_rows_of_its_own() -> None:
         )
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize("mode", [1, 2])
 def test_scores_are_handed_out(mode: int) -> None:

@@ -19,7 +19,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from tests.grids import rest
+from tests.grids import part, rest
 from tests.rewrite.raising.square_decoders import (
     FORMS,
     SIZES,
@@ -88,6 +88,7 @@ def _outcome(layer: Layer) -> str:
     return "raised" if not report.attention else "fused"
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize("valid", [8, *rest(None)], ids=["8 layers", "all layers"])
 @pytest.mark.parametrize("form", FORMS)

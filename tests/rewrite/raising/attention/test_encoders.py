@@ -30,7 +30,7 @@ LAYERS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(sorted(LAYERS, key="segformer".__eq__), 6))
+@pytest.mark.parametrize("name", thinned(sorted(LAYERS, key="segformer".__eq__), 12))
 def test_its_attention_is_one_node_at_24_and_at_23(name: str) -> None:
     path = ENCODERS / f"{name}.onnx"
     raised, report = kv.raise_(path)
