@@ -108,7 +108,7 @@ def test_a_package_without_a_place_in_the_layers_is_refused(root: Path, tmp_path
     assert "cli ->" in broken(planted(root, tmp_path, {"stray/__init__.py": ""}))
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_no_imports_go_round_in_a_circle(root: Path) -> None:
     arrows = imports(root)
     assert (circles(arrows), circles(rooms(arrows))) == ([], [])

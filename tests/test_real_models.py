@@ -73,7 +73,7 @@ def test_seed_decides_the_weights(tmp_path: Path) -> None:
     assert one != other
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_large_matrix_repeats_no_row(tmp_path: Path) -> None:
     """What is drawn is shorter than the largest matrices and repeated."""
     configuration = replace(tiny(CONFIGURATIONS["llama-1b-fp16"]), hidden=1024, vocabulary=8192)

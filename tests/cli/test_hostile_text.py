@@ -191,7 +191,7 @@ def test_a_name_may_end_in_more_digits_than_python_reads(
     run_all(kvtool, COMMANDS, planted(is_chosen, "_" + "9" * 5000))
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.name == "nt", reason="no file has such a name")
 def test_no_name_of_a_file_acts(kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def locations(model: onnx.ModelProto) -> set[str]:
     return {entry.value for entry in entries if entry.key == "location"}
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("arguments", MODELS.values(), ids=MODELS)
 def test_each_phase_is_static_proven_and_reads_the_one_data_file(
     kvtool, tmp_path: Path, arguments: tuple[str, ...]

@@ -88,6 +88,7 @@ def test_an_operator_that_onnxruntime_made_belongs_to_a_part(op: str, part: str)
     assert [p.part for p in profile.parts if p.seconds] == [part]
 
 
+@pytest.mark.exhaustive
 def test_the_report_has_models_side_by_side(
     kvtool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

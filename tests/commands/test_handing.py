@@ -133,7 +133,7 @@ def test_models_of_different_caches_are_no_decoder() -> None:
     assert found.detail is not None and "the models have different caches" in found.detail
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_large_models_hand_on_caches_as_copies_and_faults_are_found_there(tmp_path: Path) -> None:
     path = tmp_path / "wide.onnx"
     model = growing_decoder(Size(3, 256, 4, 2, 256), "optimum")  # over hidden states
@@ -198,7 +198,7 @@ def test_what_is_not_equal_together_is_not_written(
     assert (tmp_path / "pair").exists() == (code == 0)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_the_report_of_a_pair_is_of_both_together(kvtool, tmp_path: Path) -> None:
     made = kvtool("raise", LLAMA, *PAIR, "-o", tmp_path / "pair", "--format", "json")
     report = json.loads(made.stdout)["verification"]

@@ -16,6 +16,7 @@ from onnx_kvtool.cli.app import app
 from onnx_kvtool.decoding import decoder
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.runtime.sessions import Array
+from tests.grids import part
 from tests.test_growing_models import others_of
 
 pytestmark = pytest.mark.long
@@ -83,12 +84,12 @@ def test_prompts_of_all_lengths_and_the_steps_behind_them_have_the_logits_of_the
     ids = np.random.default_rng(0).integers(0, 60, (1, rows))
     close = 2e-2 if "fp16" in source.name else 2e-5
     for length in range(1, rows + 1):
-        parts = [
+        fed = [
             ids[:, :length],
             *(ids[:, n : n + 1] for n in range(length, min(length + 3, rows))),
         ]
-        for number, part in enumerate(parts):
-            found, expected = (d.step(part) if number else d.prefill(part) for d in (other, one))
+        for number, new in enumerate(fed):
+            found, expected = (d.step(new) if number else d.prefill(new) for d in (other, one))
             assert found.shape == expected.shape
             np.testing.assert_allclose(found, expected, rtol=close, atol=close)
             assert one.length == other.length == length + number
@@ -170,6 +171,7 @@ BLOCKS = [
 ]
 
 
+@part(2)
 @pytest.mark.parametrize(("name", "is_raised", "given", "lengths"), BLOCKS)
 def test_a_long_prompt_goes_in_blocks_into_linear_caches(
     monkeypatch: pytest.MonkeyPatch, name: str, is_raised: bool, given, lengths: list[int]
@@ -238,7 +240,7 @@ def _circular(model: object) -> onnx.ModelProto:
     return proto
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_the_bench_drives_a_directory(pair: tuple[Path, Path]) -> None:
     source, directory = pair
     report = kv.bench(

@@ -48,7 +48,7 @@ def test_onnx_ir_still_imports_it_at_once() -> None:
     assert json.loads(run(ASK)) == [True, True, True]
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_it_is_there_for_what_computes_with_sizes() -> None:
     late = "from onnx_kvtool.guard.early_sympy import put_off; put_off(); put_off()"
     assert json.loads(run(late + ASK)) == [False, True, True]

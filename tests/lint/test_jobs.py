@@ -105,7 +105,7 @@ def test_copies_have_what_was_prepared_and_others_take_no_time_for_it(tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
-@pytest.mark.parametrize("name", thinned([*BEFORE], 3))
+@pytest.mark.parametrize("name", thinned([*BEFORE], 6))
 def test_a_process_is_copied_only_where_it_is_alone(name: str, tmp_path: Path) -> None:
     before, first = BEFORE[name]
     text = COPIED.format(tests=str(Path(__file__).parent), before=before)

@@ -144,6 +144,7 @@ def test_a_server_that_redirects(server: Server) -> None:
     assert server.sent < WHOLE / 10
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_is_slow(server: Server) -> None:
     server.delay = 0.2
     server.files["/m/model.onnx"] = model().SerializeToString()

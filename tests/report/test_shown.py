@@ -12,7 +12,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.reporting import Shown
-from tests.grids import each
+from tests.grids import each, part
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 GROWING = "fixtures/growing/bart__dynamo_op18.onnx"
@@ -43,6 +43,7 @@ def in_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_printed_report_is_what_the_command_prints(name: str, kvtool) -> None:

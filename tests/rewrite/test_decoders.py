@@ -88,6 +88,7 @@ def _token_input(inputs: dict[str, np.ndarray]) -> str:
     return "input_ids" if "input_ids" in inputs else "block_sequence_ids"
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("name", _DECODERS)

@@ -18,7 +18,7 @@ from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 from onnx_kvtool.verification import sizes
 from onnx_kvtool.verification.comparison import side_by_side
-from tests.grids import rest, thinned
+from tests.grids import part, rest, thinned
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 
 Fault = Callable[[ir.Model], None]
@@ -40,6 +40,7 @@ def constant(source: ir.Model, name: str, array: np.ndarray) -> ir.Value:
     return value
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_equals_itself_in_every_bit(name: str) -> None:

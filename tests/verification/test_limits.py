@@ -103,6 +103,7 @@ def test_verify_says_so_too(monkeypatch):
     assert report.detail.startswith("the runs took more than 1.2 s and were ended")
 
 
+@pytest.mark.exhaustive
 def test_forced_verification_writes_nothing(monkeypatch):
     monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0)
     monkeypatch.setattr(sizes, "_limits", lambda *_: sizes.Limits(1.0, 1 << 29))

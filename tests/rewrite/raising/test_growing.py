@@ -69,7 +69,7 @@ def raised(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned([*REAL], 3))
+@pytest.mark.parametrize("name", thinned([*REAL], 6))
 def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
     source, expected = read(name), REAL[name]
     result, report = raised(source, assume=expected.assume)

@@ -199,6 +199,7 @@ def _padded(session: Session, columns: int, feeds: Arrays) -> Arrays:
     return dict(session.run({**feeds, "attention_mask": np.pad(mask, wide, constant_values=1)}))
 
 
+@part(2)
 @pytest.mark.parametrize("shift", ["columns", "queries"])
 def test_a_shifted_mask_of_a_window_is_found(shift: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write = fixed.emit_mask_of

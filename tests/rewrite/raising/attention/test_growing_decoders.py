@@ -126,7 +126,7 @@ def test_a_bias_is_as_long_as_the_keys_where_that_is_granted() -> None:
         kv.raise_(bloom("new_tokens"), capacity=ROWS, assume=[granted])
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", [{}, *rest({"s89": ROWS})], ids=str)
 def test_a_bias_of_a_mask_is_static_where_its_length_is_granted(more: dict[str, int]) -> None:
     granted = "covers-past:attention_mask"

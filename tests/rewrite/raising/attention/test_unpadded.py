@@ -32,7 +32,7 @@ MASKS = {
 
 
 @pytest.mark.long
-@part(10)
+@part(20)
 @pytest.mark.parametrize("attention", ["auto", "full"])
 @pytest.mark.parametrize("name", list(MASKS))
 def test_what_hides_padding_alone_is_left_out_where_none_is_granted(
