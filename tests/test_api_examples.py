@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from tests.grids import each, rest
+from tests.grids import each, part, rest
 from tests.page_examples import stage
 
 
@@ -35,6 +35,7 @@ def test_a_public_name_has_an_example(name: str) -> None:
     assert "Examples:\n" in text
 
 
+@part(2)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("name", [*(n for n in NAMES if n not in PROCESSES), *rest(*PROCESSES)])
 def test_the_examples_of_a_docstring(

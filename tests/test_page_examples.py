@@ -12,7 +12,7 @@ import pytest
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.targets.target import find_target
-from tests.grids import each, rest
+from tests.grids import each, part, rest
 from tests.page_examples import (
     ROOT,
     Example,
@@ -116,6 +116,7 @@ RARELY = ("bench", "check", "lower", "raise", "verify")
 """Commands whose examples take seconds; all are held against the options by default."""
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 import onnx_kvtool
 from onnx_kvtool.cli.app import COMMANDS
+from tests.grids import part
 
 MODEL = Path(__file__).parents[1] / "fixtures" / "models" / "native" / "llama_static.onnx"
 HEAVY = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich", "sympy"}
@@ -39,6 +40,7 @@ def all_modules_after(code: str) -> set[str]:
     return set(json.loads(result.stderr.splitlines()[-1]))
 
 
+@part(3)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "code",

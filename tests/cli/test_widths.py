@@ -13,6 +13,7 @@ import pytest
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.commands import bench
 from onnx_kvtool.decoding.report import BenchReport
+from tests.grids import part
 from tests.page_examples import stage
 
 pytestmark = pytest.mark.long
@@ -46,6 +47,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@part(2)
 @pytest.mark.parametrize(
     "name",
     [

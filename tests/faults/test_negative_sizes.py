@@ -101,7 +101,7 @@ MODELS = {
 }
 
 
-@part(5)
+@part(10)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(
     "arguments",

@@ -12,7 +12,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
-from tests.grids import each
+from tests.grids import each, part
 from tests.targets import tinygrad_cases
 from tests.targets.documented_cases import DOCUMENTED_CASES
 from tests.targets.size_cases import INDEXED, INDEXED_BY, SIZE_CASES
@@ -655,6 +655,7 @@ def written(target: str, opset: int, text: str) -> list[str] | None:
     return [node.op_type for node in lowered.graph.all_nodes()]
 
 
+@part(2)
 @pytest.mark.parametrize(("name", "target", "opset", "struck", "free"), CASES, ids=lambda one: one)
 def test_what_a_limit_strikes_is_not_written_and_what_it_spares_is(
     name: str, target: str, opset: int, struck: str, free: str

@@ -11,7 +11,7 @@ from tests.rewrite.lowering.single import check, one_node, refusal
 
 
 @pytest.mark.long
-@part(4)
+@part(8)
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
 @pytest.mark.parametrize("op", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
 def test_bitwise_operators_of_two_operands(op: str, dtype: type) -> None:

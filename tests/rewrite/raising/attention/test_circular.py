@@ -188,7 +188,7 @@ def test_each_process_writes_the_same_bytes() -> None:
 
 
 @pytest.mark.long
-@part(4)
+@part(8)
 @pytest.mark.parametrize("length", [1, 3, 6, 8])
 @pytest.mark.parametrize("mask", MASKS)
 def test_fixed_sizes(mask: str, length: int) -> None:
