@@ -36,7 +36,7 @@ def test_ci_ends_with_the_test_command_of_the_readme() -> None:
     assert ci.splitlines()[-1] == command.strip()
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.needs_onnxruntime("1.29")
 def test_the_first_command_of_the_readme_prints_what_stands_below_it(
     kvtool_process, tmp_path: Path

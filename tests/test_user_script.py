@@ -35,7 +35,7 @@ def programs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.needs_onnxruntime("1.29")
 def test_the_program_runs() -> None:
     assert main(str(ROOT / "fixtures" / "models" / "native" / "llama_static.onnx")) == 0

@@ -71,7 +71,7 @@ def test_models_in_memory_and_one_without_room(root: Path) -> None:
     assert "`key_cache.0` has 32 rows" in str(full)
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_process_that_ends_is_a_failure(root: Path) -> None:
     worker = Worker(str(root / LLAMA), "a model", capacity=9, threads=1, dims={})
     worker._process.kill()
@@ -89,7 +89,7 @@ def test_where_no_process_can_be_started_the_report_says_so(
     assert failure == f"no process can be started to run `{root / LLAMA}`: {os.strerror(2)}"
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_model_that_does_not_load_leaves_no_process(root: Path, monkeypatch) -> None:
     closed = []
     close = Worker.close

@@ -118,6 +118,7 @@ def test_what_an_encoder_has_found_is_given_to_each_step(root: Path, name: str, 
     assert logits[:, 3:].argmax(axis=-1).tolist() == chosen.tolist()
 
 
+@pytest.mark.exhaustive
 def test_caches_of_an_encoder_are_given_to_a_decoder_that_does_not_make_them(root: Path) -> None:
     """By the host, which has them of the first step, which is a file of its own in such exports."""
     merged, others = "t5_decoder_merged__optimum", others_of("t5_decoder_merged__optimum", 2)

@@ -105,7 +105,7 @@ def sources() -> list[bytes]:
     return texts
 
 
-@pytest.mark.parametrize("count", [MUTANTS // 3, *rest(MUTANTS)])
+@pytest.mark.parametrize("count", [MUTANTS // 6, *rest(MUTANTS)])
 @pytest.mark.parametrize("change", [truncated, flipped, spliced], ids=lambda f: f.__name__)
 def test_damaged_files(
     change: Callable[[bytes, random.Random], bytes], count: int, tmp_path: Path

@@ -18,8 +18,8 @@ from tests.growing_models import Host, conversation
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "growing"
 
 EXPORTED = {
-    "mistral_rolling__dynamo_op18": ["circular"] * 4,
     "gemma3_rolling__dynamo_op18": ["linear", "linear", "circular", "circular"],
+    "mistral_rolling__dynamo_op18": ["circular"] * 4,
 }
 
 _MODEL = """
@@ -149,6 +149,7 @@ def test_the_order_of_the_rows_has_to_be_granted() -> None:
     ]
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "modes"), EXPORTED.items(), ids=EXPORTED)
 def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) -> None:
