@@ -27,7 +27,7 @@ from onnx_kvtool.verification.growing.grown import (
     padding_note,
     without_padding,
 )
-from onnx_kvtool.verification.growing.pair import Side, wrong_order
+from onnx_kvtool.verification.growing.pair import wrong_order
 from onnx_kvtool.verification.inputs.cases import CASES, Case, cases_of
 from onnx_kvtool.verification.inputs.interface import interface_difference
 from onnx_kvtool.verification.inputs.plan import InputPlan
@@ -69,13 +69,12 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         b = b.narrowed(a.interface, settings.widened)
         a = a.nearest(settings.widened)
     pair = grown(a, b, settings)
-    sides = Side(a.interface, a.plan), Side(b.interface, b.plan)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:
             return _too_large(a, b, least, settings)
         a, b = pair.a, pair.b
         settings = replace(settings, dims=pair.pair.dims)
-    elif (order := wrong_order(*sides, settings.dims)) is not None:
+    elif (order := wrong_order(a, b, settings.dims)) is not None:
         return _without_run(a, "unrunnable", order, settings)
     elif (difference := interface_difference(a.interface, b.interface)) is not None:
         return _without_run(a, "different", difference, settings)

@@ -301,13 +301,14 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
     """
     from onnx_kvtool.verification.shrinking.shrink import check_weights
 
-    if (order := wrong_order(a.side, b.side, settings.dims)) is not None:
-        return _unrunnable(order, settings)
     of_b = b.interface
     if settings.widened is not None:
         of_b = narrowed(of_b, a.interface, settings.widened)
     difference = interface_difference(a.interface, of_b)
-    if difference is not None and not may_be_growing_pair(a.side, b.side):
+    sides = None if difference is None else (a.side, b.side)
+    if sides is not None and not may_be_growing_pair(*sides):
+        if (order := wrong_order(*sides, settings.dims)) is not None:
+            return _unrunnable(order, settings)
         return VerifyReport("different", seed=settings.seed, detail=difference)
     try:
         is_retyped = settings.widened is not None

@@ -17,7 +17,6 @@ from onnx_kvtool.verification.growing.pair import (
     Arrangement,
     FixedCache,
     GrowingPair,
-    Side,
     growing_pair,
     kept_rows_of,
 )
@@ -401,7 +400,7 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
             return known.arrangement, known.rows
         return kept_rows_of(a, plan, pair, axis, capacity, dims)
 
-    pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), dims, probe)
+    pair = growing_pair(a, b, dims, probe)
     if pair is None:
         return None
     shapes = {port.name: port.shape for port in a.interface.outputs}

@@ -151,7 +151,10 @@ class GrowingPair:
 
 
 def growing_pair(
-    a: Side, b: Side, dims: Mapping[str, int], probe: Probe = lambda *_: None
+    a: Side | Subject,
+    b: Side | Subject,
+    dims: Mapping[str, int],
+    probe: Probe = lambda *_: None,
 ) -> GrowingPair | None:
     """Return how the caches of A, which grow or roll, correspond to those of B, which do not.
 
@@ -200,7 +203,7 @@ def may_be_growing_pair(a: Side, b: Side) -> bool:
     return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
 
 
-def wrong_order(a: Side, b: Side, dims: Mapping[str, int]) -> str | None:
+def wrong_order(a: Side | Subject, b: Side | Subject, dims: Mapping[str, int]) -> str | None:
     """Return what to do where the caches grow in B and not in A; None if they do not."""
     if (pair := growing_pair(b, a, dims)) is None:
         return None
@@ -222,7 +225,7 @@ def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
 class _Finding:
     """Finds the caches that two models keep in different ways."""
 
-    def __init__(self, a: Side, b: Side, dims: Mapping[str, int]) -> None:
+    def __init__(self, a: Side | Subject, b: Side | Subject, dims: Mapping[str, int]) -> None:
         assert a.plan is not None and b.plan is not None
         self._a, self._b = a.plan, b.plan
         self.dims = dims
