@@ -397,6 +397,15 @@ class Emitter:
         self.scope.shared.update(self._shared)
         return self.nodes
 
+    @classmethod
+    def at(
+        cls, node: ir.Node, scopes: Mapping[ir.Graph, ScopedValues], opset: int, prefix: str
+    ) -> Emitter:
+        """Return one for nodes beside another; `prefix` is for a node without a name."""
+        graph = node.graph
+        assert isinstance(graph, ir.Graph)
+        return cls(scopes[graph], opset, node.name or prefix)
+
     def insert_before(self, node: ir.Node) -> list[ir.Node]:
         """Commit, and insert the nodes into the graph in front of another; return them."""
         graph = node.graph

@@ -99,8 +99,7 @@ def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings
         product = None if start is None or node.name not in found.origins else start.producer()
         if start is None or product is None or product.op_type != "Mul":
             continue
-        assert product.graph is not None
-        em = Emitter(scopes[product.graph], settings.opset, product.name or "kvtool/raise")
+        em = Emitter.at(product, scopes, settings.opset, "kvtool/raise")
         before = em.op("Max", product.inputs[0], [0], hint="write_indices")
         before.shape = start.shape
         em.insert_before(product)

@@ -217,9 +217,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
     windows = _Windows(proving, outcome)
     for planned in map(windows.placed, proving.plans):
         one = planned.plan
-        graph = one.node.graph
-        assert graph is not None
-        em = Emitter(scopes[graph], target, one.node.name or "kvtool/raise")
+        em = Emitter.at(one.node, scopes, target, "kvtool/raise")
         old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
         if one.window is not None:
             where: Literal["first", "last"] = "last" if one.window.position is None else "first"

@@ -259,8 +259,6 @@ def _fixed(
     length = None if dim is None else bind_dim(dim, settings.dims)
     mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
     found = None if known is None else known[0]
-    graph = node.graph
-    assert graph is not None
     if not isinstance(length, int) or length < 1:
         return []  # which is refused, as every size that is no number
     if mask is not None and (found is None or mask.dtype is None):
@@ -271,7 +269,7 @@ def _fixed(
     # No step goes past the capacity of a cache that keeps all rows.
     linear = [one.capacity for one in outcome.caches if one.mode == "linear"]
     most = min((rows for rows in linear if isinstance(rows, int)), default=keys)
-    em = Emitter(scopes[graph], opset, node.name or "kvtool/attention")
+    em = Emitter.at(node, scopes, opset, "kvtool/attention")
     dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
     shown = window_mask(read, length, found, dtype, min(most, keys), em)
     rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
@@ -292,11 +290,6 @@ class _Reading:
     settings: RaiseSettings
     opset: int
     scopes: dict[ir.Graph, ScopedValues]
-
-    def _emitter(self, node: ir.Node) -> Emitter:
-        graph = node.graph
-        assert graph is not None
-        return Emitter(self.scopes[graph], self.opset, node.name or "kvtool/attention")
 
     @property
     def is_full(self) -> bool:
@@ -324,7 +317,7 @@ class _Reading:
 
     def skip(self, read: WindowRead) -> None:
         """Gather no row for a step that reads the cache as it lies."""
-        em = self._emitter(read.gather)
+        em = Emitter.at(read.gather, self.scopes, self.opset, "kvtool/attention")
         tells = self._tells(read, em)
 
         def rest() -> ir.Value:
@@ -338,7 +331,7 @@ class _Reading:
     def replace(self, reader: _Reader, outcome: RaiseOutcome) -> list[ir.Node]:
         """Replace an Attention by an If, or by the Attention of one branch."""
         node, read = reader.node, reader.keys
-        em = self._emitter(node)
+        em = Emitter.at(node, self.scopes, self.opset, "kvtool/attention")
         if self.is_full and self._is_one(read):
             result = self._as_it_lies(reader, em)
         else:

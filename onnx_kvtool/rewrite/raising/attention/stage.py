@@ -179,14 +179,12 @@ def _edit(
     # A mask that layers share stands where the first of them is written.
     order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
     for place, fusion in sorted(proven, key=lambda one: order[one[1].last]):
-        graph = fusion.softmax.graph
-        assert isinstance(graph, ir.Graph)
-        em = Emitter(scopes[graph], target, fusion.softmax.name or "kvtool/attention")
+        em = Emitter.at(fusion.softmax, scopes, target, "kvtool/attention")
         result = fusion.weighted.result
         uses = tuple(result.uses())
         attention, unread = write(_as_it_is(fusion, moved), em)
         if fusion.form == "sliced" and fusion.masking.causal == "written":
-            read_in_use(attention, target, scopes[graph], counted)
+            read_in_use(attention, target, em.scope, counted)
         if uses:
             moved[result] = uses[0].node.inputs[uses[0].idx]
         old += unread

@@ -278,14 +278,9 @@ class Edit:
     def finish(self) -> None:
         """Let every Attention that appended to its cache itself read the rows in use."""
         for node, rows in self._rows.items():
-            em = self._emitter(node)
+            em = Emitter.at(node, self.scopes, self.opset, "kvtool/raise")
             attend(em, node, self._attention(node), rows[1], rows[2])
             em.insert_before(node)
-
-    def _emitter(self, node: ir.Node) -> Emitter:
-        graph = node.graph
-        assert graph is not None
-        return Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
 
     def _attention(self, node: ir.Node) -> Attention:
         return Attention(node, self.source_opset)
@@ -357,7 +352,7 @@ class Edit:
                 self._replace(use.node.outputs[0], new, use.node)
         if node.graph is None or not (value.uses() or value.is_graph_output()):
             return
-        em = self._emitter(node)
+        em = Emitter.at(node, self.scopes, self.opset, "kvtool/raise")
         if is_whole and first <= axis < last:
             pieces = [
                 self._shape(em, growth, first, axis),
@@ -389,7 +384,7 @@ class Edit:
     def _replace(self, old: ir.Value, new: ir.Value, node: ir.Node) -> None:
         """Replace a value; the new one of an output gets the name of the output."""
         if old.is_graph_output():
-            em = self._emitter(node)
+            em = Emitter.at(node, self.scopes, self.opset, "kvtool/raise")
             new = em.op("Identity", new, hint="size")
             new.name, old.name = old.name, None
             new.shape = old.shape

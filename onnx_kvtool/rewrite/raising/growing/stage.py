@@ -89,7 +89,7 @@ class Circulating:
         assert graph is not None
         for shape in window.shapes:
             edit.resize(window, shape)
-        em = Emitter(edit.scopes[graph], edit.opset, node.name or "kvtool/raise")
+        em = Emitter.at(node, edit.scopes, edit.opset, "kvtool/raise")
         axis = {"axis": window.axis}
         rows = em.op("Gather", past, self.order[window.rows], attributes=axis)
         for head in window.heads:
