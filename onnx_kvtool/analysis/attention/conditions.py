@@ -17,7 +17,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
     Sight,
     number_of,
 )
-from onnx_kvtool.analysis.attention.scores import ROWS, Hidden, Mask, Operand
+from onnx_kvtool.analysis.attention.scores import ROWS, Mask, Operand
 from onnx_kvtool.core.walk import maker, upwards
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
@@ -41,9 +41,7 @@ By `is_causal` alone, with as many queries as keys; the queries are the last of 
 the rows up to the last of them."""
 
 
-def element_of(
-    mask: Mask | Hidden, frame: Frame, sight: Sight, *, least: float = SWALLOWS
-) -> Expr | None:
+def element_of(mask: Mask, frame: Frame, sight: Sight, *, least: float = SWALLOWS) -> Expr | None:
     """Return an expression that is 1 for a key that the mask shows, and 0 for a hidden one.
 
     None if the mask does more than to hide keys, or if its elements are unknown.
@@ -66,11 +64,9 @@ def element_of(
     return found if shown else negation(found)
 
 
-def _condition(
-    mask: Mask | Hidden, frame: Frame, sight: Sight, least: float
-) -> tuple[Seen, bool] | None:
+def _condition(mask: Mask, frame: Frame, sight: Sight, least: float) -> tuple[Seen, bool] | None:
     """Return the bool value of a mask that only hides keys, and whether true shows them."""
-    if isinstance(mask, Hidden):
+    if mask.fill is not None:
         return (mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
     made = choice_of(mask.seen, frame, sight)
     if made is None or mask.factor != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -327,76 +328,41 @@ def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | N
         summed: What stands for the index of the sum; the coordinate `SUMMED` by default.
     """
     node = seen.value.producer()
-    if node is None or not is_product(node) or sight.view(node) is None:
+    view = sight.view(node) if node is not None and is_product(node) else None
+    known = [shape for v in node.inputs if v and (shape := sight.shape(v))] if node else []
+    if node is None or view is None or len(known) != 2:
         return None
-    at = coordinate(SUMMED) if summed is None else summed
-    found = _mat_mul(node, seen, sight, at) if node.op_type == "MatMul" else None
-    return _einsum(node, seen, sight, at) if node.op_type == "Einsum" else found
-
-
-def _mat_mul(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | None:
-    left, right = node.inputs
-    assert left is not None and right is not None
-    shapes = sight.shape(left), sight.shape(right), sight.shape(seen.value)
-    a, b, result = shapes
-    if a is None or b is None or result is None or min(len(a), len(b)) < 2:
-        return None
-    if len(result) != max(len(a), len(b)) or sight.knowledge.equalities.differ(a[-1], b[-2]):
-        return None
-    *lead, row, column = seen.index
-    operands = []
-    for value, shape, last in ((left, a, (row, at)), (right, b, (at, column))):
-        index = _leading(shape[:-2], result[:-2], lead)
-        if index is None:
-            return None
-        operands.append(Seen(value, (*index, *_of_one(shape[-2:], last))))
-    return Product((operands[0], operands[1]), (a[-1], b[-2]))
-
-
-def _of_one(shape: Exprs, index: Exprs) -> Exprs:
-    """Return the index with 0 along axes of size 1."""
-    pairs = zip(shape, index, strict=True)
-    return tuple(ZERO if size.number == 1 else at for size, at in pairs)
-
-
-def _leading(shape: Exprs, result: Exprs, index: list[Expr]) -> Exprs | None:
-    """Return the index of an operand along the axes that are broadcast."""
-    found = []
-    for size, whole, at in zip(shape[::-1], result[::-1], index[::-1], strict=False):
-        if size != whole and size.number != 1:
-            return None
-        found.append(ZERO if size.number == 1 else at)
-    return tuple(reversed(found))
-
-
-def _einsum(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | None:
-    shapes = [None if v is None else sight.shape(v) for v in node.inputs]
-    view = sight.view(node)
-    known = [shape for shape in shapes if shape is not None]
-    if view is None or len(known) != 2:
-        return None
+    is_matmul = node.op_type == "MatMul"
+    equation = "...ij,...jk->...ik" if is_matmul else view.string("equation")
     try:
-        terms, output = parse(view.string("equation"), [len(shape) for shape in known])
+        terms, output = parse(equation, [len(shape) for shape in known])
     except MalformedNode:
         return None
-    summed = set(terms[0]) & set(terms[1]) - set(output)
+    both = set(terms[0]) & set(terms[1]) - set(output)
     only_once = all(len(set(term)) == len(term) for term in terms)
-    if len(summed) != 1 or not only_once or len(output) != len(seen.index):
+    if len(both) != 1 or not only_once or len(output) != len(seen.index):
         return None
     if (set(terms[0]) ^ set(terms[1])) - set(output):
         return None  # summed over in one operand alone
-    (label,) = summed
+    (label,) = both
+    at = coordinate(SUMMED) if summed is None else summed
     places = {**dict(zip(output, seen.index, strict=True)), label: at}
     sizes: dict[str, Expr] = {}
-    for term, shape in zip(terms, known, strict=True):
-        for name, size in zip(term, shape, strict=True):
-            if sizes.setdefault(name, size) != size:
-                return None  # one of them may be broadcast
     operands = []
     for value, term, shape in zip(node.inputs, terms, known, strict=True):
         assert value is not None
-        operands.append(Seen(value, _of_one(shape, tuple(places[name] for name in term))))
-    return Product((operands[0], operands[1]), (sizes[label], sizes[label]))
+        index = []
+        for name, size in zip(term, shape, strict=True):
+            other = sizes.setdefault(name, size)
+            if is_matmul and name == label:
+                if sight.knowledge.equalities.differ(size, other):
+                    return None
+            elif size != other and (name == label or 1 not in (size.number, other.number)):
+                return None
+            index.append(ZERO if size.number == 1 else places[name])
+        operands.append(Seen(value, tuple(index)))
+    first, second = (shape[term.index(label)] for term, shape in zip(terms, known, strict=True))
+    return Product((operands[0], operands[1]), (first, second))
 
 
 # Single numbers of a graph: scales, caps, masked values; constants, or computed from sizes.
@@ -405,22 +371,23 @@ def _einsum(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | None
 _DEEPEST = 16
 """Most nodes in a row that compute a number."""
 
-_UNARY: dict[str, Callable[[float], float]] = {
-    "Identity": lambda a: a,
-    "Neg": lambda a: -a,
-    "Reciprocal": lambda a: 1 / a,
-    "Reshape": lambda a: a,
-    "Sqrt": math.sqrt,
-    "Squeeze": lambda a: a,
-    "Unsqueeze": lambda a: a,
+_COMPUTES: dict[str, tuple[int, Callable[..., float]]] = {
+    "Add": (2, operator.add),
+    "Cast": (1, float),
+    "CastLike": (1, float),
+    "Div": (2, operator.truediv),
+    "Identity": (1, float),
+    "Mul": (2, operator.mul),
+    "Neg": (1, operator.neg),
+    "Pow": (2, operator.pow),
+    "Reciprocal": (1, lambda number: 1 / number),
+    "Reshape": (1, float),
+    "Sqrt": (1, math.sqrt),
+    "Squeeze": (1, float),
+    "Sub": (2, operator.sub),
+    "Unsqueeze": (1, float),
 }
-_BINARY: dict[str, Callable[[float, float], float]] = {
-    "Add": lambda a, b: a + b,
-    "Div": lambda a, b: a / b,
-    "Mul": lambda a, b: a * b,
-    "Pow": lambda a, b: a**b,
-    "Sub": lambda a, b: a - b,
-}
+"""What computes a number: how many of its inputs are numbers, and what it makes of them."""
 
 
 def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | None:
@@ -447,16 +414,10 @@ def _computed(value: ir.Value, sight: Sight, depth: int) -> float | None:
     node = maker(value)
     if node is None or value.dtype is None:
         return None
-    if node.op_type in _BINARY and len(node.inputs) == 2:
-        operands = [number_of(operand, sight, depth + 1) for operand in node.inputs]
-        compute: Callable[..., float] = _BINARY[node.op_type]
-    elif node.op_type in _UNARY or node.op_type in ("Cast", "CastLike"):
-        operands = [number_of(node.inputs[0], sight, depth + 1)]
-        compute = _UNARY.get(node.op_type, _UNARY["Identity"])
-    else:
-        return None
+    count, compute = _COMPUTES.get(node.op_type, (0, float))
+    operands = [number_of(operand, sight, depth + 1) for operand in node.inputs[:count]]
     known = [operand for operand in operands if operand is not None]
-    if len(known) < len(operands):
+    if not count or len(known) < count:
         return None
     try:
         with np.errstate(over="ignore"):

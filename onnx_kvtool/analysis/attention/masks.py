@@ -28,7 +28,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
     Sight,
     number_of,
 )
-from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Operand, Scores, scaled_above
+from onnx_kvtool.analysis.attention.scores import Mask, Operand, Scores, scaled_above
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.symbolic.expressions import (
     ONE,
@@ -75,7 +75,7 @@ class MaskFunction:
     hidden: float
 
 
-def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFunction | None:
+def mask_function(mask: Mask, frame: Frame, sight: Sight) -> MaskFunction | None:
     """Return which keys a mask shows; None unless inputs and positions tell."""
     element = element_of(mask, frame, sight, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
@@ -118,9 +118,9 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
     return None
 
 
-def _hidden(mask: Mask | Hidden, frame: Frame, sight: Sight) -> float | None:
+def _hidden(mask: Mask, frame: Frame, sight: Sight) -> float | None:
     """Return what a mask adds where it hides."""
-    if isinstance(mask, Hidden):
+    if mask.fill is not None:
         return mask.fill
     made = choice_of(mask.seen, frame, sight)
     node = None if made is None else made.value.producer()
@@ -258,11 +258,10 @@ def masking(
         return Masking((), None, False, said, unpadded=unpadded)
     told = None if element is None else causality(element, frame, stored, sight)
     alive = told is not None or (element is not None and sees_some(element, frame))
-    parts, sentences = [], []
+    parts = tuple(_part(mask, frame, sight) for mask in scores.masks)
     for mask in scores.masks:
-        parts.append(_part(mask, frame, sight))
-        if isinstance(mask, Hidden):
-            _check_fill(mask, dtype, frame, sight, alive=alive)
+        _check_fill(mask, dtype, frame, sight, alive=alive)
+    sentences = []
     if told is not None:
         more = "" if told[1].number == 0 else f" + {text(told[1], {BATCH: 'b'})}"
         sentences.append(f"the mask shows key j to query i where j <= i{more}, and no other")
@@ -274,10 +273,10 @@ def masking(
             sentences += [f"`--assume unpadded:{value.name}` removes it" for value in lacking]
     if not alive and not guarded:
         sentences.append("a row without keys is zero where the source has NaN")
-    as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
+    as_bool = alone is not None and alone.fill is not None and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
     function = None if alone is None else mask_function(alone, frame, sight)
-    return Masking(tuple(parts), causal, as_bool, (*sentences, *assumed), function, unpadded)
+    return Masking(parts, causal, as_bool, (*sentences, *assumed), function, unpadded)
 
 
 def _granted(
@@ -299,14 +298,12 @@ def _needs_no_mask(
     return shows_all(element, frame) or causality(element, frame, stored, sight) is not None
 
 
-def _check_fill(
-    mask: Hidden, dtype: ir.DataType, frame: Frame, sight: Sight, *, alive: bool
-) -> None:
+def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, sight: Sight, *, alive: bool) -> None:
     """Refuse a fill value that would act differently if it were added to the scores.
 
     `alive`: all masks together show some key to each query. Raises `Unproven`.
     """
-    if mask.fill == -math.inf:
+    if mask.fill is None or mask.fill == -math.inf:
         return
     lowest = float(ml_dtypes.finfo(dtype.numpy()).min)  # type: ignore[no-untyped-call]
     if not mask.fill <= max(lowest * 0.99, -SWALLOWS):
@@ -321,23 +318,21 @@ def _check_fill(
         raise Unproven("dead-rows", f"`{mask.seen.value.name}` {text_}")
 
 
-def _part(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskPart:
+def _part(mask: Mask, frame: Frame, sight: Sight) -> MaskPart:
     """Return a mask whose axes are those of the frame, at `mask.seen` or above it.
 
     Raises:
         Unproven: If there is none.
     """
-    seen, factor = mask.seen, mask.factor if isinstance(mask, Mask) else 1.0
+    seen, factor = mask.seen, mask.factor
     for _ in range(_DEEPEST):
         axes = _axes(seen, frame, sight)
         if axes is not None:
             shape = sight.shape(seen.value) or ()
             single = tuple(a for a in range(len(shape)) if a not in axes)
-            if isinstance(mask, Mask):
-                return MaskPart(seen.value, axes, single, factor)
-            return MaskPart(seen.value, axes, single, shown=mask.shown, fill=mask.fill)
+            return MaskPart(seen.value, axes, single, factor, mask.shown, mask.fill)
         above = sight.above(seen, frame.facts(ONE))
-        scaled = scaled_above(seen, sight) if above is None and isinstance(mask, Mask) else None
+        scaled = scaled_above(seen, sight) if above is None and mask.fill is None else None
         if scaled is not None:
             above, number = scaled
             factor *= number

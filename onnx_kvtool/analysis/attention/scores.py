@@ -221,31 +221,21 @@ MOVES = frozenset({"Expand", "Transpose", *having(Trait.VIEW)})
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is added to the scores.
+    """What is added to the scores, or which of them a Where replaces.
 
     Attributes:
-        seen: The added value.
-        factor: What it is multiplied by afterwards.
-    """
-
-    seen: Seen
-    factor: float
-
-
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """Scores that a Where replaces.
-
-    Attributes:
-        seen: The condition, bool.
-        shown: Whether the scores stay where it is true; else where it is false.
-        fill: What takes their place, with what it is multiplied by afterwards.
+        seen: The added value, or the condition, bool.
+        factor: What an added value is multiplied by afterwards.
+        fill: What takes the place of scores, with what it is multiplied by afterwards; None for
+            a value that is added.
+        shown: Whether the scores stay where the condition is true; else where it is false.
         alone: Whether nothing is added to the scores before.
     """
 
     seen: Seen
-    shown: bool
-    fill: float
+    factor: float = 1.0
+    fill: float | None = None
+    shown: bool = True
     alone: bool = True
 
 
@@ -264,7 +254,7 @@ class Scores:
 
     product: Product
     value: ir.Value
-    masks: tuple[Mask | Hidden, ...] = ()
+    masks: tuple[Mask, ...] = ()
     scale: float = 1.0
     softcap: float | None = None
     masked_as: tuple[ir.DataType | None, ...] = ()
@@ -274,7 +264,7 @@ class Scores:
 class _Way:
     """What lies between the Softmax and a value above it."""
 
-    masks: tuple[Mask | Hidden, ...] = ()
+    masks: tuple[Mask, ...] = ()
     factor: float = 1.0
     softcap: float | None = None
     masked_as: tuple[ir.DataType | None, ...] = ()
@@ -431,7 +421,7 @@ class _Reading:
         seen_condition = self.sight.aligned(seen, condition)
         if above is None or seen_condition is None:
             raise _unaligned(seen, scores if above is None else condition, self.sight)
-        hidden = Hidden(seen_condition, shown, fill * way.factor)
+        hidden = Mask(seen_condition, fill=fill * way.factor, shown=shown)
         found = self.up(above, replace(way.scaled(1.0), masks=(*way.masks, hidden)))
         place = len(way.masks)
         if len(found.masks) == place + 1:
