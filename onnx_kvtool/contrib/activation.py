@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import (
+    Site,
     given,
     is_read,
     known_rank,
@@ -19,56 +20,56 @@ from onnx_kvtool.contrib.rule import (
 )
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, halves, outputs_of
-from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The Gelus, Dropout and Softmax of `com.microsoft`.
 
 
-def gelu(view: NodeView, em: Emitter) -> Replacement:
+def gelu(site: Site) -> Replacement:
     """Write Gelu as the Gelu-20 of ONNX."""
-    return only(em.op("Gelu", view.required("X")))
+    return only(site.op("Gelu", site.required("X")))
 
 
-def bias_gelu(view: NodeView, em: Emitter) -> Replacement:
+def bias_gelu(site: Site) -> Replacement:
     """Write BiasGelu as Add and Gelu-20."""
-    return only(em.op("Gelu", em.op("Add", *view.operands("A", "B"))))
+    return only(site.op("Gelu", site.op("Add", *site.operands("A", "B"))))
 
 
-def fast_gelu(view: NodeView, em: Emitter) -> Replacement:
+def fast_gelu(site: Site) -> Replacement:
     """Write FastGelu as Add, where it has a bias, and Gelu-20 of `tanh`."""
-    return only(_biased_gelu(view, em, view.required("X")))
+    return only(_biased_gelu(site, site.required("X")))
 
 
-def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
+def quick_gelu(site: Site) -> Replacement:
     """Write QuickGelu as x * Sigmoid(alpha * x)."""
-    x, alpha, op = view.required("X"), view.real("alpha"), em.op
+    x, alpha, op = site.required("X"), site.real("alpha"), site.op
     scaled = x if alpha == 1.0 else op("Mul", x, alpha, hint="scaled")
     return only(op("Mul", x, op("Sigmoid", scaled)))
 
 
-def gemm_fast_gelu(view: NodeView, em: Emitter) -> Replacement:
+def gemm_fast_gelu(site: Site) -> Replacement:
     """Write GemmFastGelu as MatMul, Add, where it has a bias, and Gelu-20 of `tanh`."""
-    return only(_biased_gelu(view, em, em.op("MatMul", *view.operands("X", "W"))))
+    return only(_biased_gelu(site, site.op("MatMul", *site.operands("X", "W"))))
 
 
-def _biased_gelu(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
-    bias = view.input("bias")
-    return em.op("Gelu", x if bias is None else em.op("Add", x, bias), approximate="tanh")
+def _biased_gelu(site: Site, x: ir.Value) -> ir.Value:
+    bias = site.input("bias")
+    return site.op("Gelu", x if bias is None else site.op("Add", x, bias), approximate="tanh")
 
 
-def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
+def bias_softmax(site: Site) -> Replacement:
     """Write BiasSoftmax as Add and Softmax-13; the sum goes over all axes from `axis` on.
 
     The bias broadcasts as in the Add that the optimiser has fused, whatever `is_inner_broadcast`
     says.
     """
-    x, bias = view.operands("data", "bias")
-    total, rank = em.op("Add", x, bias), known_rank(view, x)
-    axis = counted_axis(view.integer("axis"), rank, "axis")
+    x, bias = site.operands("data", "bias")
+    total, rank = site.op("Add", x, bias), known_rank(site, x)
+    axis = counted_axis(site.integer("axis"), rank, "axis")
     if axis == rank - 1:
-        return only(em.op("Softmax", total, axis=-1))
-    return only(softmax_from(em, total, axis, x))
+        return only(site.op("Softmax", total, axis=-1))
+    return only(softmax_from(site, total, axis, x))
 
 
 def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir.Value:
@@ -77,23 +78,23 @@ def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir
     return em.op("Reshape", flat, em.op("Shape", like))
 
 
-def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:
+def bias_split_gelu(site: Site) -> Replacement:
     """Write BiasSplitGelu as Add, and the first half of the last axis times Gelu of the second."""
-    first, second = halves(em, em.op("Add", *view.operands("X", "bias")))
-    return only(em.op("Mul", first, em.op("Gelu", second)))
+    first, second = halves(site, site.op("Add", *site.operands("X", "bias")))
+    return only(site.op("Mul", first, site.op("Gelu", second)))
 
 
-def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
+def bias_dropout(site: Site) -> Replacement:
     """Write BiasDropout as Add, Dropout-13 where it may do something, and Add of the residual."""
-    x, residual = view.required("data"), view.input("residual")
-    ratio, training = view.input("ratio"), view.input("training_mode")
-    result, mask = em.op("Add", x, view.required("bias")), None
-    if training is not None or is_read(view, 1):
-        seed = given(view, "seed")
-        result, mask = em.multi("Dropout", result, ratio, training, attributes=seed, count=2)
+    x, residual = site.required("data"), site.input("residual")
+    ratio, training = site.input("ratio"), site.input("training_mode")
+    result, mask = site.op("Add", x, site.required("bias")), None
+    if training is not None or is_read(site, 1):
+        seed = given(site, "seed")
+        result, mask = site.multi("Dropout", result, ratio, training, attributes=seed, count=2)
     if residual is not None:
-        result = em.op("Add", result, residual)
-    return outputs_of(view.node, result, mask)
+        result = site.op("Add", result, residual)
+    return outputs_of(site.node, result, mask)
 
 
 # Gates of recent decoders: what a product, a sum or a normalization is multiplied by.
@@ -102,13 +103,13 @@ def bias_dropout(view: NodeView, em: Emitter) -> Replacement:
 _D = ir.DataType
 
 
-def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
+def scaled_silu(site: Site) -> Replacement:
     """Write ScaledSiLU as Mul, Sigmoid and Mul, each rounded to the type of `X`.
 
     A factor that has another type, or more digits, is multiplied in float32.
     """
-    x, scale, alpha = view.required("X"), view.input("scale"), view.real("alpha")
-    dtype, op = known_type(x), em.op
+    x, scale, alpha = site.required("X"), site.input("scale"), site.real("alpha")
+    dtype, op = known_type(x), site.op
     is_constant = scale is None
     if scale is not None:
         is_narrow = known_type(scale) == dtype
@@ -116,44 +117,44 @@ def scaled_silu(view: NodeView, em: Emitter) -> Replacement:
             raise no_form(f"`scale` of `ScaledSiLU` has shape {dims_of(scale)}, expected a scalar")
     else:
         is_narrow = float(dtype.numpy().type(alpha)) == alpha
-        scale = em.constant(np.array(alpha, (dtype if is_narrow else _D.FLOAT).numpy()), "alpha")
+        scale = site.constant(np.array(alpha, (dtype if is_narrow else _D.FLOAT).numpy()), "alpha")
     if is_constant and alpha == 1.0:
         scaled = x
     elif is_narrow:
         scaled = op("Mul", x, scale, hint="scaled")
     else:
-        wide = op("Mul", cast(em, x, _D.FLOAT), cast(em, scale, _D.FLOAT))
-        scaled = cast(em, wide, dtype, "scaled")
+        wide = op("Mul", cast(site, x, _D.FLOAT), cast(site, scale, _D.FLOAT))
+        scaled = cast(site, wide, dtype, "scaled")
     return only(op("Mul", scaled, op("Sigmoid", scaled)))
 
 
-def gated_add(view: NodeView, em: Emitter) -> Replacement:
+def gated_add(site: Site) -> Replacement:
     """Write GatedAdd as Mul and Add.
 
     With `gate_weight` (onnxruntime has a kernel only for bfloat16 on GPUs) the gate is the sigmoid
     of a MatMul, computed in float32 and rounded where the documentation says.
     """
-    x, y, gate = view.operands("X", "Y", "gate")
-    op, dtype, weight = em.op, known_type(x), view.input("gate_weight")
+    x, y, gate = site.operands("X", "Y", "gate")
+    op, dtype, weight = site.op, known_type(x), site.input("gate_weight")
     if weight is not None:
         if dtype != _D.BFLOAT16:
             raise no_form(
                 f"`gate_weight` of `GatedAdd` is given beside {dtype.name}, which onnxruntime "
                 "has for bfloat16 alone"
             )
-        product = op("MatMul", cast(em, gate, _D.FLOAT), cast(em, weight, _D.FLOAT))
-        rounded = cast(em, cast(em, product, dtype), _D.FLOAT)
-        gate = cast(em, op("Sigmoid", rounded), dtype, "gate")
+        product = op("MatMul", cast(site, gate, _D.FLOAT), cast(site, weight, _D.FLOAT))
+        rounded = cast(site, cast(site, product, dtype), _D.FLOAT)
+        gate = cast(site, op("Sigmoid", rounded), dtype, "gate")
     return only(op("Add", x, op("Mul", y, gate, hint="gated")))
 
 
-def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
+def gated_rms_norm(site: Site) -> Replacement:
     """Write GatedRMSNorm as RMSNormalization-23, Sigmoid and Mul, all in float32.
 
     A last axis of several groups as wide as `scale` is divided for the normalization.
     """
-    refuse_value(view, "activation", "silu", "swish", "sigmoid")
-    x, scale, op = view.required("X"), view.required("scale"), em.op
+    refuse_value(site, "activation", "silu", "swish", "sigmoid")
+    x, scale, op = site.required("X"), site.required("scale"), site.op
     width = known_size(scale, 0, "the width of `scale` of `GatedRMSNorm`")
     whole = known_size(x, -1, "the last dimension of `X` of `GatedRMSNorm`")
     if width < 1 or whole % width:
@@ -162,27 +163,27 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
             "`scale`"
         )
     front = [0] * (len(dims_of(x) or ()) - 1)
-    rows = cast(em, x, _D.FLOAT)
+    rows = cast(site, x, _D.FLOAT)
     if whole != width:
         rows = op("Reshape", rows, [*front, whole // width, width])
     rows = op(
-        "RMSNormalization", rows, cast(em, scale, _D.FLOAT), axis=-1, epsilon=view.real("epsilon")
+        "RMSNormalization", rows, cast(site, scale, _D.FLOAT), axis=-1, epsilon=site.real("epsilon")
     )
     if whole != width:
         rows = op("Reshape", rows, [*front, whole])
-    gate = cast(em, view.required("gate"), _D.FLOAT)
+    gate = cast(site, site.required("gate"), _D.FLOAT)
     factor = op("Sigmoid", gate)
-    if view.string("activation") != "sigmoid":
+    if site.string("activation") != "sigmoid":
         factor = op("Mul", gate, factor, hint="silu")
-    return only(cast(em, op("Mul", rows, factor), known_type(x)))
+    return only(cast(site, op("Mul", rows, factor), known_type(x)))
 
 
-def swiglu(view: NodeView, em: Emitter) -> Replacement:
+def swiglu(site: Site) -> Replacement:
     """Write SwiGLU of `com.microsoft` as Clip, Sigmoid and Mul in float32.
 
     Without `up` the last axis is split in halves first.
     """
-    gate, up = view.required("gate"), view.input("up")
+    gate, up = site.required("gate"), site.input("up")
     dtype = known_type(gate)
     if up is None:
         last = dim_of(gate, -1)
@@ -190,8 +191,8 @@ def swiglu(view: NodeView, em: Emitter) -> Replacement:
             raise no_form(
                 f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number"
             )
-        gate, up = halves(em, gate)
-    return only(Swish.of(view, round_to=dtype).gated(em, gate, up, dtype))
+        gate, up = halves(site, gate)
+    return only(Swish.of(site, round_to=dtype).gated(site, gate, up, dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +214,15 @@ class Swish:
     round_to: ir.DataType | None = None
 
     @classmethod
-    def of(cls, view: NodeView, *, round_to: ir.DataType) -> Swish:
+    def of(cls, site: Site, *, round_to: ir.DataType) -> Swish:
         """Read the attributes of SwiGLU, or of an operator that has them."""
-        limit = view.real("limit")
-        is_rounded = "round_activation" in view.facts.attributes and view.integer(
+        limit = site.real("limit")
+        is_rounded = "round_activation" in site.facts.attributes and site.integer(
             "round_activation"
         )
         return cls(
-            view.real("activation_alpha"),
-            view.real("activation_beta"),
+            site.real("activation_alpha"),
+            site.real("activation_beta"),
             limit if limit > 0 else None,
             round_to=round_to if is_rounded else None,
         )

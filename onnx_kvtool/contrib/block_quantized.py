@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.model_io.external_data import array, reread
-from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Elements of 2, 4 or 8 bits packed in bytes, as tensors of quantized values.
@@ -124,7 +124,7 @@ def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
 # Weights of 2, 4 or 8 bits an element with a scale for each block: blocked DequantizeLinear.
 
 
-def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
+def mat_mul_n_bits(site: Site) -> Replacement:
     """Write MatMulNBits as blocked DequantizeLinear, Transpose and MatMul.
 
     The bytes of a stored weight become a uint4 or uint8 tensor (N, K), unchanged. A zero point that
@@ -135,41 +135,40 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     Refuses `g_idx` beside packed zero points, which onnxruntime ignores on a CPU, and with weights
     of other than 4 bits, since onnxruntime has no kernel.
     """
-    refuse_value(view, "weight_prepacked", 0)
-    refuse_value(view, "bits", 2, 4, 8)
-    a, scales, bits = view.required("A"), view.required("scales"), view.integer("bits")
-    width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
+    refuse_value(site, "weight_prepacked", 0)
+    refuse_value(site, "bits", 2, 4, 8)
+    a, scales, bits = site.required("A"), site.required("scales"), site.integer("bits")
+    width, columns, block = (site.integer(name) for name in ("K", "N", "block_size"))
     if block < 1 or width < 1 or columns < 1:
         raise no_form("`K`, `N` or `block_size` of `MatMulNBits` is below 1")
     blocks = -(-width // block)
-    op, dtype = em.op, known_type(scales)
-    quantized = packed_values(em, view.required("B"), bits, (columns, blocks * block))
-    scales = reshaped(em, scales, (columns, blocks))
-    zero, order = view.input("zero_points"), view.input("g_idx")
+    op, dtype = site.op, known_type(scales)
+    quantized = packed_values(site, site.required("B"), bits, (columns, blocks * block))
+    scales = reshaped(site, scales, (columns, blocks))
+    zero, order = site.input("zero_points"), site.input("g_idx")
     if order is not None:
         if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
-            refuse_input(view, "g_idx")
-        weights = _reordered(em, quantized, scales, zero, order, (columns, width))
+            refuse_input(site, "g_idx")
+        weights = _reordered(site, quantized, scales, zero, order, (columns, width))
     elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
-        values = cast(em, reshaped(em, quantized, split), dtype)
+        values = cast(site, reshaped(site, quantized, split), dtype)
         column = (columns, blocks, 1)
-        centred = op("Sub", values, reshaped(em, cast(em, zero, dtype), column))
-        weights = op("Mul", centred, reshaped(em, scales, column))
-        weights = reshaped(em, weights, (columns, blocks * block))
+        centred = op("Sub", values, reshaped(site, cast(site, zero, dtype), column))
+        weights = op("Mul", centred, reshaped(site, scales, column))
+        weights = reshaped(site, weights, (columns, blocks * block))
     else:
-        weights = _dequantized(em, quantized, scales, zero, (bits, block, columns, blocks))
+        weights = _dequantized(site, quantized, scales, zero, (bits, block, columns, blocks))
     if blocks * block != width and order is None:
-        weights = _first(em, weights, width)
-    return only(_product(em, a, weights, view.input("bias")))
+        weights = _first(site, weights, width)
+    return only(_product(site, a, weights, site.input("bias")))
 
 
-def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: int) -> ir.Value:
+def block_product(site: Site, a: ir.Value, name: str, columns: int) -> ir.Value:
     """Return one of several products of a node, whose weights have blocks and no zero points.
 
     Args:
-        view: The node, which has `K`, `bits` and `block_size`.
-        em: Where to build.
+        site: The node, which has `K`, `bits` and `block_size`.
         a: (..., K).
         name: The prefix of the inputs: `gate` for `gate_B`, `gate_scales` and `gate_bias`.
         columns: N.
@@ -177,17 +176,17 @@ def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: 
     Returns:
         (..., N).
     """
-    refuse_value(view, "bits", 2, 4, 8)
-    bits, width, block = (view.integer(part) for part in ("bits", "K", "block_size"))
+    refuse_value(site, "bits", 2, 4, 8)
+    bits, width, block = (site.integer(part) for part in ("bits", "K", "block_size"))
     if block < 1 or width < 1 or columns < 1:
-        raise no_form(f"a size of `{view.node.op_type}` is below 1")
+        raise no_form(f"a size of `{site.node.op_type}` is below 1")
     blocks = -(-width // block)
-    quantized = packed_values(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
-    scales = reshaped(em, view.required(f"{name}_scales"), (columns, blocks))
-    weights = _dequantized(em, quantized, scales, None, (bits, block, columns, blocks))
+    quantized = packed_values(site, site.required(f"{name}_B"), bits, (columns, blocks * block))
+    scales = reshaped(site, site.required(f"{name}_scales"), (columns, blocks))
+    weights = _dequantized(site, quantized, scales, None, (bits, block, columns, blocks))
     if blocks * block != width:
-        weights = _first(em, weights, width)
-    return _product(em, a, weights, view.input(f"{name}_bias"))
+        weights = _first(site, weights, width)
+    return _product(site, a, weights, site.input(f"{name}_bias"))
 
 
 def _dequantized(
@@ -245,14 +244,14 @@ def _first(em: Emitter, value: ir.Value, count: int, axis: int = 1) -> ir.Value:
     return em.op("Slice", value, *bounds)
 
 
-def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
+def gather_block_quantized(site: Site) -> Replacement:
     """Write GatherBlockQuantized as Gathers of values, scales and zero points, dequantized.
 
     So the whole table is never dequantized. Runtimes cannot gather int4 and uint4: these values are
     gathered as whole bytes. If the slices are along the last axis, the table is dequantized first.
     An index out of range fails; onnxruntime returns zeros there.
     """
-    data, indices, scales = view.operands("data", "indices", "scales")
+    data, indices, scales = site.operands("data", "indices", "scales")
     dims, at = dims_of(data), dims_of(indices)
     if dims is None or at is None or dims_of(scales) is None:
         raise Refusal(
@@ -265,13 +264,13 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
             "element-type",
             f"`GatherBlockQuantized` of {known_type(data).name} has no standard form",
         )
-    bits = view.integer("bits") if data.dtype == _D.UINT8 else 4
-    refuse_value(view, "bits", 2, 4, 8)
-    along = counted_axis(view.integer("gather_axis"), len(dims), "gather_axis")
-    blocks = counted_axis(view.integer("quantize_axis"), len(dims), "quantize_axis")
-    table = _Table(em, bits, data.dtype == _D.INT4)
-    op, dtype = em.op, known_type(scales)
-    zero, block = view.input("zero_points"), view.integer("block_size")
+    bits = site.integer("bits") if data.dtype == _D.UINT8 else 4
+    refuse_value(site, "bits", 2, 4, 8)
+    along = counted_axis(site.integer("gather_axis"), len(dims), "gather_axis")
+    blocks = counted_axis(site.integer("quantize_axis"), len(dims), "quantize_axis")
+    table = _Table(site, bits, data.dtype == _D.INT4)
+    op, dtype = site.op, known_type(scales)
+    zero, block = site.input("zero_points"), site.integer("block_size")
     if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
         raise no_form(
             "`GatherBlockQuantized` of uint8 gathers along another axis than 0, or has its blocks "
@@ -289,8 +288,8 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
     if zero is not None:
         points = table.rows(zero, indices, along, dims_of(scales))
     elif data.dtype == _D.UINT8:
-        middle = em.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
-        points = em.op("Expand", middle, em.op("Shape", slices))
+        middle = site.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
+        points = site.op("Expand", middle, site.op("Shape", slices))
     quantized = table.rows(data, indices, along, None)
     attributes = {"axis": axis, "block_size": block}
     inputs = quantized, slices, points

@@ -9,22 +9,21 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import is_read, known_type, no_form, only
-from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.contrib.rule import Site, is_read, known_type, no_form, only
+from onnx_kvtool.emit.emitter import Replacement
 from onnx_kvtool.emit.forms import cast, outputs_of, reduce, unsqueeze
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 _D = ir.DataType
 
 
-def branchwise_rms_norm(view: NodeView, em: Emitter) -> Replacement:
+def branchwise_rms_norm(site: Site) -> Replacement:
     """Write BranchwiseRMSNorm as RMSNormalization-23 of the last axis, in float32.
 
     Branches that are joined on the last axis become a dimension of their own for it.
     """
-    streams = _Streams.of(view, em, "X")
-    scale, rows = view.input("scale"), streams.apart(view.required("X"))
+    streams = _Streams.of(site, "X")
+    scale, rows = site.input("scale"), streams.apart(site.required("X"))
     if scale is not None:
         dims, whole = dims_of(scale), streams.branches * streams.width
         if dims not in ((whole,), (streams.branches, streams.width), (streams.width,)):
@@ -33,61 +32,61 @@ def branchwise_rms_norm(view: NodeView, em: Emitter) -> Replacement:
                 f"{(streams.branches, streams.width)} or {(streams.width,)}"
             )
         if dims != (streams.width,):
-            scale = reshaped(em, scale, (streams.branches, streams.width))
-    rows = root_mean_square(em, rows, scale, -1, view.real("epsilon"))
+            scale = reshaped(site, scale, (streams.branches, streams.width))
+    rows = root_mean_square(site, rows, scale, -1, site.real("epsilon"))
     return only(streams.joined(rows))
 
 
-def hyper_connection_pre_mix(view: NodeView, em: Emitter) -> Replacement:
+def hyper_connection_pre_mix(site: Site) -> Replacement:
     """Write HyperConnectionPreMix as Mul and ReduceSum, in float32."""
-    streams = _Streams.of(view, em, "streams")
-    op = em.op
-    gates = streams.gates(view.required("pre_mix"))
-    mixed = op("Mul", streams.apart(view.required("streams")), gates, hint="gated")
-    mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
-    factor = view.real("reduction_scale")
+    streams = _Streams.of(site, "streams")
+    op = site.op
+    gates = streams.gates(site.required("pre_mix"))
+    mixed = op("Mul", streams.apart(site.required("streams")), gates, hint="gated")
+    mixed = reduce(site, "ReduceSum", mixed, [streams.front], keepdims=False)
+    factor = site.real("reduction_scale")
     if factor != 1.0:
         mixed = op("Mul", mixed, factor)
-    return only(cast(em, mixed, known_type(view.required("streams"))))
+    return only(cast(site, mixed, known_type(site.required("streams"))))
 
 
-def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
+def hyper_connection_post_mix(site: Site) -> Replacement:
     """Write HyperConnectionPostMix as MatMul with a transposed matrix, Mul and Add, in float32."""
-    streams = _Streams.of(view, em, "streams")
-    op, mix = em.op, view.input("stream_mix")
-    rows = streams.apart(view.required("streams"))
+    streams = _Streams.of(site, "streams")
+    op, mix = site.op, site.input("stream_mix")
+    rows = streams.apart(site.required("streams"))
     if mix is not None:
         order = [*range(streams.front), streams.front + 1, streams.front]
-        turned = op("Transpose", cast(em, mix, _D.FLOAT), perm=order)
+        turned = op("Transpose", cast(site, mix, _D.FLOAT), perm=order)
         rows = op("MatMul", turned, rows, hint="mixed")
-    features = unsqueeze(em, cast(em, view.required("block_output"), _D.FLOAT), [streams.front])
-    gated = op("Mul", streams.gates(view.required("post_mix")), features)
+    features = unsqueeze(site, cast(site, site.required("block_output"), _D.FLOAT), [streams.front])
+    gated = op("Mul", streams.gates(site.required("post_mix")), features)
     return only(streams.joined(op("Add", rows, gated, hint="injected")))
 
 
-def engram_gate(view: NodeView, em: Emitter) -> Replacement:
+def engram_gate(site: Site) -> Replacement:
     """Write EngramGate as RMSNormalization-23, ReduceSum, Sqrt, Sigmoid and Mul, in float32."""
-    key, value = view.operands("key", "value")
+    key, value = site.operands("key", "value")
     dtype = known_type(key)
     width = known_size(key, -1, "the last dimension of `key` of `EngramGate`")
-    op, epsilon = em.op, view.real("epsilon")
+    op, epsilon = site.op, site.real("epsilon")
 
     def normalized(name: str) -> ir.Value:
-        rows, scale = view.operands(name, f"{name}_norm_scale")
-        return root_mean_square(em, cast(em, rows, _D.FLOAT), scale, -1, epsilon)
+        rows, scale = site.operands(name, f"{name}_norm_scale")
+        return root_mean_square(site, cast(site, rows, _D.FLOAT), scale, -1, epsilon)
 
     dots = op("Mul", normalized("key"), normalized("query"))
-    dot = op("Mul", reduce(em, "ReduceSum", dots, [-1]), width**-0.5, hint="dot")
+    dot = op("Mul", reduce(site, "ReduceSum", dots, [-1]), width**-0.5, hint="dot")
     root = op("Sqrt", op("Max", op("Abs", dot), 1e-6))
     gate = op("Sigmoid", op("Mul", op("Sign", dot), root), hint="gate")
-    gated = op("Mul", gate, unsqueeze(em, cast(em, value, _D.FLOAT), [2]), hint="gated")
+    gated = op("Mul", gate, unsqueeze(site, cast(site, value, _D.FLOAT), [2]), hint="gated")
     normed = None
-    if is_read(view, 1):
-        scale = view.input("conv_norm_scale")
+    if is_read(site, 1):
+        scale = site.input("conv_norm_scale")
         if scale is None:
             raise no_form("`EngramGate` has no `conv_norm_scale`, expected one")
-        normed = cast(em, root_mean_square(em, gated, scale, -1, epsilon), dtype)
-    return outputs_of(view.node, cast(em, gated, dtype), normed)
+        normed = cast(site, root_mean_square(site, gated, scale, -1, epsilon), dtype)
+    return outputs_of(site.node, cast(site, gated, dtype), normed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,7 @@ class _Streams:
     """C streams of H features, (..., C, H), or joined, (..., C * H).
 
     Attributes:
-        view: The node.
-        em: Where to build.
+        site: The node.
         front: Number of dimensions before the streams.
         branches: C.
         width: H.
@@ -104,8 +102,7 @@ class _Streams:
         dtype: Their type.
     """
 
-    view: NodeView
-    em: Emitter
+    site: Site
     front: int
     branches: int
     width: int
@@ -113,31 +110,31 @@ class _Streams:
     dtype: ir.DataType
 
     @classmethod
-    def of(cls, view: NodeView, em: Emitter, name: str) -> _Streams:
+    def of(cls, site: Site, name: str) -> _Streams:
         """Read the sizes of an input.
 
         Raises:
             Refusal: If one is unknown, or the branches do not divide the last dimension.
         """
-        x, op_type, branches = view.required(name), view.node.op_type, view.integer("num_branches")
+        x, op_type, branches = site.required(name), site.node.op_type, site.integer("num_branches")
         last = known_size(x, -1, f"the last dimension of `{name}` of `{op_type}`")
         rank, dtype = len(dims_of(x) or ()), known_type(x)
         if branches > 0 and last % branches == 0:
-            return cls(view, em, rank - 1, branches, last // branches, True, dtype)
+            return cls(site, rank - 1, branches, last // branches, True, dtype)
         if branches != 0 or rank < 2:
             raise no_form(
                 f"`{name}` of `{op_type}` with a `num_branches` of {branches} has shape "
                 f"{dims_of(x)}, which is not that of so many branches"
             )
         count = known_size(x, -2, f"the number of branches of `{op_type}`")
-        return cls(view, em, rank - 2, count, last, False, dtype)
+        return cls(site, rank - 2, count, last, False, dtype)
 
     def apart(self, x: ir.Value) -> ir.Value:
         """Return streams in float32, the branches a dimension of their own: (..., C, H)."""
-        wide = cast(self.em, x, _D.FLOAT)
+        wide = cast(self.site, x, _D.FLOAT)
         if not self.is_flat:
             return wide
-        return self.em.op(
+        return self.site.op(
             "Reshape", wide, [*[0] * self.front, self.branches, self.width], hint="branches"
         )
 
@@ -145,8 +142,8 @@ class _Streams:
         """Return (..., C, H) of float32 in the shape and the type of the streams."""
         if self.is_flat:
             shape = [*[0] * self.front, self.branches * self.width]
-            x = self.em.op("Reshape", x, shape, hint="joined")
-        return cast(self.em, x, self.dtype)
+            x = self.site.op("Reshape", x, shape, hint="joined")
+        return cast(self.site, x, self.dtype)
 
     def gates(self, given: ir.Value) -> ir.Value:
         """Return gates of branches or features, in float32: (..., C, 1 or H).
@@ -154,16 +151,16 @@ class _Streams:
         Raises:
             Refusal: If their shape is another, or unknown.
         """
-        dims, wide = dims_of(given), cast(self.em, given, _D.FLOAT)
+        dims, wide = dims_of(given), cast(self.site, given, _D.FLOAT)
         rank, last = len(dims or ()), dims[-1] if dims else None
         if rank == self.front + 1 and last == self.branches:
-            return unsqueeze(self.em, wide, [self.front + 1])
+            return unsqueeze(self.site, wide, [self.front + 1])
         if rank == self.front + 1 and self.is_flat and last == self.branches * self.width:
             return self.apart(given)
         if rank == self.front + 2 and last in (1, self.width):
             return wide
         raise no_form(
-            f"`{given.name}` of `{self.view.node.op_type}` has shape {dims}, expected "
+            f"`{given.name}` of `{self.site.node.op_type}` has shape {dims}, expected "
             f"(..., {self.branches}), (..., {self.branches}, 1) or "
             f"(..., {self.branches}, {self.width})"
         )

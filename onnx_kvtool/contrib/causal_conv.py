@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.recurrence import Sequences, sequences_of
-from onnx_kvtool.contrib.rule import is_read, known_rank, no_form, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.contrib.rule import Site, is_read, known_rank, no_form, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     channels_first,
@@ -18,14 +18,13 @@ from onnx_kvtool.emit.forms import (
     reduce,
     where,
 )
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 _D = ir.DataType
 _END = 2**31 - 1
 
 
-def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
+def causal_conv_with_state(site: Site) -> Replacement:
     """Write CausalConvWithState as Concat, Conv in float32, Slice, and x * Sigmoid(x).
 
     The state, the last positions before the input, stays an input and an output. With
@@ -34,14 +33,14 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     Refuses what onnxruntime supports on GPUs only: several axes of positions, a window of states,
     captured states, another length or layout of the state, and a part of the channels.
     """
-    _refuse_elsewhere(view)
-    x, weight, past = view.required("input"), view.required("weight"), view.input("past_state")
+    _refuse_elsewhere(site)
+    x, weight, past = site.required("input"), site.required("weight"), site.input("past_state")
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
-    dilation, is_last = view.integer("dilation"), view.integer("channels_last") != 0
+    dilation, is_last = site.integer("dilation"), site.integer("channels_last") != 0
     rows, place = (taps - 1) * dilation, 1 if is_last else 2
-    rank = 3 if dims_of(x) is None and not is_last else known_rank(view, x)
-    op, whole = em.op, x
+    rank = 3 if dims_of(x) is None and not is_last else known_rank(site, x)
+    op, whole = site.op, x
     if rows and past is not None:
         whole = op("Concat", past, x, axis=place, hint="positions")
     elif rows:
@@ -49,25 +48,25 @@ def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
         pads[place] = rows
         whole = op("Pad", x, pads, hint="positions")
     bounds = ([-rows], [_END]) if rows else ([0], [0])
-    places = (em.constant(values, "bound") for values in (*bounds, [place]))
-    present = op("Slice", whole, *places, hint="present_state") if is_read(view, 1) else None
+    places = (site.constant(values, "bound") for values in (*bounds, [place]))
+    present = op("Slice", whole, *places, hint="present_state") if is_read(site, 1) else None
     if is_last:
         whole = op("Reshape", whole, [0, 0, channels]) if rank > 3 else whole
-        whole = channels_first(em, whole, 3)
-    bias = view.input("bias")
+        whole = channels_first(site, whole, 3)
+    bias = site.input("bias")
     operands = [whole, weight, *([] if bias is None else [bias])]
-    wide = (cast(em, operand, _D.FLOAT) for operand in operands)
+    wide = (cast(site, operand, _D.FLOAT) for operand in operands)
     y = op("Conv", *wide, attributes={"group": channels, "dilations": [dilation]})
-    y = cast(em, _activated(view, em, y), dtype_of(x))
+    y = cast(site, _activated(site, y), dtype_of(x))
     if is_last:
-        y = channels_last(em, y, 3)
+        y = channels_last(site, y, 3)
         if rank > 3:
-            what = f"a size of the channels of `{x.name}` of `{view.node.op_type}`"
+            what = f"a size of the channels of `{x.name}` of `{site.node.op_type}`"
             y = op("Reshape", y, [0, 0, *(known_size(x, axis, what) for axis in range(2, rank))])
-    return outputs_of(view.node, y, present, None)
+    return outputs_of(site.node, y, present, None)
 
 
-def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
+def varlen_causal_conv_with_state(site: Site) -> Replacement:
     """Write VarlenCausalConvWithState as a Gather of the rows of each tap, Mul and ReduceSum.
 
     The place of each tap, in the sequence of its token or in the state of that, is computed from
@@ -77,14 +76,14 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
     Refuses weights that differ from token to token (`kernel_delta`, `previous_mask`), which
     onnxruntime supports on GPUs only.
     """
-    refuse_input(view, "kernel_delta", "previous_mask")
-    _refuse_dilation(view)
-    x, weight, past = view.operands("input", "weight", "initial_state")
+    refuse_input(site, "kernel_delta", "previous_mask")
+    _refuse_dilation(site)
+    x, weight, past = site.operands("input", "weight", "initial_state")
     channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
     taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
-    dilation = view.integer("dilation")
-    rows, op = (taps - 1) * dilation, em.op
-    lying = sequences_of(em, view.required("cumulative_sequence_length"), x)
+    dilation = site.integer("dilation")
+    rows, op = (taps - 1) * dilation, site.op
+    lying = sequences_of(site, site.required("cumulative_sequence_length"), x)
     pool = x
     if rows:
         turned = op("Transpose", past, perm=[0, 2, 1], hint="rows")
@@ -92,33 +91,31 @@ def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
         pool = op("Concat", x, states, axis=0, hint="positions")
 
     def of_taps() -> ir.Value:
-        first = em.op("Gather", lying.starts, em.op("Reshape", lying.owner, [-1]))
-        local = em.op("Sub", lying.place, first)
+        first = site.op("Gather", lying.starts, site.op("Reshape", lying.owner, [-1]))
+        local = site.op("Sub", lying.place, first)
         offsets = np.arange(1 - taps, 1) * dilation
         return lying.before(lying.place, local, lying.owner, rows, offsets)
 
-    reached = em.once(("taps", lying.owner, taps, dilation), of_taps)
-    bias = view.input("bias")
-    factors = op("Reshape", cast(em, weight, _D.FLOAT), [channels, taps])
+    reached = site.once(("taps", lying.owner, taps, dilation), of_taps)
+    bias = site.input("bias")
+    factors = op("Reshape", cast(site, weight, _D.FLOAT), [channels, taps])
     factors = op("Transpose", factors, perm=[1, 0], hint="by_tap")
-    products = op("Mul", cast(em, op("Gather", pool, reached), _D.FLOAT), factors)
-    y = reduce(em, "ReduceSum", products, [1], keepdims=False)
+    products = op("Mul", cast(site, op("Gather", pool, reached), _D.FLOAT), factors)
+    y = reduce(site, "ReduceSum", products, [1], keepdims=False)
     if bias is not None:
-        y = op("Add", y, cast(em, bias, _D.FLOAT), hint="biased")
-    y = cast(em, _activated(view, em, y), dtype_of(x))
-    final = _final_state(view, em, lying, pool, rows) if is_read(view, 1) else None
-    update = _captured(view, em, lying, x) if is_read(view, 2) else None
-    return outputs_of(view.node, y, final, update)
+        y = op("Add", y, cast(site, bias, _D.FLOAT), hint="biased")
+    y = cast(site, _activated(site, y), dtype_of(x))
+    final = _final_state(site, lying, pool, rows) if is_read(site, 1) else None
+    update = _captured(site, lying, x) if is_read(site, 2) else None
+    return outputs_of(site.node, y, final, update)
 
 
-def _final_state(
-    view: NodeView, em: Emitter, lying: Sequences, pool: ir.Value, rows: int
-) -> ir.Value:
+def _final_state(site: Site, lying: Sequences, pool: ir.Value, rows: int) -> ir.Value:
     """Return the last rows of each sequence and the state before it: (B, C, rows)."""
-    op = em.op
+    op = site.op
     if not rows:
-        return op("Identity", view.required("initial_state"))
-    places = em.once(
+        return op("Identity", site.required("initial_state"))
+    places = site.once(
         ("final", lying.ends, lying.count, rows),
         lambda: lying.before(lying.ends, lying.lengths, lying.number, rows, np.arange(-rows, 0)),
     )
@@ -126,52 +123,52 @@ def _final_state(
     return op("Transpose", last, perm=[0, 2, 1], hint="final_state")
 
 
-def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.Value:
+def _captured(site: Site, lying: Sequences, x: ir.Value) -> ir.Value:
     """Return the first tokens of each sequence, and zeros beyond `capture_count`: (B, slots, C)."""
-    slots, count = view.integer("state_update_capacity"), view.input("capture_count")
+    slots, count = site.integer("state_update_capacity"), site.input("capture_count")
     if slots < 1 or count is None:
         raise no_form(
             f"`state_update` of `VarlenCausalConvWithState` is read, `state_update_capacity` is "
             f"`{slots}`, and `capture_count` {'absent' if count is None else 'given'}, expected "
             "room and a count"
         )
-    slot = em.constant(np.arange(slots).reshape(1, -1), "slots")
-    wide = em.op("Reshape", cast(em, count, _D.INT64), [-1, 1])
-    is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths))
-    places = where(em, is_asked, em.op("Add", lying.starts, slot), lying.count, "captured")
-    return em.op("Gather", em.op("Pad", x, [0, 0, 1, 0]), places)
+    slot = site.constant(np.arange(slots).reshape(1, -1), "slots")
+    wide = site.op("Reshape", cast(site, count, _D.INT64), [-1, 1])
+    is_asked = site.op("Less", slot, site.op("Min", wide, lying.lengths))
+    places = where(site, is_asked, site.op("Add", lying.starts, slot), lying.count, "captured")
+    return site.op("Gather", site.op("Pad", x, [0, 0, 1, 0]), places)
 
 
-def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
+def _activated(site: Site, value: ir.Value) -> ir.Value:
     """Return the activation of a node, applied to a float32 value."""
-    refuse_value(view, "activation", "none", "silu", "swish")
-    if view.string("activation") == "none":
+    refuse_value(site, "activation", "none", "silu", "swish")
+    if site.string("activation") == "none":
         return value
-    op = em.op
+    op = site.op
     return op("Mul", value, op("Sigmoid", value), hint="activated")
 
 
-def _refuse_elsewhere(view: NodeView) -> None:
+def _refuse_elsewhere(site: Site) -> None:
     """Refuse forms that onnxruntime 1.32 only computes on GPUs, and an invalid dilation."""
     for name in (
         "state_window", "state_update_capacity", "state_length", "input_channel_offset",
         "input_channels",
     ):  # fmt: skip
-        refuse_value(view, name, 0)
-    refuse_value(view, "ndim", 1)
-    refuse_value(view, "state_channels_last", -1)
-    refuse_value(view, "channels_last", 0, 1)
-    if is_read(view, 2):
+        refuse_value(site, name, 0)
+    refuse_value(site, "ndim", 1)
+    refuse_value(site, "state_channels_last", -1)
+    refuse_value(site, "channels_last", 0, 1)
+    if is_read(site, 2):
         raise no_form(
             "`state_update` of `CausalConvWithState` is read; onnxruntime computes it on GPUs only"
         )
-    _refuse_dilation(view)
+    _refuse_dilation(site)
 
 
-def _refuse_dilation(view: NodeView) -> None:
+def _refuse_dilation(site: Site) -> None:
     """Refuse a dilation that puts taps on one position, or ahead."""
-    if view.integer("dilation") < 1:
+    if site.integer("dilation") < 1:
         raise no_form(
-            f"`dilation` of `{view.node.op_type}` is `{view.integer('dilation')}`, expected 1 or "
+            f"`dilation` of `{site.node.op_type}` is `{site.integer('dilation')}`, expected 1 or "
             "more"
         )

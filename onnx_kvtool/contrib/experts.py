@@ -11,10 +11,9 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.activation import Swish
 from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_points, reshaped
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, unsqueeze, where
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The weights of experts, quantized or not: of all experts, or of the chosen ones.
@@ -28,15 +27,13 @@ class Slots:
     """The experts that compute, each in its own slot.
 
     Attributes:
-        view: The node.
-        em: Where to build.
+        site: The node.
         experts: Number of experts.
         chosen: The expert of each slot, (slots,), int64; None if slot n has expert n.
         count: Number of slots.
     """
 
-    view: NodeView
-    em: Emitter
+    site: Site
     experts: int
     chosen: ir.Value | None
     count: int
@@ -52,32 +49,32 @@ class Slots:
         Raises:
             Refusal: If a shape is another, or unknown.
         """
-        called, bits = f"{name}_experts_weights", width_of(self.view, name)
-        given = demanded(self.view, called)
-        demand_dims(self.view, called, self.experts, rows, columns * (bits or 8) // 8)
+        called, bits = f"{name}_experts_weights", width_of(self.site, name)
+        given = demanded(self.site, called)
+        demand_dims(self.site, called, self.experts, rows, columns * (bits or 8) // 8)
         if bits is None:
             return self._of(given)
         return self._dequantized(given, name, (self.experts, rows, columns), bits)
 
     def bias(self, name: str, rows: int) -> ir.Value | None:
         """Return the bias of one product: (slots, rows, 1); None if it has none."""
-        given = self.view.input(f"{name}_experts_bias")
+        given = self.site.input(f"{name}_experts_bias")
         if given is None:
             return None
-        demand_dims(self.view, f"{name}_experts_bias", self.experts, rows)
-        return unsqueeze(self.em, self._of(given), [2])
+        demand_dims(self.site, f"{name}_experts_bias", self.experts, rows)
+        return unsqueeze(self.site, self._of(given), [2])
 
     def _of(self, given: ir.Value) -> ir.Value:
         if self.chosen is None:
             return given
-        return self.em.op("Gather", given, self.chosen, hint="chosen")
+        return self.site.op("Gather", given, self.chosen, hint="chosen")
 
     def _dequantized(
         self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
     ) -> ir.Value:
         """Return the dequantized values."""
-        em, view, (experts, rows, columns) = self.em, self.view, shape
-        block = view.attribute("block_size") or columns
+        em, site, (experts, rows, columns) = self.site, self.site, shape
+        block = site.attribute("block_size") or columns
         assert isinstance(block, int)
         if block < 1 or columns % block:
             raise no_form(
@@ -85,17 +82,17 @@ class Slots:
                 f"of `{name}_experts_weights`"
             )
         blocks = columns // block
-        scales = demanded(view, f"{name}_scales")
-        if view.attribute("block_size"):
-            demand_dims(view, f"{name}_scales", experts, rows, blocks)
+        scales = demanded(site, f"{name}_scales")
+        if site.attribute("block_size"):
+            demand_dims(site, f"{name}_scales", experts, rows, blocks)
         else:
-            demand_dims(view, f"{name}_scales", experts, rows)
+            demand_dims(site, f"{name}_scales", experts, rows)
             scales = reshaped(em, scales, (experts, rows, 1))
-        dtype = known_type(view.required("input"))
+        dtype = known_type(site.required("input"))
         if known_type(scales) != dtype:
             raise no_form(f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}")
         quantized = packed_values(em, self._of(packed), bits, (self.count, rows, columns))
-        zero = view.input(f"{name}_zero_points")
+        zero = site.input(f"{name}_zero_points")
         points = self._points(name, zero, bits, quantized.dtype, (rows, blocks))
         attributes = {"axis": 2, "block_size": block}
         inputs = (quantized, self._of(scales), points)
@@ -112,57 +109,57 @@ class Slots:
         """Return the zero point of each block: (slots, rows, blocks)."""
         rows, blocks = shape
         if zero is None:
-            return packed_zero_points(self.em, None, bits, dtype, (self.count, rows, blocks))
+            return packed_zero_points(self.site, None, bits, dtype, (self.count, rows, blocks))
         whole = (self.experts, rows, blocks)
-        if not self.view.attribute("block_size"):
-            demand_dims(self.view, f"{name}_zero_points", self.experts, -(-rows * bits // 8))
+        if not self.site.attribute("block_size"):
+            demand_dims(self.site, f"{name}_zero_points", self.experts, -(-rows * bits // 8))
             along = (self.experts, rows)
-            return self._of(packed_zero_points(self.em, zero, bits, dtype, whole, along))
+            return self._of(packed_zero_points(self.site, zero, bits, dtype, whole, along))
         if blocks == 1 and bits != 8:
             raise no_form(
                 f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads a layout "
                 "on the CPU that contradicts its documentation"
             )
         packed = -(-blocks * bits // 8)
-        demand_dims(self.view, f"{name}_zero_points", self.experts, rows, packed)
-        return self._of(packed_zero_points(self.em, zero, bits, dtype, whole))
+        demand_dims(self.site, f"{name}_zero_points", self.experts, rows, packed)
+        return self._of(packed_zero_points(self.site, zero, bits, dtype, whole))
 
 
-def width_of(view: NodeView, name: str) -> int | None:
+def width_of(site: Site, name: str) -> int | None:
     """Return the bits of the quantized weights of one product; None if they are not quantized."""
-    if view.node.op_type == "MoE":
+    if site.node.op_type == "MoE":
         return None
-    given = view.attribute(f"{name}_expert_weight_bits")
-    return given if isinstance(given, int) else view.integer("expert_weight_bits")
+    given = site.attribute(f"{name}_expert_weight_bits")
+    return given if isinstance(given, int) else site.integer("expert_weight_bits")
 
 
-def demanded(view: NodeView, name: str) -> ir.Value:
+def demanded(site: Site, name: str) -> ir.Value:
     """Return an input that the attributes of the node make necessary.
 
     Raises:
         Refusal: If it is absent.
     """
-    value = view.input(name)
+    value = site.input(name)
     if value is None:
-        raise no_form(f"`{view.node.op_type}` has no `{name}`, expected one")
+        raise no_form(f"`{site.node.op_type}` has no `{name}`, expected one")
     return value
 
 
-def demand_dims(view: NodeView, name: str, *expected: int) -> None:
+def demand_dims(site: Site, name: str, *expected: int) -> None:
     """Demand that an input has a shape.
 
     Raises:
         Refusal: If it has another, or one that is unknown.
     """
-    dims = dims_of(demanded(view, name))
+    dims = dims_of(demanded(site, name))
     if dims is None or not all(isinstance(dim, int) for dim in dims):
         raise Refusal(
             "unknown-size",
-            f"the shape of `{name}` of `{view.node.op_type}` is unknown",
+            f"the shape of `{name}` of `{site.node.op_type}` is unknown",
             help="declare it",
         )
     if dims != expected:
-        raise no_form(f"`{name}` of `{view.node.op_type}` has shape {dims}, expected {expected}")
+        raise no_form(f"`{name}` of `{site.node.op_type}` has shape {dims}, expected {expected}")
 
 
 # The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
@@ -175,46 +172,45 @@ _GATED = ("swiglu", "geglu")
 class Experts:
     """The sizes of a node: E experts, k of them compute, from H features over I back to H."""
 
-    view: NodeView
-    em: Emitter
+    site: Site
     experts: int
     inner: int
     hidden: int
 
     @classmethod
-    def of(cls, view: NodeView, em: Emitter) -> Experts:
+    def of(cls, site: Site) -> Experts:
         """Read the sizes of a node.
 
         Raises:
             Refusal: If the node has no standard form, or a size is unknown.
         """
-        op_type, kind, fusion = view.node.op_type, _activation(view), view.integer("swiglu_fusion")
-        refuse_value(view, "use_sparse_mixer", 0, 1)
+        op_type, kind, fusion = site.node.op_type, _activation(site), site.integer("swiglu_fusion")
+        refuse_value(site, "use_sparse_mixer", 0, 1)
         if kind not in ("identity", "relu", "relu2", "gelu", "silu", *_GATED):
             raise no_form(
                 f"`activation_type` of `{op_type}` is `{kind}`, which has no standard form"
             )
-        refuse_value(view, "swiglu_fusion", 0, 1, 2)
+        refuse_value(site, "swiglu_fusion", 0, 1, 2)
         if kind == "geglu":
-            refuse_value(view, "swiglu_fusion", 1, 2)
+            refuse_value(site, "swiglu_fusion", 1, 2)
         if kind != "swiglu":
-            refuse_value(view, "swiglu_limit_after_activation", 0)
+            refuse_value(site, "swiglu_limit_after_activation", 0)
         if kind != "swiglu" or fusion:
-            refuse_input(view, "fc3_experts_weights", "fc3_experts_bias")
-        weights = view.required("fc1_experts_weights")
+            refuse_input(site, "fc3_experts_weights", "fc3_experts_bias")
+        weights = site.required("fc1_experts_weights")
         experts = known_size(weights, 0, f"the number of experts of `{op_type}`")
         rows = known_size(weights, 1, f"the number of rows of `fc1_experts_weights` of `{op_type}`")
-        hidden = known_size(view.required("input"), -1, f"the width of `input` of `{op_type}`")
-        routed = dim_of(view.required("router_probs"), 1)
+        hidden = known_size(site.required("input"), -1, f"the width of `input` of `{op_type}`")
+        routed = dim_of(site.required("router_probs"), 1)
         if isinstance(routed, int) and routed != experts:
             raise no_form(
                 f"`router_probs` of `{op_type}` has {routed} columns, expected one for each of "
                 f"{experts} experts"
             )
-        if not 1 <= view.integer("k") <= experts:
-            raise no_form(f"`k` of `{op_type}` is {view.integer('k')}, expected 1 to {experts}")
+        if not 1 <= site.integer("k") <= experts:
+            raise no_form(f"`k` of `{op_type}` is {site.integer('k')}, expected 1 to {experts}")
         is_fused = kind in _GATED and fusion > 0
-        return cls(view, em, experts, rows // 2 if is_fused else rows, hidden)
+        return cls(site, experts, rows // 2 if is_fused else rows, hidden)
 
     def computed(self, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return the weighted sum of what the experts compute, in the shape of the input.
@@ -224,13 +220,13 @@ class Experts:
             gates: Their weights: (T, k), float32.
             least: Experts with this weight or less are left out of the sum.
         """
-        em, x = self.em, self.view.required("input")
+        em, x = self.site, self.site.required("input")
         op, dims = em.op, dims_of(x)
         assert dims is not None
         rows = x if len(dims) == 2 else op("Reshape", x, [-1, self.hidden])
         tokens = prod(d for d in dims[:-1] if isinstance(d, int))
         is_known = all(isinstance(dim, int) for dim in dims[:-1])
-        if is_known and tokens * self.view.integer("k") < self.experts:
+        if is_known and tokens * self.site.integer("k") < self.experts:
             total = self._of_chosen(rows, indices, gates, (least, tokens))
         else:
             total = self._of_all(rows, indices, gates, least)
@@ -240,14 +236,14 @@ class Experts:
 
     def _of_all(self, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return (T, H), where every expert computes every token; tokens are columns."""
-        em, op, router = self.em, self.em.op, self.view.required("router_probs")
+        em, op, router = self.site, self.site.op, self.site.required("router_probs")
         columns = op("Transpose", rows, perm=[1, 0], hint="columns")
         zero = ir.Tensor(np.zeros(1, np.float32))
         shape = em.op("Shape", router)
         none = em.op("ConstantOfShape", shape, value=zero)
         spread = op("ScatterElements", none, indices, gates, axis=1, hint="gates")
         turned = op("Transpose", spread, perm=[1, 0])
-        slots = Slots(self.view, em, self.experts, None, self.experts)
+        slots = Slots(self.site, self.experts, None, self.experts)
         found = self._weighted(slots, columns, unsqueeze(em, turned, [1]), least)
         total = reduce(em, "ReduceSum", found, [0], keepdims=False)
         return op("Transpose", total, perm=[1, 0], hint="total")
@@ -260,7 +256,7 @@ class Experts:
         limits: tuple[float, int],
     ) -> ir.Value:
         """Return (T, H), where each pair of a token and an expert that it chose has a slot."""
-        em, k, (least, tokens) = self.em, self.view.integer("k"), limits
+        em, k, (least, tokens) = self.site, self.site.integer("k"), limits
         count = tokens * k
         chosen = em.op("Reshape", indices, [count], hint="chosen")
         columns = rows
@@ -268,7 +264,7 @@ class Experts:
             columns = em.op("Gather", rows, np.repeat(np.arange(tokens), k), hint="tokens")
         shape = (tokens if tokens == 1 else count, self.hidden, 1)
         columns = reshaped(em, columns, shape)
-        slots = Slots(self.view, em, self.experts, chosen, count)
+        slots = Slots(self.site, self.experts, chosen, count)
         turned = reshaped(em, gates, (count, 1, 1))
         found = self._weighted(slots, columns, turned, least)
         apart = reshaped(em, found, (tokens, k, self.hidden))
@@ -283,7 +279,7 @@ class Experts:
             gates: (slots, 1, columns), float32.
             least: As for `computed`.
         """
-        em, op = self.em, self.em.op
+        em, op = self.site, self.site.op
         inner = self._inner(slots, columns)
         found = self._product(slots, "fc2", inner, (self.hidden, self.inner))
         weighted = op("Mul", found, cast(em, gates, dtype_of(found)), hint="weighted")
@@ -294,15 +290,15 @@ class Experts:
     def _product(
         self, slots: Slots, name: str, columns: ir.Value, shape: tuple[int, int]
     ) -> ir.Value:
-        op = self.em.op
+        op = self.site.op
         found = op("MatMul", slots.weights(name, *shape), columns, hint=name)
         bias = slots.bias(name, shape[0])
         return found if bias is None else op("Add", found, bias, hint=f"{name}_biased")
 
     def _inner(self, slots: Slots, columns: ir.Value) -> ir.Value:
         """Return the inner features: (slots, I, columns)."""
-        kind, fusion = _activation(self.view), self.view.integer("swiglu_fusion")
-        inner, hidden, em = self.inner, self.hidden, self.em
+        kind, fusion = _activation(self.site), self.site.integer("swiglu_fusion")
+        inner, hidden, em = self.inner, self.hidden, self.site
         if kind not in _GATED:
             return _activated(em, kind, self._product(slots, "fc1", columns, (inner, hidden)))
         if fusion == 0:
@@ -316,21 +312,21 @@ class Experts:
 
     def _gated(self, gate: ir.Value, linear: ir.Value) -> ir.Value:
         """Return SwiGLU or GEGLU of two products of one shape."""
-        view = self.view
-        if _activation(view) == "geglu":
-            return self.em.op("Mul", _activated(self.em, "gelu", gate), linear)
-        limit = view.attribute("swiglu_limit")
+        site = self.site
+        if _activation(site) == "geglu":
+            return self.site.op("Mul", _activated(self.site, "gelu", gate), linear)
+        limit = site.attribute("swiglu_limit")
         swish = Swish(
-            view.real("activation_alpha"),
-            view.real("activation_beta"),
+            site.real("activation_alpha"),
+            site.real("activation_beta"),
             limit if isinstance(limit, float) else None,
-            is_later=view.integer("swiglu_limit_after_activation") != 0,
+            is_later=site.integer("swiglu_limit_after_activation") != 0,
         )
-        return swish.product(self.em, gate, linear)
+        return swish.product(self.site, gate, linear)
 
 
-def _activation(view: NodeView) -> str:
-    return view.string("activation_type")
+def _activation(site: Site) -> str:
+    return site.string("activation_type")
 
 
 def _activated(em: Emitter, kind: str, x: ir.Value) -> ir.Value:
@@ -355,7 +351,7 @@ _FLOAT_SCALES = [
 """Inputs of weights that are floats of 4 or 8 bits, which run on GPUs only."""
 
 
-def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
+def mixture_of_experts(site: Site) -> Replacement:
     """Write MoE as Softmax, TopK, ScatterElements, and MatMul with the weights of all experts.
 
     Every expert computes every token; results for tokens that did not choose the expert are left
@@ -370,18 +366,18 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     `use_sparse_mixer`, which onnxruntime ignores on a CPU, follows its kernel for GPUs; see
     `_sparse`. Refuses weights in the layout of the first releases.
     """
-    router = cast(em, view.required("router_probs"), _D.FLOAT)
-    op = em.op
-    mixture = Experts.of(view, em)
-    if view.integer("use_sparse_mixer"):
+    router = cast(site, site.required("router_probs"), _D.FLOAT)
+    op = site.op
+    mixture = Experts.of(site)
+    if site.integer("use_sparse_mixer"):
         return only(mixture.computed(*_sparse(mixture, router), 0.0))
     indices, gates = _best(mixture, op("Softmax", router, axis=-1))
-    if view.integer("normalize_routing_weights"):
-        gates = op("Div", gates, reduce(em, "ReduceSum", gates, [-1]), hint="gates")
+    if site.integer("normalize_routing_weights"):
+        gates = op("Div", gates, reduce(site, "ReduceSum", gates, [-1]), hint="gates")
     return only(mixture.computed(indices, gates, 0.0))
 
 
-def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
+def quantized_mixture_of_experts(site: Site) -> Replacement:
     """Write QMoE as TopK, Softmax, DequantizeLinear of the weights, and the form of MoE.
 
     Experts are chosen by `router_probs`, and weighted by the softmax over the chosen ones, or by
@@ -395,38 +391,41 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
     onnxruntime ignores on a CPU; weights that are no integers of 2, 4 or 8 bits; and weights that
     were packed for a kernel.
     """
-    refuse_value(view, "quant_type", "int")
-    refuse_value(view, "weights_prepacked", -1, 0)
-    refuse_input(view, *_FLOAT_SCALES)
+    refuse_value(site, "quant_type", "int")
+    refuse_value(site, "weights_prepacked", -1, 0)
+    refuse_input(site, *_FLOAT_SCALES)
     for name in ("fc1", "fc2", "fc3"):
-        if width_of(view, name) not in (2, 4, 8):
+        if width_of(site, name) not in (2, 4, 8):
             raise no_form(
-                f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8"
+                f"the weights of `QMoE` have {width_of(site, name)} bits, expected 2, 4 or 8"
             )
-    op, mixture = em.op, Experts.of(view, em)
-    router, given = cast(em, view.required("router_probs"), _D.FLOAT), view.input("router_weights")
-    if view.integer("use_sparse_mixer"):
-        refuse_input(view, "router_weights")
+    op, mixture = site.op, Experts.of(site)
+    router, given = (
+        cast(site, site.required("router_probs"), _D.FLOAT),
+        site.input("router_weights"),
+    )
+    if site.integer("use_sparse_mixer"):
+        refuse_input(site, "router_weights")
         return only(mixture.computed(*_sparse(mixture, router), 0.0))
     indices, best = _best(mixture, router)
     if given is None:
-        refuse_value(view, "normalize_routing_weights", 1)
+        refuse_value(site, "normalize_routing_weights", 1)
         gates = op("Softmax", best, axis=-1)
     else:
-        wide = cast(em, given, _D.FLOAT)
+        wide = cast(site, given, _D.FLOAT)
         gates = op("GatherElements", wide, indices, axis=1, hint="gates")
-        if view.integer("normalize_routing_weights"):
-            total = reduce(em, "ReduceSum", gates, [-1])
-            gates = where(em, op("Equal", total, 0.0), 0.0, op("Div", gates, total), "gates")
+        if site.integer("normalize_routing_weights"):
+            total = reduce(site, "ReduceSum", gates, [-1])
+            gates = where(site, op("Equal", total, 0.0), 0.0, op("Div", gates, total), "gates")
     return only(mixture.computed(indices, gates, 1e-8))
 
 
 def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the experts with the k greatest of (T, E) scores, and these scores: (T, k) each."""
-    em, last = mixture.em, mixture.experts - 1
+    em, last = mixture.site, mixture.experts - 1
     # Of equal scores TopK takes the first, onnxruntime the last.
     backwards = em.op("Gather", scores, np.arange(last, -1, -1, dtype=np.int64), axis=1)
-    found = em.multi("TopK", backwards, [mixture.view.integer("k")], count=2)
+    found = em.multi("TopK", backwards, [mixture.site.integer("k")], count=2)
     return em.op("Sub", last, found[1], hint="experts"), found[0]
 
 
@@ -441,8 +440,8 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     at most `_JITTER` times the greater of the expert's logit and the magnitude of the other. The
     first expert does not count for the second. `normalize_routing_weights` has no effect.
     """
-    em = mixture.em
-    refuse_value(mixture.view, "k", 2)
+    em = mixture.site
+    refuse_value(mixture.site, "k", 2)
     op = em.op
     every = em.constant(np.arange(mixture.experts), "experts")
     rest, taken = logits, None

@@ -21,16 +21,22 @@ from onnx_kvtool.contrib.heads import (
     known_size,
     parts,
 )
-from onnx_kvtool.contrib.rule import is_read, no_form, read_outputs, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import (
+    Site,
+    is_read,
+    no_form,
+    read_outputs,
+    refuse_input,
+    refuse_value,
+)
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import dtype_of, scales_queries
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.ops.view import NodeView
 
 # GroupQueryAttention of `com.microsoft`: TensorScatter and Attention-24.
 
 
-def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
+def group_query_attention(site: Site) -> Replacement:
     """Write GroupQueryAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
 
     The L new rows are written from row `seqlens_k` + 1 - L on; in a prompt, where L =
@@ -53,26 +59,25 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     Refuses other quantized caches; a bias or scores beside a cache that drops rows; normalized
     heads, which onnxruntime computes on GPUs and ignores on a CPU; and query lengths.
     """
-    _refuse(view)
-    query, key, value, scale = heads_of(view, em)
-    call = Call(em, Tokens(em, view.required("query")), view)
-    if view.attribute("do_rotary") == 1:
-        given = view.input("position_ids")
+    _refuse(site)
+    query, key, value, scale = heads_of(site)
+    call = Call(site, Tokens(site, site.required("query")))
+    if site.attribute("do_rotary") == 1:
+        given = site.input("position_ids")
         places = call.places() if given is None else call.positions_of(given)
-        query, key, scale = rotated(view, em, call, (query, key), scale, places)
-    if view.integer("sliding_window_cache") == 1:
-        call = replace(call, window=view.integer("local_window_size"))
+        query, key, scale = rotated(site, call, (query, key), scale, places)
+    if site.integer("sliding_window_cache") == 1:
+        call = replace(call, window=site.integer("local_window_size"))
     presents, buffers = zip(
-        *(cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))),
+        *(cache_of(site, call, name, new) for name, new in (("key", key), ("value", value))),
         strict=True,
     )
-    output, scores = _attended(view, em, call, (query, *buffers), scale)
-    return read_outputs(view, output, *presents, scores)
+    output, scores = _attended(site, call, (query, *buffers), scale)
+    return read_outputs(site, output, *presents, scores)
 
 
 def _attended(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     call: Call,
     heads: tuple[ir.Value, ir.Value, ir.Value],
     scale: float | None,
@@ -82,73 +87,73 @@ def _attended(
     Also return `output_qk`, (B, H, L, `total_sequence_length`), if somebody reads it; else None.
     """
     query, keys, values = heads
-    window, causal = view.integer("local_window_size"), view.integer("causal") == 1
+    window, causal = site.integer("local_window_size"), site.integer("causal") == 1
     if window != -1 and (window < 1 or not causal):
         raise no_form(
             f"`local_window_size` of `GroupQueryAttention` is {window}, expected -1, or 1 or more "
             "if it is causal"
         )
-    softcap = view.attribute("softcap")
+    softcap = site.attribute("softcap")
     near = None if window < 1 else call.near(keys, window)
-    bias = _padded_bias(view, em, keys)
+    bias = _padded_bias(site, keys)
     how = Attended(
         scale=scale,
         is_causal=causal,
         softcap=softcap if isinstance(softcap, float) else 0.0,
-        shown={0: None, 1: SCORES, 2: WEIGHTS}[view.integer("qk_output") * is_read(view, 3)],
+        shown={0: None, 1: SCORES, 2: WEIGHTS}[site.integer("qk_output") * is_read(site, 3)],
     )
-    sink, seen = _sink(view, em, query), None
+    sink, seen = _sink(site, query), None
     if sink is not None or how.shown == SCORES:
         seen = call.visible(keys, is_causal=causal)
         if near is not None:
-            seen = em.op("And", seen, near)
+            seen = site.op("And", seen, near)
     if sink is not None and seen is not None:
-        counts = (view.integer("num_heads"), view.integer("kv_num_heads"))
-        output, shown = attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
+        counts = (site.integer("num_heads"), site.integer("kv_num_heads"))
+        output, shown = attend_beside_sink(site, heads, counts, replace(how, mask=bias), seen, sink)
     else:
         nonpad = call.seen if causal else call.valid
-        how = replace(how, mask=_group_query_attention_mask(em, near, bias), nonpad=nonpad)
-        output, *_, shown = attend(em, query, keys, values, how)
+        how = replace(how, mask=_group_query_attention_mask(site, near, bias), nonpad=nonpad)
+        output, *_, shown = attend(site, query, keys, values, how)
     if shown is None:
         return output, None
     if how.shown == SCORES and seen is not None:
         if bias is not None:
-            shown = em.op("Add", shown, bias)
-        zero = em.constant(np.zeros((), dtype_of(shown).numpy()), "zero")
-        shown = em.op("Where", seen, shown, zero, hint="seen_scores")
-    bounds = (em.constant([0], "first"), call.total, em.constant([3], "axes"))
-    return output, em.op("Slice", shown, *bounds, hint="output_qk")
+            shown = site.op("Add", shown, bias)
+        zero = site.constant(np.zeros((), dtype_of(shown).numpy()), "zero")
+        shown = site.op("Where", seen, shown, zero, hint="seen_scores")
+    bounds = (site.constant([0], "first"), call.total, site.constant([3], "axes"))
+    return output, site.op("Slice", shown, *bounds, hint="output_qk")
 
 
-def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
+def _sink(site: Site, query: ir.Value) -> ir.Value | None:
     """Return the score of the sink: (1, H, 1, 1) or (1, 1, 1, 1); None without a sink."""
-    given = view.input("head_sink")
+    given = site.input("head_sink")
     if given is not None:
-        return em.op("Reshape", given, [1, -1, 1, 1])
-    if view.integer("smooth_softmax") != 1:
+        return site.op("Reshape", given, [1, -1, 1, 1])
+    if site.integer("smooth_softmax") != 1:
         return None
     dtype = dtype_of(query)
-    return em.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
+    return site.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
 
 
-def _refuse(view: NodeView) -> None:
-    refuse_input(view, "q_norm_weight", "k_norm_weight", "query_seqlens")
-    refuse_value(view, "smooth_softmax", -1, 0, 1)
-    refuse_value(view, "sliding_window_cache", 0, 1)
-    refuse_value(view, "causal", 0, 1)
-    if is_read(view, 3):
-        refuse_value(view, "qk_output", 1, 2)
-    if view.integer("sliding_window_cache") == 1:
-        _refuse_window(view)
-    if (view.input("past_key") is None) != (view.input("past_value") is None):
+def _refuse(site: Site) -> None:
+    refuse_input(site, "q_norm_weight", "k_norm_weight", "query_seqlens")
+    refuse_value(site, "smooth_softmax", -1, 0, 1)
+    refuse_value(site, "sliding_window_cache", 0, 1)
+    refuse_value(site, "causal", 0, 1)
+    if is_read(site, 3):
+        refuse_value(site, "qk_output", 1, 2)
+    if site.integer("sliding_window_cache") == 1:
+        _refuse_window(site)
+    if (site.input("past_key") is None) != (site.input("past_value") is None):
         raise no_form("`GroupQueryAttention` has one past input, expected two")
 
 
-def _refuse_window(view: NodeView) -> None:
-    refuse_input(view, "attention_bias")
-    window, past = view.integer("local_window_size"), view.input("past_key")
+def _refuse_window(site: Site) -> None:
+    refuse_input(site, "attention_bias")
+    window, past = site.integer("local_window_size"), site.input("past_key")
     rows = None if past is None else dim_of(past, 2)
-    if past is None or window < 1 or (isinstance(rows, int) and rows < window) or is_read(view, 3):
+    if past is None or window < 1 or (isinstance(rows, int) and rows < window) or is_read(site, 3):
         raise no_form(
             "`sliding_window_cache` of `GroupQueryAttention` is 1, expected a `local_window_size` "
             f"of 1 or more, here {window}, a `past_key` of at least as many rows, here "
@@ -157,43 +162,40 @@ def _refuse_window(view: NodeView) -> None:
         )
 
 
-def heads_of(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
+def heads_of(site: Site) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
     """Return query, key and value, (B, heads, L, D) each, and the factor of the scores.
 
     The factor is None if it depends on D, and D is unknown.
     """
-    heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
-    query, key, value = _rows(view, em, heads, groups)
-    wide = dim_of(view.required("query"), 2)
-    total = heads if view.input("key") is not None else heads + 2 * groups
+    heads, groups = site.integer("num_heads"), site.integer("kv_num_heads")
+    query, key, value = _rows(site, heads, groups)
+    wide = dim_of(site.required("query"), 2)
+    total = heads if site.input("key") is not None else heads + 2 * groups
     one = wide // total if isinstance(wide, int) else None
     query, key, value = (
-        apart(em, rows, count, None if one is None else count * one)
+        apart(site, rows, count, None if one is None else count * one)
         for rows, count in ((query, heads), (key, groups), (value, groups))
     )
-    asked = view.attribute("scale")
+    asked = site.attribute("scale")
     scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
     return query, key, value, scale
 
 
-def _rows(
-    view: NodeView, em: Emitter, heads: int, groups: int
-) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _rows(site: Site, heads: int, groups: int) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return query, key and value, (B, L, heads * D) each."""
-    query, key, value = view.required("query"), view.input("key"), view.input("value")
+    query, key, value = site.required("query"), site.input("key"), site.input("value")
     if key is not None and value is not None:
         return query, key, value
     if key is not None or value is not None:
-        raise no_form(f"`{view.node.op_type}` has one of `key` and `value`, expected both")
-    width = known_size(query, 2, f"the width of the packed query of `{view.node.op_type}`")
+        raise no_form(f"`{site.node.op_type}` has one of `key` and `value`, expected both")
+    width = known_size(query, 2, f"the width of the packed query of `{site.node.op_type}`")
     one = width // (heads + 2 * groups)
-    found = parts(em, query, (heads * one, groups * one, groups * one))
+    found = parts(site, query, (heads * one, groups * one, groups * one))
     return found[0], found[1], found[2]
 
 
 def rotated(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     call: Call,
     heads: tuple[ir.Value, ir.Value],
     scale: float | None,
@@ -204,20 +206,20 @@ def rotated(
     The angles are looked up once for all layers. If the queries are to be scaled, the angles of
     queries are scaled instead, once for all layers.
     """
-    cos, sin = view.input("cos_cache"), view.input("sin_cache")
+    cos, sin = site.input("cos_cache"), site.input("sin_cache")
     if cos is None or sin is None:
         raise no_form(
-            f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent"
+            f"`do_rotary` of `{site.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent"
         )
     width = 2 * known_size(cos, 1, "the width of `cos_cache`")
 
     def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
         angles = (call.angles(table, places, factor) for table in (cos, sin))
-        turned = em.op(
+        turned = site.op(
             "RotaryEmbedding",
             rows,
             *angles,
-            interleaved=1 if view.attribute("rotary_interleaved") == 1 else 0,
+            interleaved=1 if site.attribute("rotary_interleaved") == 1 else 0,
             rotary_embedding_dim=width,
         )
         turned.shape = rows.shape
@@ -230,16 +232,16 @@ def rotated(
     return rotate(query), rotate(key), scale
 
 
-def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None:
+def _padded_bias(site: Site, keys: ir.Value) -> ir.Value | None:
     """Return `attention_bias` with a column for each row of the buffer, which may be longer."""
-    bias = view.input("attention_bias")
+    bias = site.input("attention_bias")
     if bias is None:
         return None
-    count = em.op("Gather", em.op("Shape", bias), [3])
-    rows = em.op("Gather", em.op("Shape", keys), [2])
-    more = em.op("Max", em.op("Sub", rows, count), [0])
-    pads = em.op("Concat", [0] * 7, more, axis=0, hint="pads")
-    return em.op("Pad", bias, pads)
+    count = site.op("Gather", site.op("Shape", bias), [3])
+    rows = site.op("Gather", site.op("Shape", keys), [2])
+    more = site.op("Max", site.op("Sub", rows, count), [0])
+    pads = site.op("Concat", [0] * 7, more, axis=0, hint="pads")
+    return site.op("Pad", bias, pads)
 
 
 def _group_query_attention_mask(
@@ -259,7 +261,7 @@ def _group_query_attention_mask(
 # SparseAttention of `com.microsoft`: TensorScatter, and Attention-24 with a mask of blocks.
 
 
-def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
+def sparse_attention(site: Site) -> Replacement:
     """Write SparseAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
 
     The lists of blocks become a table, (layouts, blocks, blocks), that says which blocks of keys a
@@ -271,29 +273,29 @@ def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
     Refuses lists of blocks that are no constants, and a list with a block after that of the query,
     with a block twice, or without any.
     """
-    table = _table(view, view.integer("num_heads"))
-    query, key, value, scale = heads_of(view, em)
-    call = Call(em, Tokens(em, view.required("query")), view, ("key_total_sequence_lengths", 0))
-    if view.attribute("do_rotary") == 1:
-        query, key, scale = rotated(view, em, call, (query, key), scale, call.places())
+    table = _table(site, site.integer("num_heads"))
+    query, key, value, scale = heads_of(site)
+    call = Call(site, Tokens(site, site.required("query")), ("key_total_sequence_lengths", 0))
+    if site.attribute("do_rotary") == 1:
+        query, key, scale = rotated(site, call, (query, key), scale, call.places())
     keys, values = (
-        _written(view, em, call, name, new) for name, new in (("key", key), ("value", value))
+        _written(site, call, name, new) for name, new in (("key", key), ("value", value))
     )
-    mask = None if _is_dense(table) else _sparse_attention_mask(view, em, call, table, keys)
+    mask = None if _is_dense(table) else _sparse_attention_mask(site, call, table, keys)
     how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen)
-    output, *_ = attend(em, query, keys, values, how)
-    return read_outputs(view, output, keys, values)
+    output, *_ = attend(site, query, keys, values, how)
+    return read_outputs(site, output, keys, values)
 
 
-def _written(view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value) -> ir.Value:
+def _written(site: Site, call: Call, name: str, new: ir.Value) -> ir.Value:
     """Return the present buffer: (B, KV, rows, D)."""
-    past = view.required(f"past_{name}")
-    present = em.op("TensorScatter", past, new, call.start, axis=2, hint=f"present_{name}")
+    past = site.required(f"past_{name}")
+    present = site.op("TensorScatter", past, new, call.start, axis=2, hint=f"present_{name}")
     present.shape = None if past.shape is None else ir.Shape(past.shape)
     return present
 
 
-def _table(view: NodeView, heads: int) -> np.ndarray:
+def _table(site: Site, heads: int) -> np.ndarray:
     """Return whether a block of queries sees a block of keys: (layouts, blocks, blocks), bool.
 
     Raises:
@@ -301,7 +303,7 @@ def _table(view: NodeView, heads: int) -> np.ndarray:
     """
     lists = []
     for name in ("block_row_indices", "block_col_indices"):
-        value = view.required(name)
+        value = site.required(name)
         if not is_stored(value) or value.const_value is None:
             raise Refusal("not-constant", f"`{name}` of `SparseAttention` is no constant")
         lists.append(array(value.const_value))
@@ -338,27 +340,25 @@ def _is_dense(table: np.ndarray) -> bool:
     return bool(np.array_equal(table, np.tril(np.ones_like(table))))
 
 
-def _sparse_attention_mask(
-    view: NodeView, em: Emitter, call: Call, table: np.ndarray, keys: ir.Value
-) -> ir.Value:
+def _sparse_attention_mask(site: Site, call: Call, table: np.ndarray, keys: ir.Value) -> ir.Value:
     """Return where a query may see a key: (B, 1 or H, L, S), bool."""
-    size = em.constant(view.integer("sparse_block_size"), "block_size")
-    heads = view.integer("num_heads")
+    size = site.constant(site.integer("sparse_block_size"), "block_size")
+    heads = site.integer("num_heads")
     layouts, blocks, _ = table.shape
-    shown, places = em.constant(table, "shown_blocks"), call.places()
+    shown, places = site.constant(table, "shown_blocks"), call.places()
 
     def build() -> ir.Value:
-        own = em.op("Div", places, size, hint="own_block")
-        rows = em.op("Gather", shown, own, axis=1, hint="rows")
-        at = em.op("Reshape", call.rows_of(keys), [-1])
+        own = site.op("Div", places, size, hint="own_block")
+        rows = site.op("Gather", shown, own, axis=1, hint="rows")
+        at = site.op("Reshape", call.rows_of(keys), [-1])
         # Buffers may be longer than the lists; nobody sees the rows after the listed blocks.
-        block = em.op("Min", em.op("Div", at, size), blocks - 1)
-        seen = em.op("Gather", rows, block, axis=3, hint="columns")
-        turned = em.op("Transpose", seen, perm=[1, 0, 2, 3])
+        block = site.op("Min", site.op("Div", at, size), blocks - 1)
+        seen = site.op("Gather", rows, block, axis=3, hint="columns")
+        turned = site.op("Transpose", seen, perm=[1, 0, 2, 3])
         if layouts in (1, heads):
             return turned
         # Heads use the layouts in turns.
         parts = [turned] * (heads // layouts)
-        return em.op("Concat", *parts, axis=1, hint="is_shown")
+        return site.op("Concat", *parts, axis=1, hint="is_shown")
 
-    return em.once(("shown", shown, size, places, heads, dim_of(keys, 2) or keys), build)
+    return site.once(("shown", shown, size, places, heads, dim_of(keys, 2) or keys), build)

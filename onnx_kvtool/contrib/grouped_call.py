@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import Tokens, dim_of
-from onnx_kvtool.contrib.rule import no_form, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Site, no_form, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, dtype_of, positions, size
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The places of new rows in the caches of GroupQueryAttention, and the keys that they see.
@@ -26,23 +25,22 @@ class Call:
     Attributes:
         em: Where to build.
         tokens: The new rows.
-        view: The node.
+        site: The node.
         counts: The input that counts the valid rows of each sequence, and by how much it is less
             than their number.
         window: Number of keys that a query sees, if the cache drops others; its rows are no
             positions then.
     """
 
-    em: Emitter
+    site: Site
     tokens: Tokens
-    view: NodeView
     counts: tuple[str, int] = ("seqlens_k", 1)
     window: int | None = None
 
     @property
     def total(self) -> ir.Value:
         """`total_sequence_length`: (1,), int64."""
-        em, given = self.em, self.view.required("total_sequence_length")
+        em, given = self.site, self.site.required("total_sequence_length")
 
         def build() -> ir.Value:
             wide = cast(em, given, _I)
@@ -53,8 +51,8 @@ class Call:
     @property
     def valid(self) -> ir.Value:
         """Number of valid rows after the call: (B,), int64."""
-        em, (name, fewer) = self.em, self.counts
-        given = self.view.required(name)
+        em, (name, fewer) = self.site, self.counts
+        given = self.site.required(name)
 
         def build() -> ir.Value:
             wide = cast(em, given, _I)
@@ -70,7 +68,7 @@ class Call:
     @property
     def is_later(self) -> ir.Value:
         """1 if there is a past to continue, 0 in a prompt: (1,), int64."""
-        em, length = self.em, self.tokens.length
+        em, length = self.site, self.tokens.length
 
         def build() -> ir.Value:
             prompt = em.op("Equal", self.total, length)
@@ -81,7 +79,7 @@ class Call:
     @property
     def start(self) -> ir.Value:
         """The first row that is written: (B,), int64."""
-        em, length = self.em, self.tokens.length
+        em, length = self.site, self.tokens.length
         before = em.once(
             ("rows before", self.valid, length), lambda: em.op("Sub", self.valid, length)
         )
@@ -95,7 +93,7 @@ class Call:
     @property
     def seen(self) -> ir.Value:
         """Number of rows that the last new one sees: (B,), int64."""
-        em, length = self.em, self.tokens.length
+        em, length = self.site, self.tokens.length
         key = ("seen rows", self.start, length)
         return em.once(key, lambda: em.op("Add", self.start, length, hint="nonpad_kv_seqlen"))
 
@@ -104,7 +102,7 @@ class Call:
 
         Beyond its capacity C, it drops the first C - W + 1 rows at once, as often as needed.
         """
-        em, past = self.em, self.view.required("past_key")
+        em, past = self.site, self.site.required("past_key")
         assert self.window is not None
         capacity, more = size(em, dim_of(past, 2), past, 2), em.constant(self.window, "window")
 
@@ -126,8 +124,8 @@ class Call:
             rows: The rows kept before the call, then the new ones: (B, KV, C + L, D).
             new: (B, KV, L, D).
         """
-        em, past = self.em, self.view.required("past_key")
-        heads, batch = self.view.integer("kv_num_heads"), self.tokens.batch
+        em, past = self.site, self.site.required("past_key")
+        heads, batch = self.site.integer("kv_num_heads"), self.tokens.batch
         seen, kept = self.seen, self.kept(self.valid)  # a prompt has no padding
         places = positions(em, dim_of(past, 2), past, 2, place=2, rank=3)
 
@@ -150,11 +148,11 @@ class Call:
     def _counted(self) -> ir.Value:
         """The new rows, counted from 0: (1, L), int64."""
         query = self.tokens.query
-        return positions(self.em, dim_of(query, 1), query, 1, place=1, rank=2)
+        return positions(self.site, dim_of(query, 1), query, 1, place=1, rank=2)
 
     def places(self) -> ir.Value:
         """Return the row of the cache where each new one is written: (B, L), int64."""
-        em, rows = self.em, self._counted
+        em, rows = self.site, self._counted
 
         def build() -> ir.Value:
             return em.op("Add", em.op("Reshape", self.start, [-1, 1]), rows, hint="places")
@@ -163,7 +161,7 @@ class Call:
 
     def angles(self, table: ir.Value, places: ir.Value, factor: float | None) -> ir.Value:
         """Return the rows of a table at places, times a factor: (B, L, R / 2)."""
-        em = self.em
+        em = self.site
         rows = em.once(
             ("rotary rows", table, places),
             lambda: em.op("Gather", table, places, hint="angles"),
@@ -178,7 +176,7 @@ class Call:
 
     def near(self, keys: ir.Value, window: int) -> ir.Value:
         """Return whether a key is one of the last `window` keys up to a query: (B, 1, L, S)."""
-        em, places = self.em, self.places()
+        em, places = self.site, self.places()
 
         def build() -> ir.Value:
             first = em.op("Sub", self._column(places), [window])
@@ -188,7 +186,7 @@ class Call:
 
     def visible(self, keys: ir.Value, *, is_causal: bool) -> ir.Value:
         """Return whether a query sees a key; if not causal, any valid key: (B, 1, L or 1, S)."""
-        em, rows = self.em, self.places() if is_causal else self.valid
+        em, rows = self.site, self.places() if is_causal else self.valid
 
         def build() -> ir.Value:
             if is_causal:
@@ -200,18 +198,18 @@ class Call:
         return em.once(("seen", rows, is_causal, dim_of(keys, 2) or keys), build)
 
     def _column(self, places: ir.Value) -> ir.Value:
-        return self.em.op("Unsqueeze", places, [1, 3])
+        return self.site.op("Unsqueeze", places, [1, 3])
 
     def rows_of(self, keys: ir.Value) -> ir.Value:
         """Return the row of each key: (1, 1, 1, S)."""
-        return positions(self.em, dim_of(keys, 2), keys, 2, place=3, rank=4)
+        return positions(self.site, dim_of(keys, 2), keys, 2, place=3, rank=4)
 
     def positions_of(self, given: ir.Value) -> ir.Value:
         """Return the position of each new row, as onnxruntime reads `position_ids`.
 
         In a prompt it reads the first element alone, and counts up from it in the whole batch.
         """
-        em, query = self.em, self.tokens.query
+        em, query = self.site, self.tokens.query
         if dim_of(query, 1) == 1 and dim_of(query, 0) == 1:
             return given
 
@@ -233,16 +231,13 @@ _INT8 = ir.DataType.INT8
 _FLOAT = ir.DataType.FLOAT
 
 
-def cache_of(
-    view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value
-) -> tuple[ir.Value, ir.Value]:
+def cache_of(site: Site, call: Call, name: str, new: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the cache of keys or values with the new rows, and the values that attention reads.
 
     Both are (B, KV, rows, D); the second is dequantized, and has the type of the query.
 
     Args:
-        view: The node.
-        em: Where to build.
+        site: The node.
         call: Where the rows go.
         name: `key` or `value`.
         new: (B, KV, L, D).
@@ -250,31 +245,31 @@ def cache_of(
     Raises:
         Refusal: For quantized values of another width than 8 bits, or without a past or a scale.
     """
-    past, letter = view.input(f"past_{name}"), name[0]
-    if view.attribute(f"{letter}_quant_type") == "NONE":
-        refuse_input(view, f"{letter}_scale")
-        _demand_type(view, past, new.dtype)
-        return _written(view, em, call, name, new)
-    refuse_value(view, f"{letter}_quant_type", "PER_TENSOR", "PER_CHANNEL")
-    refuse_value(view, "kv_cache_bit_width", None, 0, 8)
-    given = view.input(f"{letter}_scale")
+    past, letter = site.input(f"past_{name}"), name[0]
+    if site.attribute(f"{letter}_quant_type") == "NONE":
+        refuse_input(site, f"{letter}_scale")
+        _demand_type(site, past, new.dtype)
+        return _written(site, call, name, new)
+    refuse_value(site, f"{letter}_quant_type", "PER_TENSOR", "PER_CHANNEL")
+    refuse_value(site, "kv_cache_bit_width", None, 0, 8)
+    given = site.input(f"{letter}_scale")
     if given is None or past is None:
         raise no_form(
             f"`GroupQueryAttention` has a quantized cache without `past_{name}` or `{letter}_scale`"
         )
-    _demand_type(view, past, _INT8)
-    is_one = view.attribute(f"{letter}_quant_type") == "PER_TENSOR"
-    shape = [1, 1, 1, 1] if is_one else [1, view.integer("kv_num_heads"), 1, -1]
-    op = em.op
+    _demand_type(site, past, _INT8)
+    is_one = site.attribute(f"{letter}_quant_type") == "PER_TENSOR"
+    shape = [1, 1, 1, 1] if is_one else [1, site.integer("kv_num_heads"), 1, -1]
+    op = site.op
     scale = op("Reshape", given, shape, hint="scale")
-    quantized = op("Round", op("Div", cast(em, new, _FLOAT), scale))
+    quantized = op("Round", op("Div", cast(site, new, _FLOAT), scale))
     quantized = op("Min", op("Max", quantized, -128), 127, hint="quantized")
-    present, rows = _written(view, em, call, name, cast(em, quantized, _INT8))
-    values = op("Mul", cast(em, rows, _FLOAT), scale, hint="dequantized")
-    return present, cast(em, values, dtype_of(new))
+    present, rows = _written(site, call, name, cast(site, quantized, _INT8))
+    values = op("Mul", cast(site, rows, _FLOAT), scale, hint="dequantized")
+    return present, cast(site, values, dtype_of(new))
 
 
-def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | None) -> None:
+def _demand_type(site: Site, past: ir.Value | None, dtype: ir.DataType | None) -> None:
     if past is not None and past.dtype != dtype:
         raise no_form(
             f"`{past.name}` of `GroupQueryAttention` is of type {past.dtype}, expected {dtype}: "
@@ -282,20 +277,18 @@ def _demand_type(view: NodeView, past: ir.Value | None, dtype: ir.DataType | Non
         )
 
 
-def _written(
-    view: NodeView, em: Emitter, call: Call, name: str, new: ir.Value
-) -> tuple[ir.Value, ir.Value]:
+def _written(site: Site, call: Call, name: str, new: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the present buffer, and the one that attention reads: (B, KV, rows, D) each."""
-    past = view.input(f"past_{name}")
+    past = site.input(f"past_{name}")
     if past is None:
         return new, new
     index = 1 if name == "key" else 2
-    present = view.node.outputs[index] if index < len(view.node.outputs) else None
+    present = site.node.outputs[index] if index < len(site.node.outputs) else None
     before, after = dims_of(past), dims_of(present)
     has_window, buffer = call.window is not None, past
     if has_window or before is None or after is None or None is before[2] or before[2] != after[2]:
-        buffer = _grown(em, call, past, None if before is None else before[2])
-    rows = em.op("TensorScatter", buffer, new, call.start, axis=2, hint=f"present_{name}")
+        buffer = _grown(site, call, past, None if before is None else before[2])
+    rows = site.op("TensorScatter", buffer, new, call.start, axis=2, hint=f"present_{name}")
     if not has_window:
         return rows, rows
     present = call.evicted(rows, new)

@@ -8,10 +8,9 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import no_form
+from onnx_kvtool.contrib.rule import Site, no_form
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of, halves, scaled_queries, size, unsqueeze
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Heads split and joined, and Attention-24 over them.
@@ -169,8 +168,7 @@ _FILTER = -10000.0
 
 
 def added(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     tokens: Tokens,
     mask: ir.Value | None,
     total: ir.Value,
@@ -181,8 +179,7 @@ def added(
     None if the node has neither.
 
     Args:
-        view: The node; `attention_bias` and `mask_filter_value` are read.
-        em: Where to build.
+        site: The node; `attention_bias` and `mask_filter_value` are read.
         tokens: The new rows.
         mask: Which keys are valid: (B, T), (B, L, T), or where the keys of each sequence end, (B,),
             and begin, (2 B,).
@@ -192,27 +189,25 @@ def added(
     Raises:
         Refusal: For another mask, or one of unknown rank.
     """
-    has_bias = any(formal.name == "attention_bias" for formal in view.facts.inputs)
-    bias = view.input("attention_bias") if has_bias else None
+    has_bias = any(formal.name == "attention_bias" for formal in site.facts.inputs)
+    bias = site.input("attention_bias") if has_bias else None
     if mask is None:
         return bias
-    op, filter_value = em.op, view.attribute("mask_filter_value")
+    op, filter_value = site.op, site.attribute("mask_filter_value")
     least = filter_value if isinstance(filter_value, float) else _FILTER
     rank = len(dims_of(mask) or ())
     key = ("padding", mask, total, dtype, least, tokens.length)
 
     def build() -> ir.Value:
-        padded = cast(em, _is_padding(view, em, tokens, mask, total), dtype)
-        hidden = op("Mul", padded, number(em, least, dtype, "mask_filter_value"), hint="padding")
-        return hidden if rank == 3 else over_queries(em, hidden, tokens)
+        padded = cast(site, _is_padding(site, tokens, mask, total), dtype)
+        hidden = op("Mul", padded, number(site, least, dtype, "mask_filter_value"), hint="padding")
+        return hidden if rank == 3 else over_queries(site, hidden, tokens)
 
-    hiding = em.once(key, build)
+    hiding = site.once(key, build)
     return hiding if bias is None else op("Add", bias, hiding, hint="hiding")
 
 
-def _is_padding(
-    view: NodeView, em: Emitter, tokens: Tokens, mask: ir.Value, total: ir.Value
-) -> ir.Value:
+def _is_padding(site: Site, tokens: Tokens, mask: ir.Value, total: ir.Value) -> ir.Value:
     """Return True where a key is padding: (B, 1, 1 or L, T)."""
     dims = dims_of(mask)
     if dims is None or len(dims) not in (1, 2, 3):
@@ -220,43 +215,41 @@ def _is_padding(
         what = "unknown" if dims is None else str(len(dims))
         raise Refusal(
             code,
-            f"the rank of the mask `{mask.name}` of `{view.node.op_type}` is {what}, expected 1 to "
+            f"the rank of the mask `{mask.name}` of `{site.node.op_type}` is {what}, expected 1 to "
             "3",
             help="declare its shape" if dims is None else None,
         )
     if len(dims) > 1:
-        valid = em.op("Greater", mask, 0)
+        valid = site.op("Greater", mask, 0)
         axes = [1, 2] if len(dims) == 2 else [1]
-        return unsqueeze(em, em.op("Not", valid), axes)
-    columns = em.op("Range", 0, total, 1, hint="columns")
-    ends, starts = _ends(view, em, tokens, mask)
-    shape = em.constant([-1, 1, 1, 1], "shape")
-    behind = em.op("Less", columns, em.op("Reshape", ends, shape))
-    padding = em.op("Not", behind)
+        return unsqueeze(site, site.op("Not", valid), axes)
+    columns = site.op("Range", 0, total, 1, hint="columns")
+    ends, starts = _ends(site, tokens, mask)
+    shape = site.constant([-1, 1, 1, 1], "shape")
+    behind = site.op("Less", columns, site.op("Reshape", ends, shape))
+    padding = site.op("Not", behind)
     if starts is None:
         return padding
-    before = em.op("Less", columns, em.op("Reshape", starts, shape))
-    return em.op("Or", padding, before)
+    before = site.op("Less", columns, site.op("Reshape", starts, shape))
+    return site.op("Or", padding, before)
 
 
-def _ends(
-    view: NodeView, em: Emitter, tokens: Tokens, mask: ir.Value
-) -> tuple[ir.Value, ir.Value | None]:
+def _ends(site: Site, tokens: Tokens, mask: ir.Value) -> tuple[ir.Value, ir.Value | None]:
     """Return the keys behind the last valid one of each sequence, and the first valid one."""
-    wide = cast(em, mask, _I)
+    wide = cast(site, mask, _I)
     count, batch = dim_of(mask, 0), dim_of(tokens.query, 0)
     if count is not None and count == batch:
         return wide, None
-    has_starts = view.node.op_type in ("Attention", "QAttention")
+    has_starts = site.node.op_type in ("Attention", "QAttention")
     are_known = isinstance(count, int) and isinstance(batch, int)
     if not has_starts and not are_known:
         return wide, None
     if has_starts and isinstance(count, int) and isinstance(batch, int) and count == 2 * batch:
-        ends, starts = halves(em, wide, axis=0)
+        ends, starts = halves(site, wide, axis=0)
         return ends, starts
     if are_known:
         raise no_form(
-            f"the mask `{mask.name}` of `{view.node.op_type}` has {count} elements, expected "
+            f"the mask `{mask.name}` of `{site.node.op_type}` has {count} elements, expected "
             f"{batch}, the batch, which is the only one that has a standard form"
         )
     raise Refusal(

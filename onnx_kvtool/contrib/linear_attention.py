@@ -17,10 +17,9 @@ from onnx_kvtool.contrib.recurrence import (
     sequences_of,
     zero_state,
 )
-from onnx_kvtool.contrib.rule import is_read, no_form, refuse_value
+from onnx_kvtool.contrib.rule import Site, is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce, size
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # LinearAttention of `com.microsoft`: attention through a state that each token updates.
@@ -29,7 +28,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 _D = ir.DataType
 
 
-def linear_attention(view: NodeView, em: Emitter) -> Replacement:
+def linear_attention(site: Site) -> Replacement:
     """Write LinearAttention as MatMul, Mul, Sub and Add in float32, in a Scan over the tokens.
 
     A single token, if that is known (`--dim`), needs no Scan. The state stays an input and an
@@ -37,56 +36,56 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
     repeated. `chunk_size`, a hint, is dropped. Refuses `state_window`, which onnxruntime supports
     on GPUs only.
     """
-    refuse_value(view, "state_window", 0)
-    query, key, value = view.operands("query", "key", "value")
-    heads, asking, keyed = _heads(view, query, key, value)
-    how = Arranged(em, heads, dim_of(query, 1) == 1)
-    op, states = em.op, heads.states
-    wide = _scaled(view, em, cast(em, query, _D.FLOAT), heads)
-    decay, rate = gate(view, "decay"), gate(view, "beta")
+    refuse_value(site, "state_window", 0)
+    query, key, value = site.operands("query", "key", "value")
+    heads, asking, keyed = _heads(site, query, key, value)
+    how = Arranged(site, heads, dim_of(query, 1) == 1)
+    op, states = site.op, heads.states
+    wide = _scaled(site, cast(site, query, _D.FLOAT), heads)
+    decay, rate = gate(site, "decay"), gate(site, "beta")
     if decay is not None:
         one = known_size(decay, 2, f"the width of `{decay.name}`") // states
-        decay = how.rows(op("Exp", cast(em, decay, _D.FLOAT), hint="kept"), [states, one, 1])
+        decay = how.rows(op("Exp", cast(site, decay, _D.FLOAT), hint="kept"), [states, one, 1])
     if rate is not None:
         own = known_size(rate, 2, f"the width of `{rate.name}`")
-        rate = how.rows(cast(em, rate, _D.FLOAT), [own, 1, 1])
-    given = view.input("past_state")
+        rate = how.rows(cast(site, rate, _D.FLOAT), [own, 1, 1])
+    given = site.input("past_state")
     state, read = recur(
-        em,
-        zero_state(em, query, dim_of(query, 0), heads)
+        site,
+        zero_state(site, query, dim_of(query, 0), heads)
         if given is None
-        else cast(em, given, _D.FLOAT),
-        how.operands(wide, asking, cast(em, key, _D.FLOAT), keyed, cast(em, value, _D.FLOAT))
+        else cast(site, given, _D.FLOAT),
+        how.operands(wide, asking, cast(site, key, _D.FLOAT), keyed, cast(site, value, _D.FLOAT))
         .gated(decay, rate),
         heads,
         is_one=how.is_one,
     )  # fmt: skip
     width = states * heads.queries * heads.value_size
-    output = cast(em, how.back(read, [width]), dtype_of(query))
-    if not is_read(view, 1):
-        return outputs_of(view.node, output, None)
-    declared = view.node.outputs[1].dtype if given is None else given.dtype
-    return Replacement((output, cast(em, state, declared or dtype_of(query))))
+    output = cast(site, how.back(read, [width]), dtype_of(query))
+    if not is_read(site, 1):
+        return outputs_of(site.node, output, None)
+    declared = site.node.outputs[1].dtype if given is None else given.dtype
+    return Replacement((output, cast(site, state, declared or dtype_of(query))))
 
 
-def _scaled(view: NodeView, em: Emitter, query: ir.Value, heads: Heads) -> ir.Value:
-    factor = view.attribute("scale") or heads.key_size**-0.5
+def _scaled(site: Site, query: ir.Value, heads: Heads) -> ir.Value:
+    factor = site.attribute("scale") or heads.key_size**-0.5
     assert isinstance(factor, float)
-    return query if factor == 1 else em.op("Mul", query, factor, hint="scaled")
+    return query if factor == 1 else site.op("Mul", query, factor, hint="scaled")
 
 
-def gate(view: NodeView, name: str) -> ir.Value | None:
+def gate(site: Site, name: str) -> ir.Value | None:
     """Return an input, `decay` or `beta`, if the update rule of the node needs it; else None.
 
     Raises:
         Refusal: If the rule is unknown, or the input is absent.
     """
-    refuse_value(view, "update_rule", "linear", "gated", "delta", "gated_delta")
-    rule, given = view.string("update_rule"), view.input(name)
+    refuse_value(site, "update_rule", "linear", "gated", "delta", "gated_delta")
+    rule, given = site.string("update_rule"), site.input(name)
     if ("gated" if name == "decay" else "delta") not in rule:
         return None
     if given is None:
-        raise no_form(f"`{name}` of `{view.node.op_type}` is absent, which the rule `{rule}` needs")
+        raise no_form(f"`{name}` of `{site.node.op_type}` is absent, which the rule `{rule}` needs")
     return given
 
 
@@ -158,15 +157,13 @@ class Arranged:
         return op("Reshape", output, [*lead, *tail])
 
 
-def _heads(
-    view: NodeView, query: ir.Value, key: ir.Value, value: ir.Value
-) -> tuple[Heads, int, int]:
+def _heads(site: Site, query: ir.Value, key: ir.Value, value: ir.Value) -> tuple[Heads, int, int]:
     """Return the sizes, and the numbers of heads of queries and keys.
 
     Raises:
         Refusal: If a width is unknown, or does not fit the heads.
     """
-    asking, states = view.integer("q_num_heads"), view.integer("kv_num_heads")
+    asking, states = site.integer("q_num_heads"), site.integer("kv_num_heads")
     widths = [known_size(given, 2, f"the width of `{given.name}`") for given in (query, key, value)]
     size = widths[0] // asking if asking > 0 else 0
     keyed = widths[1] // size if size else 0
@@ -191,7 +188,7 @@ _LEAST_SQUARE = 1e-12
 """The kernel of onnxruntime 1.32 adds this to the square of the norm of a head."""
 
 
-def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
+def gated_delta_net(site: Site) -> Replacement:
     """Write GatedDeltaNet as its gates and norms, and the form of LinearAttention.
 
     The state, float32, is stored value by key, and is transposed for the recurrence and back.
@@ -201,35 +198,35 @@ def gated_delta_net(view: NodeView, em: Emitter) -> Replacement:
 
     Refuses transitions that are captured and read: onnxruntime reads them on GPUs only.
     """
-    if is_read(view, 2):
+    if is_read(site, 2):
         raise no_form(
             "`state_update` of `GatedDeltaNet` is read (`state_update_capacity` is "
-            f"`{view.integer('state_update_capacity')}`), which has no standard form"
+            f"`{site.integer('state_update_capacity')}`), which has no standard form"
         )
-    net = _Net.of(view, em)
-    heads, op = net.heads, em.op
-    how = Arranged(em, heads, net.is_one, net.is_packed)
+    net = _Net.of(site)
+    heads, op = net.heads, site.op
+    how = Arranged(site, heads, net.is_one, net.is_packed)
     query, key, value = net.operands()
-    query = _scaled(view, em, query, heads)
-    decay, rate = gate(view, "decay"), gate(view, "beta")
+    query = _scaled(site, query, heads)
+    decay, rate = gate(site, "decay"), gate(site, "beta")
     if decay is not None:
         own = [heads.states, heads.key_size][: len(dims_of(decay) or ()) - net.axes]
-        kept = net.by_sequence(op("Exp", delta_decay(view, em, decay, own), hint="kept"), own)
+        kept = net.by_sequence(op("Exp", delta_decay(site, decay, own), hint="kept"), own)
         decay = how.rows(kept, [heads.states, own[1] if len(own) > 1 else 1, 1])
     if rate is not None:
         rate = how.rows(
-            net.by_sequence(delta_rate(view, em, rate), [heads.states]), [heads.states, 1, 1]
+            net.by_sequence(delta_rate(site, rate), [heads.states]), [heads.states, 1, 1]
         )
     rows = how.operands(query, net.asking, key, net.asking, value).gated(decay, rate)
-    state, read = recur(em, net.state(), rows, heads, is_one=net.is_one, sequence=net.owner)
+    state, read = recur(site, net.state(), rows, heads, is_one=net.is_one, sequence=net.owner)
     output = how.back(read, [heads.states, heads.value_size])
     if net.is_flat:
         output = op("Reshape", output, [-1, heads.states, heads.value_size], hint="flat")
     final = None
-    if is_read(view, 1):
+    if is_read(site, 1):
         final = op("Transpose", state, perm=[0, 1, 3, 2], hint="final_state")
-    dtype = dtype_of(view.required("query"))
-    return outputs_of(view.node, cast(em, output, dtype), final, None)
+    dtype = dtype_of(site.required("query"))
+    return outputs_of(site.node, cast(site, output, dtype), final, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +234,7 @@ class _Net:
     """The layout of the tokens of a node.
 
     Attributes:
-        view: The node.
-        em: Where to build.
+        site: The node.
         heads: The sizes of states and heads.
         asking: Number of heads of queries and keys.
         axes: Number of axes of the tokens: 1, (N,), or 2, (B, T).
@@ -246,8 +242,7 @@ class _Net:
         owner: The sequence of each token, (N, 1); None if all sequences have the same length.
     """
 
-    view: NodeView
-    em: Emitter
+    site: Site
     heads: Heads
     asking: int
     axes: int
@@ -255,20 +250,20 @@ class _Net:
     owner: ir.Value | None
 
     @classmethod
-    def of(cls, view: NodeView, em: Emitter) -> _Net:
+    def of(cls, site: Site) -> _Net:
         """Read the layout of the tokens.
 
         Raises:
             Refusal: If sizes do not fit each other, or one is unknown.
         """
-        query, key, value = view.required("query"), view.input("key"), view.input("value")
-        bounds, state = view.input("cu_seqlens"), view.input("initial_state")
+        query, key, value = site.required("query"), site.input("key"), site.input("value")
+        bounds, state = site.input("cu_seqlens"), site.input("initial_state")
         rank = len(dims_of(query) or ())
         axes = rank - (1 if key is None else 2)
         if axes not in (1, 2) or (key is None) != (value is None):
-            raise _unfit(view, "`query`, `key` and `value` are not of the ranks that it takes")
+            raise _unfit(site, "`query`, `key` and `value` are not of the ranks that it takes")
         if (axes == 2 and bounds is not None) or (axes == 1 and bounds is None and state is None):
-            raise _unfit(view, "`cu_seqlens` or `initial_state` does not say where sequences lie")
+            raise _unfit(site, "`cu_seqlens` or `initial_state` does not say where sequences lie")
         if value is not None and key is not None:
             what = "a size of `query`, `key` or `value`"
             asking, width = (known_size(query, axis, what) for axis in (-2, -1))
@@ -280,16 +275,16 @@ class _Net:
             asking = (known_size(query, -1, what) - states * deep) // max(2 * width, 1)
             keyed = (asking, width)
         else:
-            raise _unfit(view, "`initial_state` is absent, which packed heads need")
+            raise _unfit(site, "`initial_state` is absent, which packed heads need")
         if keyed != (asking, width) or asking < 1 or states % asking:
-            raise _unfit(view, f"{asking} heads of queries do not fit those of keys and values")
+            raise _unfit(site, f"{asking} heads of queries do not fit those of keys and values")
         count = dim_of(query, 1) if axes == 2 else dim_of(query, 0)
         batch = None if state is None else dim_of(state, 0)
         is_one = (
             count == 1 if axes == 2 else bounds is None and count is not None and count == batch
         )
-        owner = None if bounds is None else sequences_of(em, bounds, query).owner
-        return cls(view, em, Heads(states, 1, width, deep), asking, axes, is_one, owner)
+        owner = None if bounds is None else sequences_of(site, bounds, query).owner
+        return cls(site, Heads(states, 1, width, deep), asking, axes, is_one, owner)
 
     @property
     def is_packed(self) -> bool:
@@ -303,8 +298,8 @@ class _Net:
 
     def operands(self) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Return queries, keys and values, float32, each with an axis of heads, by sequence."""
-        em, heads, view = self.em, self.heads, self.view
-        query, key, value = view.required("query"), view.input("key"), view.input("value")
+        em, heads, site = self.site, self.heads, self.site
+        query, key, value = site.required("query"), site.input("key"), site.input("value")
         width, deep = self.asking * heads.key_size, heads.states * heads.value_size
         if key is None or value is None:
             query, key, value = parts(em, query, (width, width, deep))
@@ -315,8 +310,8 @@ class _Net:
                 (query, key, value), (asked, asked, [heads.states, heads.value_size]), strict=True
             )
         ]
-        refuse_value(view, "qk_l2_norm", 0, 1)
-        if view.integer("qk_l2_norm"):
+        refuse_value(site, "qk_l2_norm", 0, 1)
+        if site.integer("qk_l2_norm"):
             wide[:2] = [self._unit(given) for given in wide[:2]]
         one, two, three = wide
         return one, two, three
@@ -325,20 +320,20 @@ class _Net:
         """Return tokens with an axis of heads."""
         if self.is_flat:
             return self.by_sequence(value, tail)
-        if self.view.input("key") is not None:
+        if self.site.input("key") is not None:
             return value
-        return self.em.op("Reshape", value, [*[0] * self.axes, *tail])
+        return self.site.op("Reshape", value, [*[0] * self.axes, *tail])
 
     def _unit(self, value: ir.Value) -> ir.Value:
-        op = self.em.op
-        square = reduce(self.em, "ReduceSum", op("Mul", value, value, hint="squared"), [-1])
+        op = self.site.op
+        square = reduce(self.site, "ReduceSum", op("Mul", value, value, hint="squared"), [-1])
         return op("Div", value, op("Sqrt", op("Add", square, _LEAST_SQUARE)), hint="unit")
 
     def by_sequence(self, value: ir.Value, tail: list[int]) -> ir.Value:
         """Return (B * T, ...) as (B, T, *tail); other layouts unchanged."""
         if not self.is_flat:
             return value
-        em, state = self.em, self.view.required("initial_state")
+        em, state = self.site, self.site.required("initial_state")
         batch = dim_of(state, 0)
         if isinstance(batch, int):
             shape = em.constant([batch, -1, *tail], "shape")
@@ -349,17 +344,17 @@ class _Net:
 
     def state(self) -> ir.Value:
         """Return the first state: (B, KV, D, E)."""
-        given, bounds = self.view.input("initial_state"), self.view.input("cu_seqlens")
+        given, bounds = self.site.input("initial_state"), self.site.input("cu_seqlens")
         if given is not None:
-            return self.em.op("Transpose", given, perm=[0, 1, 3, 2], hint="by_key")
-        query = self.view.required("query")
+            return self.site.op("Transpose", given, perm=[0, 1, 3, 2], hint="by_key")
+        query = self.site.required("query")
         if bounds is None:
-            return zero_state(self.em, query, dim_of(query, 0), self.heads)
-        lying = sequences_of(self.em, bounds, query)
+            return zero_state(self.site, query, dim_of(query, 0), self.heads)
+        lying = sequences_of(self.site, bounds, query)
         known = dim_of(bounds, 0)
         batch = known - 1 if isinstance(known, int) else None
-        return zero_state(self.em, lying.ends, batch, self.heads)
+        return zero_state(self.site, lying.ends, batch, self.heads)
 
 
-def _unfit(view: NodeView, what: str) -> Refusal:
-    return no_form(f"of `{view.node.op_type}` {what}")
+def _unfit(site: Site, what: str) -> Refusal:
+    return no_form(f"of `{site.node.op_type}` {what}")

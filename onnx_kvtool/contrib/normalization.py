@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import is_read, known_type, no_form, read_outputs, refuse_value
+from onnx_kvtool.contrib.rule import Site, is_read, known_type, no_form, read_outputs, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -19,163 +19,161 @@ from onnx_kvtool.emit.forms import (
     size,
     unsqueeze,
 )
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 _D = ir.DataType
 
 
-def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def layer_normalization(site: Site) -> Replacement:
     """Write the LayerNormalization that stands below opset 17 as LayerNormalization-17.
 
     There X and Scale have one type: if they differ, the node is computed in the wider one.
     """
-    refuse_value(view, "stash_type", 1)
-    (x, scale), shift = view.operands("X", "Scale"), view.input("B")
+    refuse_value(site, "stash_type", 1)
+    (x, scale), shift = site.operands("X", "Scale"), site.input("B")
     kind, wide = _types(x, scale)
-    y, mean, inverse = em.multi(
+    y, mean, inverse = site.multi(
         "LayerNormalization",
-        cast(em, x, wide),
-        cast(em, scale, wide),
-        None if shift is None else cast(em, shift, wide),
-        axis=view.integer("axis"),
-        epsilon=view.real("epsilon"),
+        cast(site, x, wide),
+        cast(site, scale, wide),
+        None if shift is None else cast(site, shift, wide),
+        axis=site.integer("axis"),
+        epsilon=site.real("epsilon"),
         dtypes=(wide, _D.FLOAT, _D.FLOAT),
     )
-    return read_outputs(view, cast(em, y, kind), mean, inverse)
+    return read_outputs(site, cast(site, y, kind), mean, inverse)
 
 
-def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def simplified_layer_normalization(site: Site) -> Replacement:
     """Write SimplifiedLayerNormalization as RMSNormalization-23.
 
     If the types of X and scale differ, it is computed in the wider one. `inv_std_var` is computed
     if somebody reads it.
     """
-    refuse_value(view, "stash_type", 1)
-    x, scale = view.operands("X", "scale")
+    refuse_value(site, "stash_type", 1)
+    x, scale = site.operands("X", "scale")
     kind, wide = _types(x, scale)
-    axis, epsilon = view.integer("axis"), view.real("epsilon")
-    y = root_mean_square(em, cast(em, x, wide), scale, axis, epsilon)
-    inverse = _inverse(em, x, axis, epsilon) if is_read(view, 1) else None
-    return outputs_of(view.node, cast(em, y, kind), inverse)
+    axis, epsilon = site.integer("axis"), site.real("epsilon")
+    y = root_mean_square(site, cast(site, x, wide), scale, axis, epsilon)
+    inverse = _inverse(site, x, axis, epsilon) if is_read(site, 1) else None
+    return outputs_of(site.node, cast(site, y, kind), inverse)
 
 
-def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def skip_layer_normalization(site: Site) -> Replacement:
     """Write SkipLayerNormalization as Add and LayerNormalization-17 of the last axis."""
-    total = _residual(view, em)
-    y = _layer_norm(view, em, total, view.required("gamma"), view.input("beta"))
-    return _with_sum(view, y, total)
+    total = _residual(site)
+    y = _layer_norm(site, total, site.required("gamma"), site.input("beta"))
+    return _with_sum(site, y, total)
 
 
-def skip_simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def skip_simplified_layer_normalization(site: Site) -> Replacement:
     """Write SkipSimplifiedLayerNormalization as Add and RMSNormalization-23 of the last axis."""
-    total = _residual(view, em)
-    y = root_mean_square(em, total, view.required("gamma"), -1, view.real("epsilon"))
-    return _with_sum(view, y, total)
+    total = _residual(site)
+    y = root_mean_square(site, total, site.required("gamma"), -1, site.real("epsilon"))
+    return _with_sum(site, y, total)
 
 
-def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def embed_layer_normalization(site: Site) -> Replacement:
     """Write EmbedLayerNormalization as a Gather for each table, Add and LayerNormalization-17.
 
     `mask_index` is the number of ones in each row of the mask.
     """
-    places = view.input("position_ids")
+    places = site.input("position_ids")
 
     def rows(name: str, at: ir.Value) -> ir.Value:
-        return em.op("Gather", view.required(name), at)
+        return site.op("Gather", site.required(name), at)
 
-    total = _embedded(view, em, places or _places(view, em), rows)
-    y = _layer_norm(view, em, total, *view.operands("gamma", "beta"))
-    count = _ones(view, em) if is_read(view, 1) else None
-    return outputs_of(view.node, y, count, total)
+    total = _embedded(site, places or _places(site), rows)
+    y = _layer_norm(site, total, *site.operands("gamma", "beta"))
+    count = _ones(site) if is_read(site, 1) else None
+    return outputs_of(site.node, y, count, total)
 
 
 def _embedded(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     places: ir.Value,
     rows: Callable[[str, ir.Value], ir.Value],
     suffix: str = "",
 ) -> ir.Value:
     """Return the sum of the rows of all tables, which `rows` gathers by the name of the table."""
-    segments, table = view.input("segment_ids"), view.input("segment_embedding")
+    segments, table = site.input("segment_ids"), site.input("segment_embedding")
     if (segments is None) != (table is None):
         raise no_form(
-            f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
+            f"`{site.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
             "both or neither"
         )
-    words = rows(f"word_embedding{suffix}", view.required("input_ids"))
-    total = em.op("Add", words, rows(f"position_embedding{suffix}", places))
-    return total if segments is None else em.op("Add", total, rows("segment_embedding", segments))
+    words = rows(f"word_embedding{suffix}", site.required("input_ids"))
+    total = site.op("Add", words, rows(f"position_embedding{suffix}", places))
+    return total if segments is None else site.op("Add", total, rows("segment_embedding", segments))
 
 
-def _layer_norm(view: NodeView, em: Emitter, x: ir.Value, *factors: ir.Value | None) -> ir.Value:
-    return em.op("LayerNormalization", x, *factors, axis=-1, epsilon=view.real("epsilon"))
+def _layer_norm(site: Site, x: ir.Value, *factors: ir.Value | None) -> ir.Value:
+    return site.op("LayerNormalization", x, *factors, axis=-1, epsilon=site.real("epsilon"))
 
 
-def _places(view: NodeView, em: Emitter) -> ir.Value:
+def _places(site: Site) -> ir.Value:
     """Return the places of the tokens of `input_ids`, (B, L), from 0 on: (1, L)."""
-    ids = view.required("input_ids")
+    ids = site.required("input_ids")
     dims = dims_of(ids)
     if dims is not None and len(dims) != 2:
         raise no_form(
-            f"`{ids.name}` of `{view.node.op_type}` has {len(dims)} dimensions, expected 2"
+            f"`{ids.name}` of `{site.node.op_type}` has {len(dims)} dimensions, expected 2"
         )
-    return positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+    return positions(site, None if dims is None else dims[1], ids, 1, place=1, rank=2)
 
 
-def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+def q_embed_layer_normalization(site: Site) -> Replacement:
     """Write QEmbedLayerNormalization as a Gather and DequantizeLinear for each table, and so on."""
 
     def dequantized(name: str, at: ir.Value | None = None) -> ir.Value:
         short = name.removesuffix("_quant")
-        quantized = view.required(name)
+        quantized = site.required(name)
         if at is not None:
-            quantized = em.op("Gather", quantized, at)
-        scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
-        return em.op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
+            quantized = site.op("Gather", quantized, at)
+        scale, zero = site.required(f"{short}_scale"), site.required(f"{short}_zero_point")
+        return site.op("DequantizeLinear", quantized, scale, zero, dtype=_D.FLOAT)
 
-    total = _embedded(view, em, _places(view, em), dequantized, "_quant")
+    total = _embedded(site, _places(site), dequantized, "_quant")
     factors = (dequantized(name) for name in ("gamma_quant", "beta_quant"))
-    y = _layer_norm(view, em, total, *factors)
-    return Replacement((y, _ones(view, em) if is_read(view, 1) else None))
+    y = _layer_norm(site, total, *factors)
+    return Replacement((y, _ones(site) if is_read(site, 1) else None))
 
 
-def _ones(view: NodeView, em: Emitter) -> ir.Value:
+def _ones(site: Site) -> ir.Value:
     """Return the number of ones in each row of the mask, 0 without a mask: (B,), int32."""
-    mask = view.input("mask")
+    mask = site.input("mask")
     if mask is None:
-        ids = view.required("input_ids")
+        ids = site.required("input_ids")
         dims = dims_of(ids)
-        batch = size(em, None if dims is None else dims[0], ids, 0)
+        batch = size(site, None if dims is None else dims[0], ids, 0)
         zero = ir.Tensor(np.zeros(1, np.int32))
-        shape = unsqueeze(em, batch, [0])
-        return em.op("ConstantOfShape", shape, value=zero)
-    counted = cast(em, em.op("Equal", mask, 1), _D.INT32)
-    return reduce(em, "ReduceSum", counted, [1], keepdims=False)
+        shape = unsqueeze(site, batch, [0])
+        return site.op("ConstantOfShape", shape, value=zero)
+    counted = cast(site, site.op("Equal", mask, 1), _D.INT32)
+    return reduce(site, "ReduceSum", counted, [1], keepdims=False)
 
 
-def _residual(view: NodeView, em: Emitter) -> ir.Value:
+def _residual(site: Site) -> ir.Value:
     """Return the sum that is normalized.
 
     Raises:
         Refusal: If the statistics are read: onnxruntime computes them in training only.
     """
     for index in (1, 2):
-        if is_read(view, index):
-            name = view.facts.outputs[index].name
+        if is_read(site, index):
+            name = site.facts.outputs[index].name
             raise no_form(
-                f"`{name}` of `{view.node.op_type}` is read, which onnxruntime gives in training "
+                f"`{name}` of `{site.node.op_type}` is read, which onnxruntime gives in training "
                 "only"
             )
-    x, bias = view.required("input"), view.input("bias")
-    op = em.op
-    total = op("Add", x, view.required("skip"), hint="sum")
+    x, bias = site.required("input"), site.input("bias")
+    op = site.op
+    total = op("Add", x, site.required("skip"), hint="sum")
     return total if bias is None else op("Add", total, bias, hint="biased")
 
 
-def _with_sum(view: NodeView, y: ir.Value, total: ir.Value) -> Replacement:
-    return read_outputs(view, y, None, None, total)
+def _with_sum(site: Site, y: ir.Value, total: ir.Value) -> Replacement:
+    return read_outputs(site, y, None, None, total)
 
 
 def root_mean_square(

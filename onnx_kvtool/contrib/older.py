@@ -7,43 +7,43 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import known_rank, no_form, only, refuse_value
+from onnx_kvtool.contrib.rule import Site, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, halves, reduce, size, unsqueeze
-from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
+from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Operators that ONNX writes with several of its own.
 
 
-def c_dist(view: NodeView, em: Emitter) -> Replacement:
+def c_dist(site: Site) -> Replacement:
     """Write CDist as onnxruntime computes it: -2 A B' + |A|^2 + |B|^2, and Sqrt for `euclidean`.
 
     Refuses the other metrics of its documentation: onnxruntime has no kernel for them.
     """
-    refuse_value(view, "metric", "sqeuclidean", "euclidean")
-    a, b = view.operands("A", "B")
-    op = em.op
+    refuse_value(site, "metric", "sqeuclidean", "euclidean")
+    a, b = site.operands("A", "B")
+    op = site.op
     product = op("MatMul", op("Mul", a, -2), op("Transpose", b, perm=[1, 0]))
-    left, right = (reduce(em, "ReduceSum", op("Mul", x, x, hint="square"), [1]) for x in (a, b))
+    left, right = (reduce(site, "ReduceSum", op("Mul", x, x, hint="square"), [1]) for x in (a, b))
     total = op("Add", op("Add", product, left), op("Transpose", right, perm=[1, 0]))
     total = op("Abs", total)
-    return only(total if view.string("metric") == "sqeuclidean" else op("Sqrt", total))
+    return only(total if site.string("metric") == "sqeuclidean" else op("Sqrt", total))
 
 
-def complex_mul(view: NodeView, em: Emitter) -> Replacement:
+def complex_mul(site: Site) -> Replacement:
     """Write ComplexMul as Mul, Sub and Add of the real and imaginary parts, on the last axis."""
-    return _complex_product(view, em, "Sub", "Add")
+    return _complex_product(site, "Sub", "Add")
 
 
-def complex_mul_conj(view: NodeView, em: Emitter) -> Replacement:
+def complex_mul_conj(site: Site) -> Replacement:
     """Write ComplexMulConj as ComplexMul with the second factor conjugated."""
-    return _complex_product(view, em, "Add", "Sub")
+    return _complex_product(site, "Add", "Sub")
 
 
-def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> Replacement:
-    op = em.op
-    (a, b), (c, d) = (halves(em, x) for x in view.operands("A", "B"))
+def _complex_product(site: Site, real: str, imaginary: str) -> Replacement:
+    op = site.op
+    (a, b), (c, d) = (halves(site, x) for x in site.operands("A", "B"))
     parts = (
         op(real, op("Mul", a, c), op("Mul", b, d), hint="real"),
         op(imaginary, op("Mul", b, c), op("Mul", a, d), hint="imaginary"),
@@ -51,29 +51,29 @@ def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> 
     return only(op("Concat", *parts, axis=-1))
 
 
-def rfft(view: NodeView, em: Emitter) -> Replacement:
+def rfft(site: Site) -> Replacement:
     """Write Rfft as DFT-20 of the last axis, onesided, and of the other axes of the signal.
 
     Refuses `normalized` and both sides, which its documentation does not support.
     """
-    refuse_value(view, "normalized", 0)
-    refuse_value(view, "onesided", 1)
-    x, count = view.required("X"), view.integer("signal_ndim")
-    rank = known_rank(view, x)
+    refuse_value(site, "normalized", 0)
+    refuse_value(site, "onesided", 1)
+    x, count = site.required("X"), site.integer("signal_ndim")
+    rank = known_rank(site, x)
     if not 1 <= count <= rank:
         text = f"`signal_ndim` of `Rfft` is {count}, expected 1 to {rank}, the rank of `{x.name}`"
         raise no_form(text)
-    y, op = unsqueeze(em, x, [rank]), em.op
+    y, op = unsqueeze(site, x, [rank]), site.op
     for axis in range(rank - 1, rank - 1 - count, -1):
         y = op("DFT", y, None, axis, onesided=int(axis == rank - 1))
     return only(y)
 
 
-def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
+def unfold_tensor(site: Site) -> Replacement:
     """Write UnfoldTensor as a Gather of all windows, and a Transpose that puts them last."""
-    x, length, step = view.required("input"), view.integer("size"), view.integer("step")
-    rank = known_rank(view, x)
-    axis = counted_axis(view.integer("dim"), rank, "dim")
+    x, length, step = site.required("input"), site.integer("size"), site.integer("step")
+    rank = known_rank(site, x)
+    axis = counted_axis(site.integer("dim"), rank, "dim")
     if length < 1 or step < 1:
         raise MalformedNode(
             "attribute-value", f"`size` is {length} and `step` is {step}, expected 1 or more"
@@ -84,16 +84,16 @@ def unfold_tensor(view: NodeView, em: Emitter) -> Replacement:
             text = f"`size` of `UnfoldTensor` is {length}, expected at most {dim}, the size of axis"
             raise MalformedNode("attribute-value", f"{text} {axis}")
         first = np.arange(0, dim - length + 1, step, dtype=np.int64)
-        places = em.constant(first[:, None] + inside, "places")
+        places = site.constant(first[:, None] + inside, "places")
     else:
-        end = em.op("Add", size(em, dim, x, axis), 1 - length)
-        starts = em.op("Range", 0, end, step)
-        places = em.op("Add", unsqueeze(em, starts, [1]), inside)
-    windows = em.op("Gather", x, places, axis=axis)
+        end = site.op("Add", size(site, dim, x, axis), 1 - length)
+        starts = site.op("Range", 0, end, step)
+        places = site.op("Add", unsqueeze(site, starts, [1]), inside)
+    windows = site.op("Gather", x, places, axis=axis)
     if axis == rank - 1:
         return only(windows)
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return only(em.op("Transpose", windows, perm=perm))
+    return only(site.op("Transpose", windows, perm=perm))
 
 
 # Inverse (ONNX has only Det): elimination, a few nodes for each row.
@@ -103,13 +103,13 @@ _LARGEST = 16
 """Largest matrix with a standard form: each row takes two dozen nodes."""
 
 
-def inverse(view: NodeView, em: Emitter) -> Replacement:
+def inverse(site: Site) -> Replacement:
     """Write Inverse as Gaussian elimination, row by row, with the largest pivot each time.
 
     Computed in float32 or float64: as exact as the LU decomposition of onnxruntime, but not
     bit-identical. Refuses matrices of unknown size, and matrices larger than 16.
     """
-    x, rank = view.required("X"), known_rank(view, view.required("X"))
+    x, rank = site.required("X"), known_rank(site, site.required("X"))
     sizes = (dims_of(x) or ())[-2:]
     known = [size for size in sizes if isinstance(size, int)]
     if rank < 2 or len(set(known)) > 1:
@@ -119,17 +119,17 @@ def inverse(view: NodeView, em: Emitter) -> Replacement:
         raise no_form(text)
     dtype = dtype_of(x)
     wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    count, op = known[0], em.op
+    count, op = known[0], site.op
     if count == 0:
         return only(op("Identity", x))
-    left = cast(em, x, wide)
+    left = cast(site, x, wide)
     if count == 1:
-        return only(cast(em, op("Div", 1, left), dtype))
-    right = em.constant(np.eye(count, dtype=wide.numpy()), "eye")
-    both = op("Concat", *_eliminated(em, [left, right], 0, count), axis=-1)
+        return only(cast(site, op("Div", 1, left), dtype))
+    right = site.constant(np.eye(count, dtype=wide.numpy()), "eye")
+    both = op("Concat", *_eliminated(site, [left, right], 0, count), axis=-1)
     for row in range(1, count):
-        (both,) = _eliminated(em, [both], row, count)
-    return only(cast(em, _part(em, both, count, 2 * count, -1), dtype))
+        (both,) = _eliminated(site, [both], row, count)
+    return only(cast(site, _part(site, both, count, 2 * count, -1), dtype))
 
 
 def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) -> Sequence[ir.Value]:

@@ -8,7 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
-from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, read_outputs, refuse_value
+from onnx_kvtool.contrib.rule import (
+    Site,
+    given,
+    known_rank,
+    no_form,
+    only,
+    read_outputs,
+    refuse_value,
+)
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -19,7 +27,7 @@ from onnx_kvtool.emit.forms import (
     where,
 )
 from onnx_kvtool.emit.sampling import Axis, Number, pixel_rows
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Operators that onnxruntime's optimiser writes into diffusion models, and NhwcMaxPool.
@@ -28,62 +36,62 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 _FLOAT = ir.DataType.FLOAT
 
 
-def bias_add(view: NodeView, em: Emitter) -> Replacement:
+def bias_add(site: Site) -> Replacement:
     """Write BiasAdd as Add of the bias, and Add of the residual."""
-    x, bias, skip = view.operands("X", "bias", "skip")
-    return only(em.op("Add", em.op("Add", x, bias), skip))
+    x, bias, skip = site.operands("X", "bias", "skip")
+    return only(site.op("Add", site.op("Add", x, bias), skip))
 
 
-def group_norm(view: NodeView, em: Emitter) -> Replacement:
+def group_norm(site: Site) -> Replacement:
     """Write GroupNorm as GroupNormalization-21 in float32, and x * Sigmoid(x) if it is activated.
 
     If channels are last, Transposes put them first, and back.
     """
-    x = view.required("X")
-    return only(_normalized(view, em, x, dtype_of(x)))
+    x = site.required("X")
+    return only(_normalized(site, x, dtype_of(x)))
 
 
-def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
+def skip_group_norm(site: Site) -> Replacement:
     """Write SkipGroupNorm as Add, and the form of GroupNorm.
 
     Refuses channels first: onnxruntime does not say where those of `skip` are.
     """
-    refuse_value(view, "channels_last", 1)
-    (x, skip), bias = view.operands("X", "skip"), view.input("bias")
-    op = em.op
-    rank = known_rank(view, skip)
+    refuse_value(site, "channels_last", 1)
+    (x, skip), bias = site.operands("X", "skip"), site.input("bias")
+    op = site.op
+    rank = known_rank(site, skip)
     if rank not in (2, 4):
         raise no_form(f"`skip` of `SkipGroupNorm` has {rank} dimensions, expected 2 or 4")
-    total = op("Add", x, unsqueeze(em, skip, [1, 2]) if rank == 2 else skip, hint="sum")
+    total = op("Add", x, unsqueeze(site, skip, [1, 2]) if rank == 2 else skip, hint="sum")
     total = total if bias is None else op("Add", total, bias, hint="biased")
-    y = _normalized(view, em, total, dtype_of(x))
-    return read_outputs(view, y, total)
+    y = _normalized(site, total, dtype_of(x))
+    return read_outputs(site, y, total)
 
 
-def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
-    refuse_value(view, "activation", 0, 1)
-    op, is_last, rank = em.op, view.integer("channels_last") != 0, 4
-    y = cast(em, x, _FLOAT)
+def _normalized(site: Site, x: ir.Value, dtype: ir.DataType) -> ir.Value:
+    refuse_value(site, "activation", 0, 1)
+    op, is_last, rank = site.op, site.integer("channels_last") != 0, 4
+    y = cast(site, x, _FLOAT)
     if is_last:
-        rank = known_rank(view, view.required("X"))
-        y = channels_first(em, y, rank)
-    factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
-    groups, epsilon = view.integer("groups"), view.real("epsilon")
+        rank = known_rank(site, site.required("X"))
+        y = channels_first(site, y, rank)
+    factors = (cast(site, site.required(name), _FLOAT) for name in ("gamma", "beta"))
+    groups, epsilon = site.integer("groups"), site.real("epsilon")
     y = op("GroupNormalization", y, *factors, num_groups=groups, epsilon=epsilon)
-    if view.integer("activation") == 1:
+    if site.integer("activation") == 1:
         y = op("Mul", y, op("Sigmoid", y), hint="activated")
     if is_last:
-        y = channels_last(em, y, rank)
-    return cast(em, y, dtype)
+        y = channels_last(site, y, rank)
+    return cast(site, y, dtype)
 
 
-def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
+def nhwc_max_pool(site: Site) -> Replacement:
     """Write NhwcMaxPool (channels last) as MaxPool with Transposes."""
-    x = view.required("x")
-    rank = known_rank(view, x)
+    x = site.required("x")
+    rank = known_rank(site, x)
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
-    result = em.op("MaxPool", channels_first(em, x, rank), attributes=given(view, *names))
-    return only(channels_last(em, result, rank))
+    result = site.op("MaxPool", channels_first(site, x, rank), attributes=given(site, *names))
+    return only(channels_last(site, result, rank))
 
 
 # Images that are cut by the values of an input: CropAndResize, ConvTransposeWithDynamicPads.
@@ -93,42 +101,42 @@ _LONG = ir.DataType.INT64
 _FRONT = {"axis": 0}
 
 
-def conv_transpose_with_dynamic_pads(view: NodeView, em: Emitter) -> Replacement:
+def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
     """Write ConvTransposeWithDynamicPads as ConvTranspose without padding, and Slice.
 
     Constant pads become an attribute. Refuses `auto_pad`: for `VALID`, onnxruntime pads by the
     input, and ConvTranspose does not pad. Refuses a node without pads, as onnxruntime does.
     """
-    refuse_value(view, "auto_pad", "NOTSET")
-    x, pads = view.required("X"), view.input("Pads")
+    refuse_value(site, "auto_pad", "NOTSET")
+    x, pads = site.required("X"), site.input("Pads")
     if pads is None:
         text = "`ConvTransposeWithDynamicPads` has no `Pads`, which onnxruntime requires"
         raise MalformedNode("missing-input", text)
     names = ("dilations", "group", "kernel_shape", "output_padding", "strides")
-    attributes = {name: value for name, value in given(view, *names).items() if value != ()}
-    op = em.op
-    inputs = x, view.required("W"), view.input("B")
-    stored, rank = constant_integers(pads), known_rank(view, x) - 2
+    attributes = {name: value for name, value in given(site, *names).items() if value != ()}
+    op = site.op
+    inputs = x, site.required("W"), site.input("B")
+    stored, rank = constant_integers(pads), known_rank(site, x) - 2
     if stored is not None:
         if len(stored) != 2 * rank or min(stored, default=0) < 0:
             text = f"`Pads` is {list(stored)}, expected {2 * rank} numbers, none of them negative"
             raise MalformedNode("attribute-value", text)
         return only(op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored}))
     whole = op("ConvTranspose", *inputs, attributes=attributes)
-    axes = em.constant(list(range(2, 2 + rank)), "axes")
-    before, behind = (em.op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
-    known = _whole_sizes(view, rank)
+    axes = site.constant(list(range(2, 2 + rank)), "axes")
+    before, behind = (site.op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
+    known = _whole_sizes(site, rank)
     if known is None:
-        sizes = em.op("Gather", em.op("Shape", whole), axes, hint="sizes")
+        sizes = site.op("Gather", site.op("Shape", whole), axes, hint="sizes")
     else:
-        sizes = em.constant(known, "sizes")
-    return only(op("Slice", whole, before, em.op("Sub", sizes, behind, hint="ends"), axes))
+        sizes = site.constant(known, "sizes")
+    return only(op("Slice", whole, before, site.op("Sub", sizes, behind, hint="ends"), axes))
 
 
-def _whole_sizes(view: NodeView, rank: int) -> list[int] | None:
+def _whole_sizes(site: Site, rank: int) -> list[int] | None:
     """Return the size of ConvTranspose without padding along each axis; None if one is unknown."""
-    data, filters = (dims_of(view.required(name)) or () for name in "XW")
-    lists = [view.attribute(name) for name in ("strides", "dilations", "output_padding")]
+    data, filters = (dims_of(site.required(name)) or () for name in "XW")
+    lists = [site.attribute(name) for name in ("strides", "dilations", "output_padding")]
     steps, gaps, more = (
         [int(n) for n in given] if isinstance(given, tuple) and given else [default] * rank
         for given, default in zip(lists, (1, 1, 0), strict=True)
@@ -142,54 +150,56 @@ def _whole_sizes(view: NodeView, rank: int) -> list[int] | None:
     return sizes if len(sizes) == rank else None
 
 
-def crop_and_resize(view: NodeView, em: Emitter) -> Replacement:
+def crop_and_resize(site: Site) -> Replacement:
     """Write CropAndResize as a Gather of the pixels around each point, and interpolation.
 
     The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
     outside of the image; onnxruntime 1.32 reads foreign memory there.
     """
-    refuse_value(view, "mode", "bilinear", "nearest")
-    x, rois, crop = view.operands("X", "rois", "crop_size")
+    refuse_value(site, "mode", "bilinear", "nearest")
+    x, rois, crop = site.operands("X", "rois", "crop_size")
     dims, dtype = dims_of(x), dtype_of(x)
     if dims is None or len(dims) != 4:
         raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")
     wide_type = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    boxes = cast(em, rois, wide_type)
-    axes = [Axis(em, wide_type, dims[2 + way], x, 2 + way) for way in (0, 1)]
-    lines = [_Line.of(em, axis, boxes, crop, way) for way, axis in enumerate(axes)]
-    rows = pixel_rows(em, cast(em, x, wide_type), 4)  # (N * H * W, C)
-    picture = unsqueeze(em, cast(em, view.required("batch_indices"), _LONG), [1, 2])  # (R, 1, 1)
+    boxes = cast(site, rois, wide_type)
+    axes = [Axis(site, wide_type, dims[2 + way], x, 2 + way) for way in (0, 1)]
+    lines = [_Line.of(site, axis, boxes, crop, way) for way, axis in enumerate(axes)]
+    rows = pixel_rows(site, cast(site, x, wide_type), 4)  # (N * H * W, C)
+    picture = unsqueeze(
+        site, cast(site, site.required("batch_indices"), _LONG), [1, 2]
+    )  # (R, 1, 1)
     high, wide = (axis.rows() for axis in axes)
-    start = em.op("Mul", picture, high)
+    start = site.op("Mul", picture, high)
 
     def row(y: ir.Value) -> ir.Value:
         """Return the places of the first pixels of rows (R, h): (R, h, 1)."""
-        return em.op("Mul", em.op("Add", start, unsqueeze(em, y, [2])), wide)
+        return site.op("Mul", site.op("Add", start, unsqueeze(site, y, [2])), wide)
 
     def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
         """Return the pixels in rows (R, h, 1) at columns (R, 1, w): (R, h, w, C)."""
-        return em.op("Gather", rows, em.op("Add", row, x))
+        return site.op("Gather", rows, site.op("Add", row, x))
 
     def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
-        way = em.op("Sub", second, first)
-        return em.op("Add", first, em.op("Mul", way, share))
+        way = site.op("Sub", second, first)
+        return site.op("Add", first, site.op("Mul", way, share))
 
-    if view.string("mode") == "nearest":
-        y, z = (line.nearest(em) for line in lines)
-        found = pixel(row(y), unsqueeze(em, z, [1]))
+    if site.string("mode") == "nearest":
+        y, z = (line.nearest(site) for line in lines)
+        found = pixel(row(y), unsqueeze(site, z, [1]))
     else:
-        above, below = (row(y) for y in lines[0].around(em))
-        left, right = (unsqueeze(em, z, [1]) for z in lines[1].around(em))
-        down, along = (line.far(em) for line in lines)
-        share = unsqueeze(em, along, [1, 3])  # (R, 1, w, 1)
+        above, below = (row(y) for y in lines[0].around(site))
+        left, right = (unsqueeze(site, z, [1]) for z in lines[1].around(site))
+        down, along = (line.far(site) for line in lines)
+        share = unsqueeze(site, along, [1, 3])  # (R, 1, w, 1)
         top, bottom = (between(pixel(at, left), pixel(at, right), share) for at in (above, below))
-        found = between(top, bottom, unsqueeze(em, down, [2, 3]))
+        found = between(top, bottom, unsqueeze(site, down, [2, 3]))
     tall, broad = (
-        unsqueeze(em, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
+        unsqueeze(site, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
     )
-    inside = em.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
-    result = where(em, inside, found, view.real("extrapolation_value"))
-    return only(cast(em, em.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
+    inside = site.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
+    result = where(site, inside, found, site.real("extrapolation_value"))
+    return only(cast(site, site.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import apart, known_size
-from onnx_kvtool.contrib.rule import known_type, no_form, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # RotaryEmbedding of `com.microsoft`, from which that of ONNX was made, and its variants.
@@ -21,17 +20,17 @@ _D = ir.DataType
 _JOINED = "heads are joined in rank 3, not in rank 4, and "
 
 
-def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+def rotary_embedding(site: Site) -> Replacement:
     """Write RotaryEmbedding as RotaryEmbedding-23.
 
     A single position is that of the first row. Without `num_heads`, a head is twice as wide as
     `cos_cache`. Refuses packed batches, and a scale, which onnxruntime does not apply on a CPU.
     """
-    refuse_value(view, "is_packed_batching", None, 0)
-    refuse_value(view, "scale", None, 1.0)
-    x, cos = view.operands("input", "cos_cache")
+    refuse_value(site, "is_packed_batching", None, 0)
+    refuse_value(site, "scale", None, 1.0)
+    x, cos = site.operands("input", "cos_cache")
     dims, table = known_dims(x, _JOINED), dims_of(cos)
-    heads = view.attribute("num_heads")
+    heads = site.attribute("num_heads")
     if len(dims) == 3 and not heads:
         width, half = dims[2], None if table is None else table[-1]
         if not isinstance(width, int) or not isinstance(half, int) or not half:
@@ -42,32 +41,30 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
                 help="declare their shapes",
             )
         heads = width // (2 * half)
-    angles = (cos, view.required("sin_cache"), _positions(view, em, x, len(dims)))
-    return _rotated(view, em, x, angles, heads if len(dims) == 3 else None)
+    angles = (cos, site.required("sin_cache"), _positions(site, x, len(dims)))
+    return _rotated(site, x, angles, heads if len(dims) == 3 else None)
 
 
-def _rotated(
-    view: NodeView, em: Emitter, x: ir.Value, angles: Iterable[ir.Value], heads: object
-) -> Replacement:
+def _rotated(site: Site, x: ir.Value, angles: Iterable[ir.Value], heads: object) -> Replacement:
     """Return RotaryEmbedding-23 with the attributes of a node; `heads` is None for rank 4."""
     attributes: dict[str, AttributeValue] = {
-        "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
-        "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
+        "interleaved": 1 if site.attribute("interleaved") == 1 else 0,
+        "rotary_embedding_dim": site.attribute("rotary_embedding_dim") or 0,
         **({"num_heads": heads} if isinstance(heads, int) else {}),
     }
-    return only(em.op("RotaryEmbedding", x, *angles, attributes=attributes))
+    return only(site.op("RotaryEmbedding", x, *angles, attributes=attributes))
 
 
-def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+def m_rotary_embedding(site: Site) -> Replacement:
     """Write MRotaryEmbedding as RotaryEmbedding-23 with angles that are gathered first.
 
     Each of the three positions of a token has its own columns of the caches. Nodes with the same
     positions, caches and sections share the angles.
     """
-    x, cos = view.operands("input", "cos_cache")
-    dims, section = known_dims(x, _JOINED), view.attribute("mrope_section")
-    heads, layout = view.attribute("num_heads") or 0, view.attribute("mrope_layout") or 0
-    scale = view.attribute("scale")
+    x, cos = site.operands("input", "cos_cache")
+    dims, section = known_dims(x, _JOINED), site.attribute("mrope_section")
+    heads, layout = site.attribute("num_heads") or 0, site.attribute("mrope_layout") or 0
+    scale = site.attribute("scale")
     half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
     assert isinstance(section, tuple)
     sections = [size for size in section if isinstance(size, int)]
@@ -81,10 +78,10 @@ def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
     owners = _owners(sections, in_turns=layout == 1)
     factor = scale if isinstance(scale, float) else 1.0
     angles = (
-        _angles(em, view.required(name), view.required("position_ids"), owners, factor)
+        _angles(site, site.required(name), site.required("position_ids"), owners, factor)
         for name in ("cos_cache", "sin_cache")
     )
-    return _rotated(view, em, x, angles, heads if len(dims) == 3 else None)
+    return _rotated(site, x, angles, heads if len(dims) == 3 else None)
 
 
 def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:
@@ -120,59 +117,59 @@ def _angles(
     return em.once(("angles", cache, places, owners, factor), build)
 
 
-def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+def gemma_rotary_embedding(site: Site) -> Replacement:
     """Write GemmaRotaryEmbedding as Sin and Cos of float32, rounded, Mul and Add."""
-    dtype, emb = known_type(view.required("q")), view.required("emb")
-    op = em.op
-    sin, cos = (unsqueeze(em, cast(em, op(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
+    dtype, emb = known_type(site.required("q")), site.required("emb")
+    op = site.op
+    sin, cos = (unsqueeze(site, cast(site, op(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
     query, key = (
-        op("Add", op("Mul", view.required(name), cos), op("Mul", view.required(turned), sin))
+        op("Add", op("Mul", site.required(name), cos), op("Mul", site.required(turned), sin))
         for name, turned in (("q", "q_rot"), ("k", "k_rot"))
     )
     return Replacement((query, key))
 
 
-def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
+def _positions(site: Site, x: ir.Value, rank: int) -> ir.Value:
     """Return a position for each row of each batch: (B, L), int64."""
-    given, dims = view.required("position_ids"), known_dims(x)
+    given, dims = site.required("position_ids"), known_dims(x)
     if len(known_dims(given, "there is one position, or one for each row: ")) == 2:
         return given
     axis = 1 if rank == 3 else 2
-    rows = em.op("Add", positions(em, dims[axis], x, axis, place=1, rank=2), given)
-    sizes = (size(em, dims[at], x, at) for at in (0, axis))
-    flat = (em.op("Reshape", one, [1]) for one in sizes)
-    shape = em.op("Concat", *flat, axis=0)
-    return em.op("Expand", rows, shape, hint="positions")
+    rows = site.op("Add", positions(site, dims[axis], x, axis, place=1, rank=2), given)
+    sizes = (size(site, dims[at], x, at) for at in (0, axis))
+    flat = (site.op("Reshape", one, [1]) for one in sizes)
+    shape = site.op("Concat", *flat, axis=0)
+    return site.op("Expand", rows, shape, hint="positions")
 
 
 # Biases of attention that depend on how far apart query and key are, of `com.microsoft`.
 
 
-def relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
+def relative_position_bias(site: Site) -> Replacement:
     """Write RelativePositionBias as a Gather of the bias for each distance.
 
     The bucket of each distance is a constant: all beyond `max_distance` fall into the last one. The
     table is stored head by head, whatever its shape says.
     """
-    given, is_both = view.required("bias_table"), view.integer("is_bidirectional") != 0
+    given, is_both = site.required("bias_table"), site.integer("is_bidirectional") != 0
     what = "`bias_table` of `RelativePositionBias`"
     buckets = known_size(given, 0, f"the number of buckets of {what}")
     heads = known_size(given, 1, f"the number of heads of {what}")
-    farthest = view.integer("max_distance")
-    op = em.op
+    farthest = site.integer("max_distance")
+    op = site.op
     table = op("Reshape", given, [heads, buckets], hint="by_head")
     by_distance = op(
         "Gather", table, _buckets(buckets, farthest, is_both), axis=1, hint="by_distance"
     )
     rows, columns = (
-        op("Range", 0, op("Reshape", view.required(name), []), 1)
+        op("Range", 0, op("Reshape", site.required(name), []), 1)
         for name in ("query_length", "key_length")
     )
     away = op("Sub", columns, op("Reshape", rows, [-1, 1]))
     away = op("Min", op("Max", away, -farthest), farthest)
     away = op("Add", away, farthest, hint="distance")
     bias = op("Gather", by_distance, away, axis=1)
-    return only(unsqueeze(em, bias, [0]))
+    return only(unsqueeze(site, bias, [0]))
 
 
 def _buckets(count: int, farthest: int, is_both: bool) -> np.ndarray:
@@ -192,17 +189,17 @@ def _buckets(count: int, farthest: int, is_both: bool) -> np.ndarray:
     return np.asarray(found + np.where(is_both & (distances > 0), share, 0), np.int64)
 
 
-def gated_relative_position_bias(view: NodeView, em: Emitter) -> Replacement:
+def gated_relative_position_bias(site: Site) -> Replacement:
     """Write GatedRelativePositionBias as MatMul, ReduceSum, Sigmoid, Mul and Add.
 
     Refuses tokens without padding.
     """
-    refuse_input(view, "token_offset")
-    query = view.required("query_layer")
-    op, heads = em.op, view.integer("num_heads")
-    rows = apart(em, op("Add", query, view.required("query_bias")), heads)
-    gates = op("Add", op("MatMul", rows, view.required("weight")), view.required("bias"))
-    u, r = (op("Sigmoid", reduce(em, "ReduceSum", half, [-1])) for half in halves(em, gates))
-    factor = op("Sub", op("Mul", r, view.required("eco_a")), 1)
+    refuse_input(site, "token_offset")
+    query = site.required("query_layer")
+    op, heads = site.op, site.integer("num_heads")
+    rows = apart(site, op("Add", query, site.required("query_bias")), heads)
+    gates = op("Add", op("MatMul", rows, site.required("weight")), site.required("bias"))
+    u, r = (op("Sigmoid", reduce(site, "ReduceSum", half, [-1])) for half in halves(site, gates))
+    factor = op("Sub", op("Mul", r, site.required("eco_a")), 1)
     factor = op("Add", op("Mul", u, factor), 2, hint="gate")
-    return only(op("Mul", factor, view.required("rel_pos")))
+    return only(op("Mul", factor, site.required("rel_pos")))

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, only, refuse_value
+from onnx_kvtool.emit.emitter import AttributeValue, Refusal, Replacement
 from onnx_kvtool.emit.forms import channels_first, channels_last
-from onnx_kvtool.ops.view import NodeView
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (),
@@ -28,31 +27,30 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+def fused_mat_mul(site: Site) -> Replacement:
     """Write FusedMatMul as Transpose, MatMul and Mul, each only if it changes something.
 
     An `alpha` below 1 scales a float16 factor before the product, which could overflow.
     """
     left, right = (
-        _transposed(view, em, letter, batch=view.integer(f"transBatch{letter}") != 0)
-        for letter in "AB"
+        _transposed(site, letter, batch=site.integer(f"transBatch{letter}") != 0) for letter in "AB"
     )
-    return _scaled_product(view, em, left, right)
+    return _scaled_product(site, left, right)
 
 
-def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
+def fused_mat_mul_activation(site: Site) -> Replacement:
     """Write FusedMatMulActivation as the form of FusedMatMul, and the activation.
 
     Refuses activations along an axis.
     """
-    refuse_value(view, "activation_axis", None)
-    (product,) = fused_mat_mul(view, em).outputs
+    refuse_value(site, "activation_axis", None)
+    (product,) = fused_mat_mul(site).outputs
     assert product is not None
-    return only(_with_activation(view, em, product))
+    return only(_with_activation(site, product))
 
 
-def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
-    op, alpha = em.op, view.real("alpha")
+def _scaled_product(site: Site, left: ir.Value, right: ir.Value) -> Replacement:
+    op, alpha = site.op, site.real("alpha")
     if alpha == 1.0:
         return only(op("MatMul", left, right))
     if left.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
@@ -60,13 +58,13 @@ def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value
     return only(op("Mul", op("MatMul", left, right), alpha, hint="scaled"))
 
 
-def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.Value:
+def _transposed(site: Site, letter: str, *, batch: bool) -> ir.Value:
     """Return a factor, transposed as the attributes say: its batch, its matrix, or both."""
-    x = view.required(letter)
-    matrix = view.integer(f"trans{letter}") != 0
+    x = site.required(letter)
+    matrix = site.integer(f"trans{letter}") != 0
     if not matrix and not batch:
         return x
-    order = list(range(known_rank(view, x)))
+    order = list(range(known_rank(site, x)))
     if batch and len(order) < 3:
         raise no_form(
             f"`{x.name}` of `FusedMatMul` has {len(order)} dimensions, expected 3 or more to "
@@ -78,58 +76,57 @@ def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.
         order[-2:] = order[:-3:-1]
     if order == sorted(order):
         return x
-    return em.op("Transpose", x, perm=order)
+    return site.op("Transpose", x, perm=order)
 
 
-def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
+def fused_gemm(site: Site) -> Replacement:
     """Write FusedGemm as Gemm and the activation."""
-    attributes = given(view, "alpha", "beta", "transA", "transB")
-    inputs = (*view.operands("A", "B"), view.input("C"))
-    result = em.op("Gemm", *inputs, attributes=attributes)
-    return only(_with_activation(view, em, result))
+    attributes = given(site, "alpha", "beta", "transA", "transB")
+    inputs = (*site.operands("A", "B"), site.input("C"))
+    result = site.op("Gemm", *inputs, attributes=attributes)
+    return only(_with_activation(site, result))
 
 
-def fused_conv(view: NodeView, em: Emitter) -> Replacement:
+def fused_conv(site: Site) -> Replacement:
     """Write FusedConv as Conv, Add of `Z`, and the activation."""
-    op, z = em.op, view.input("Z")
-    inputs = (*view.operands("X", "W"), view.input("B"))
-    result = op("Conv", *inputs, attributes=given(view, *_CONV))
+    op, z = site.op, site.input("Z")
+    inputs = (*site.operands("X", "W"), site.input("B"))
+    result = op("Conv", *inputs, attributes=given(site, *_CONV))
     if z is not None:
         result = op("Add", result, z)
-    activation, numbers = view.attribute("activation"), view.attribute("activation_params") or ()
+    activation, numbers = site.attribute("activation"), site.attribute("activation_params") or ()
     assert isinstance(numbers, Sequence)
     if activation == "Clip":
         if len(numbers) != 2:
-            raise _no_activation(view, f"`Clip` of {len(numbers)} numbers, expected 2")
+            raise _no_activation(site, f"`Clip` of {len(numbers)} numbers, expected 2")
         return only(op("Clip", result, *(float(n) for n in numbers)))
     names = _ACTIVATIONS.get(str(activation), ())
     if len(numbers) > len(names):
-        raise _no_activation(view, f"`{activation}` of {len(numbers)} numbers")
+        raise _no_activation(site, f"`{activation}` of {len(numbers)} numbers")
     named = dict(zip(names, (float(n) for n in numbers), strict=False))
-    return only(_activated(view, em, result, activation, named))
+    return only(_activated(site, result, activation, named))
 
 
-def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
+def nhwc_conv(site: Site) -> Replacement:
     """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
-    x, w = view.operands("X", "W")
-    rank = known_rank(view, x)
-    front, weights = channels_first(em, x, rank), channels_first(em, w, rank)
-    result = em.op("Conv", front, weights, view.input("B"), attributes=given(view, *_CONV))
-    return only(channels_last(em, result, rank))
+    x, w = site.operands("X", "W")
+    rank = known_rank(site, x)
+    front, weights = channels_first(site, x, rank), channels_first(site, w, rank)
+    result = site.op("Conv", front, weights, site.input("B"), attributes=given(site, *_CONV))
+    return only(channels_last(site, result, rank))
 
 
-def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
+def _with_activation(site: Site, x: ir.Value) -> ir.Value:
     """Return the activation of a node whose parameters are attributes of their own."""
-    activation = view.attribute("activation")
+    activation = site.attribute("activation")
     names = _ACTIVATIONS.get(str(activation), ())
-    found = given(view, *(f"activation_{name}" for name in names))
+    found = given(site, *(f"activation_{name}" for name in names))
     named = {name.removeprefix("activation_"): value for name, value in found.items()}
-    return _activated(view, em, x, activation, named)
+    return _activated(site, x, activation, named)
 
 
 def _activated(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     x: ir.Value,
     activation: object,
     attributes: Mapping[str, AttributeValue],
@@ -137,9 +134,9 @@ def _activated(
     if activation in (None, ""):
         return x
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        raise _no_activation(view, f"`{activation}`")
-    return em.op(activation, x, attributes=attributes)
+        raise _no_activation(site, f"`{activation}`")
+    return site.op(activation, x, attributes=attributes)
 
 
-def _no_activation(view: NodeView, what: str) -> Refusal:
-    return no_form(f"the activation of `{view.node.op_type}` is {what}, which is unknown")
+def _no_activation(site: Site, what: str) -> Refusal:
+    return no_form(f"the activation of `{site.node.op_type}` is {what}, which is unknown")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.activation import softmax_from
 from onnx_kvtool.contrib.block_quantized import block_product
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import given, known_rank, no_form, only, refuse_value
+from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -23,7 +23,6 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
 )
 from onnx_kvtool.ops.contrib import quant_type_values
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Operators on 8-bit quantized values: DequantizeLinear, the operator of ONNX, QuantizeLinear.
@@ -33,152 +32,150 @@ _D = ir.DataType
 _CONV = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 
-def q_linear_add(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_add(site: Site) -> Replacement:
     """Write QLinearAdd as Add of DequantizeLinear of both, quantized."""
-    return _binary(view, em, "Add")
+    return _binary(site, "Add")
 
 
-def q_linear_mul(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_mul(site: Site) -> Replacement:
     """Write QLinearMul as Mul of DequantizeLinear of both, quantized."""
-    return _binary(view, em, "Mul")
+    return _binary(site, "Mul")
 
 
-def q_linear_sigmoid(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_sigmoid(site: Site) -> Replacement:
     """Write QLinearSigmoid as Sigmoid of DequantizeLinear, quantized."""
-    return _unary(view, em, "Sigmoid", {})
+    return _unary(site, "Sigmoid", {})
 
 
-def q_linear_leaky_relu(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_leaky_relu(site: Site) -> Replacement:
     """Write QLinearLeakyRelu as LeakyRelu of DequantizeLinear, quantized."""
-    return _unary(view, em, "LeakyRelu", given(view, "alpha"))
+    return _unary(site, "LeakyRelu", given(site, "alpha"))
 
 
-def q_linear_softmax(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_softmax(site: Site) -> Replacement:
     """Write QLinearSoftmax as Softmax-13 of DequantizeLinear, quantized.
 
     With an `opset` below 13 the sum goes over all axes from `axis` on.
     """
     x, axis = (
-        _dequantized(view, em, "X", scale="X_scale", zero="x_zero_point"),
-        view.integer("axis"),
+        _dequantized(site, "X", scale="X_scale", zero="x_zero_point"),
+        site.integer("axis"),
     )
-    if view.integer("opset") >= 13:
-        result = em.op("Softmax", x, axis=axis)
+    if site.integer("opset") >= 13:
+        result = site.op("Softmax", x, axis=axis)
     else:
-        result = softmax_from(em, x, axis, view.required("X"))
-    return only(_requantized(view, em, result, "y", "X"))
+        result = softmax_from(site, x, axis, site.required("X"))
+    return only(_requantized(site, result, "y", "X"))
 
 
-def q_linear_global_average_pool(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_global_average_pool(site: Site) -> Replacement:
     """Write QLinearGlobalAveragePool as ReduceMean of DequantizeLinear, quantized."""
-    rank = known_rank(view, view.required("X"))
-    x = _dequantized(view, em, "X", scale="x_scale", zero="x_zero_point")
-    first = 1 if view.integer("channels_last") else 2
+    rank = known_rank(site, site.required("X"))
+    x = _dequantized(site, "X", scale="x_scale", zero="x_zero_point")
+    first = 1 if site.integer("channels_last") else 2
     axes = list(range(first, first + rank - 2))
-    return only(_requantized(view, em, reduce(em, "ReduceMean", x, axes), "y", "X"))
+    return only(_requantized(site, reduce(site, "ReduceMean", x, axes), "y", "X"))
 
 
-def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_average_pool(site: Site) -> Replacement:
     """Write QLinearAveragePool as AveragePool of DequantizeLinear, quantized."""
-    x = _dequantized(view, em, "X", scale="x_scale", zero="x_zero_point")
+    x = _dequantized(site, "X", scale="x_scale", zero="x_zero_point")
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
-    is_last = view.integer("channels_last") != 0
-    rank = known_rank(view, view.required("X")) if is_last else 0
-    result = channels_first(em, x, rank) if is_last else x
-    result = em.op("AveragePool", result, attributes=given(view, *names))
-    result = channels_last(em, result, rank) if is_last else result
-    return only(_requantized(view, em, result, "y", "X"))
+    is_last = site.integer("channels_last") != 0
+    rank = known_rank(site, site.required("X")) if is_last else 0
+    result = channels_first(site, x, rank) if is_last else x
+    result = site.op("AveragePool", result, attributes=given(site, *names))
+    result = channels_last(site, result, rank) if is_last else result
+    return only(_requantized(site, result, "y", "X"))
 
 
-def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_conv(site: Site) -> Replacement:
     """Write QLinearConv of `com.microsoft`, channels last or not, as that of ONNX."""
-    x, is_last = view.required("x"), view.integer("channels_last") != 0
-    rank = known_rank(view, view.required("w")) if is_last else 0
+    x, is_last = site.required("x"), site.integer("channels_last") != 0
+    rank = known_rank(site, site.required("w")) if is_last else 0
     if is_last:
-        x = channels_first(em, x, rank)
+        x = channels_first(site, x, rank)
     names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
-    inputs = (x, *(view.required(name) for name in names), view.input("B"))
-    result = em.op("QLinearConv", *inputs, attributes=given(view, *_CONV, "group"))
-    return only(channels_last(em, result, rank) if is_last else result)
+    inputs = (x, *(site.required(name) for name in names), site.input("B"))
+    result = site.op("QLinearConv", *inputs, attributes=given(site, *_CONV, "group"))
+    return only(channels_last(site, result, rank) if is_last else result)
 
 
-def q_linear_concat(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_concat(site: Site) -> Replacement:
     """Write QLinearConcat as Concat of DequantizeLinear of each, quantized."""
-    scale, zero, *rest = view.node.inputs
+    scale, zero, *rest = site.node.inputs
     if len(rest) % 3 or not rest or None in (scale, zero, *rest):
         raise no_form(
             f"`QLinearConcat` has {len(rest)} inputs behind its zero point, expected three for "
             "each part"
         )
     parts = [
-        em.op("DequantizeLinear", *rest[at : at + 3], dtype=_D.FLOAT)
+        site.op("DequantizeLinear", *rest[at : at + 3], dtype=_D.FLOAT)
         for at in range(0, len(rest), 3)
     ]
-    result = em.op("Concat", *parts, axis=view.integer("axis"))
+    result = site.op("Concat", *parts, axis=site.integer("axis"))
     assert scale is not None and zero is not None
-    return only(quantized(em, result, scale, zero, zero.dtype))
+    return only(quantized(site, result, scale, zero, zero.dtype))
 
 
-def q_linear_where(view: NodeView, em: Emitter) -> Replacement:
+def q_linear_where(site: Site) -> Replacement:
     """Write QLinearWhere as Where of DequantizeLinear, quantized."""
-    yes, no = (_dequantized(view, em, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
+    yes, no = (_dequantized(site, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
                for n in "XY")  # fmt: skip
-    condition = view.required("condition")
+    condition = site.required("condition")
     asked, *shapes = (dims_of(value) for value in (condition, yes, no))
     ranks = [len(dims) for dims in shapes if dims is not None]
     if asked is not None and len(ranks) == 2 and max(ranks) > len(asked):
-        condition = unsqueeze(em, condition, range(max(ranks) - len(asked)))
-    yes, no = one_shape(em, yes, no, dims_of(no)), one_shape(em, no, yes, dims_of(yes))
-    yes, no = (one_shape(em, value, condition, asked) for value in (yes, no))
-    result = em.op("Where", condition, yes, no)
-    return only(_requantized(view, em, result, "z", "X"))
+        condition = unsqueeze(site, condition, range(max(ranks) - len(asked)))
+    yes, no = one_shape(site, yes, no, dims_of(no)), one_shape(site, no, yes, dims_of(yes))
+    yes, no = (one_shape(site, value, condition, asked) for value in (yes, no))
+    result = site.op("Where", condition, yes, no)
+    return only(_requantized(site, result, "z", "X"))
 
 
-def quantize_linear(view: NodeView, em: Emitter) -> Replacement:
+def quantize_linear(site: Site) -> Replacement:
     """Write QuantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
-    zero = view.input("y_zero_point")
+    zero = site.input("y_zero_point")
     dtype = _D.UINT8 if zero is None else None
-    x, scale = view.operands("x", "y_scale")
+    x, scale = site.operands("x", "y_scale")
     return only(
-        em.op("QuantizeLinear", x, scale, zero, attributes=given(view, "axis"), dtype=dtype)
+        site.op("QuantizeLinear", x, scale, zero, attributes=given(site, "axis"), dtype=dtype)
     )
 
 
-def dequantize_linear(view: NodeView, em: Emitter) -> Replacement:
+def dequantize_linear(site: Site) -> Replacement:
     """Write DequantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
-    x, scale = view.operands("x", "x_scale")
-    inputs, axis = (x, scale, view.input("x_zero_point")), given(view, "axis")
-    return only(em.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale)))
+    x, scale = site.operands("x", "x_scale")
+    inputs, axis = (x, scale, site.input("x_zero_point")), given(site, "axis")
+    return only(site.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale)))
 
 
-def _binary(view: NodeView, em: Emitter, op_type: str) -> Replacement:
-    result = em.op(op_type, _dequantized(view, em, "A"), _dequantized(view, em, "B"))
-    return only(_requantized(view, em, result, "C", "A"))
+def _binary(site: Site, op_type: str) -> Replacement:
+    result = site.op(op_type, _dequantized(site, "A"), _dequantized(site, "B"))
+    return only(_requantized(site, result, "C", "A"))
 
 
-def _unary(
-    view: NodeView, em: Emitter, op_type: str, attributes: Mapping[str, AttributeValue]
-) -> Replacement:
-    result = em.op(op_type, _dequantized(view, em, "X"), attributes=attributes)
-    return only(_requantized(view, em, result, "Y", "X"))
+def _unary(site: Site, op_type: str, attributes: Mapping[str, AttributeValue]) -> Replacement:
+    result = site.op(op_type, _dequantized(site, "X"), attributes=attributes)
+    return only(_requantized(site, result, "Y", "X"))
 
 
 def _dequantized(
-    view: NodeView, em: Emitter, name: str, scale: str | None = None, zero: str | None = None
+    site: Site, name: str, scale: str | None = None, zero: str | None = None
 ) -> ir.Value:
     """Return the dequantized values of an input, float32."""
-    x, factor = view.operands(name, scale or f"{name}_scale")
-    zero_point = view.input(zero or f"{name}_zero_point")
-    dequantized = em.op("DequantizeLinear", x, factor, zero_point, dtype=_D.FLOAT)
+    x, factor = site.operands(name, scale or f"{name}_scale")
+    zero_point = site.input(zero or f"{name}_zero_point")
+    dequantized = site.op("DequantizeLinear", x, factor, zero_point, dtype=_D.FLOAT)
     dequantized.shape = None if x.shape is None else ir.Shape(x.shape)
     return dequantized
 
 
-def _requantized(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -> ir.Value:
+def _requantized(site: Site, result: ir.Value, name: str, like: str) -> ir.Value:
     """Return a result as quantized values, of the type of the input called `like`."""
-    dtype = view.required(like).dtype
+    dtype = site.required(like).dtype
     return quantized(
-        em, result, view.required(f"{name}_scale"), view.input(f"{name}_zero_point"), dtype
+        site, result, site.required(f"{name}_scale"), site.input(f"{name}_zero_point"), dtype
     )
 
 
@@ -209,91 +206,89 @@ def quantized(
 _RIGHT = ("B", "b_scale", "b_zero_point")
 
 
-def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+def dynamic_quantize_mat_mul(site: Site) -> Replacement:
     """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
-    quantized_a, scale, zero = em.multi("DynamicQuantizeLinear", view.required("A"), count=3)
-    return only(_product(view, em, (quantized_a, scale, zero), _RIGHT))
+    quantized_a, scale, zero = site.multi("DynamicQuantizeLinear", site.required("A"), count=3)
+    return only(_product(site, (quantized_a, scale, zero), _RIGHT))
 
 
-def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
+def mat_mul_integer_to_float(site: Site) -> Replacement:
     """Write MatMulIntegerToFloat as MatMulInteger, Cast and Mul.
 
     The scales are multiplied first, and everything is float32 until the result is rounded.
     """
-    return only(quantized_product(view, em, ("A", "a_scale", "a_zero_point"), _RIGHT))
+    return only(quantized_product(site, ("A", "a_scale", "a_zero_point"), _RIGHT))
 
 
 def quantized_product(
-    view: NodeView, em: Emitter, left: tuple[str, str, str], right: tuple[str, str, str]
+    site: Site, left: tuple[str, str, str], right: tuple[str, str, str]
 ) -> ir.Value:
     """Return the product of two quantized factors with the `bias` of the node.
 
     MatMulInteger takes a vector for one zero point per row, so that those of the left are scalars.
 
     Args:
-        view: The node.
-        em: Where to build.
+        site: The node.
         left: The inputs with the left factor: quantized values, its one scale and zero point.
         right: Those of the right one, which may have a scale and a zero point for each column.
 
     Returns:
         Of the type of the right scale, computed in float32.
     """
-    factor, scale = view.operands(*left[:2])
-    zero = view.input(left[2])
-    scale = scalar(em, cast(em, scale, _D.FLOAT))
-    point = None if zero is None else scalar(em, zero)
-    result = _product(view, em, (factor, scale, point), right)
-    return cast(em, result, dtype_of(view.required(right[1])))
+    factor, scale = site.operands(*left[:2])
+    zero = site.input(left[2])
+    scale = scalar(site, cast(site, scale, _D.FLOAT))
+    point = None if zero is None else scalar(site, zero)
+    result = _product(site, (factor, scale, point), right)
+    return cast(site, result, dtype_of(site.required(right[1])))
 
 
 def _product(
-    view: NodeView,
-    em: Emitter,
+    site: Site,
     left: tuple[ir.Value, ir.Value, ir.Value | None],
     right: tuple[str, str, str],
 ) -> ir.Value:
     """Return the product as float32, with the bias of the node."""
-    op, (factor, scale, zero) = em.op, left
-    point, bias = view.input(right[2]), view.input("bias")
+    op, (factor, scale, zero) = site.op, left
+    point, bias = site.input(right[2]), site.input("bias")
     if zero is None and point is not None:
-        zero = em.constant(np.zeros((), (factor.dtype or _D.UINT8).numpy()), "zero_point")
-    product = op("MatMulInteger", factor, view.required(right[0]), zero, point)
-    scale = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
-    result = op("Mul", cast(em, product, _D.FLOAT), scale, hint="scaled")
-    return result if bias is None else op("Add", result, cast(em, bias, _D.FLOAT), hint="biased")
+        zero = site.constant(np.zeros((), (factor.dtype or _D.UINT8).numpy()), "zero_point")
+    product = op("MatMulInteger", factor, site.required(right[0]), zero, point)
+    scale = op("Mul", scale, cast(site, site.required(right[1]), _D.FLOAT), hint="scale")
+    result = op("Mul", cast(site, product, _D.FLOAT), scale, hint="scaled")
+    return result if bias is None else op("Add", result, cast(site, bias, _D.FLOAT), hint="biased")
 
 
-def q_gemm(view: NodeView, em: Emitter) -> Replacement:
+def q_gemm(site: Site) -> Replacement:
     """Write QGemm as MatMulInteger, Add of the int32 bias, Cast and Mul, quantized if it is."""
-    op = em.op
+    op = site.op
     factors = []
     for letter in "AB":
-        x = view.required(letter)
-        if view.integer(f"trans{letter}"):
-            x = em.op("Transpose", x, perm=[1, 0])
+        x = site.required(letter)
+        if site.integer(f"trans{letter}"):
+            x = site.op("Transpose", x, perm=[1, 0])
         factors.append(x)
-    zeros = (scalar(em, view.required("a_zero_point")), view.required("b_zero_point"))
-    total = em.op("MatMulInteger", *factors, *zeros)
-    bias = view.input("C")
+    zeros = (scalar(site, site.required("a_zero_point")), site.required("b_zero_point"))
+    total = site.op("MatMulInteger", *factors, *zeros)
+    bias = site.input("C")
     if bias is not None:
-        total = em.op("Add", total, bias)
-    left = scalar(em, view.required("a_scale"))
-    alpha = view.real("alpha")
+        total = site.op("Add", total, bias)
+    left = scalar(site, site.required("a_scale"))
+    alpha = site.real("alpha")
     if alpha != 1.0:
         left = op("Mul", left, alpha)
-    scale = op("Mul", left, view.required("b_scale"), hint="scale")
-    result = op("Mul", cast(em, total, _D.FLOAT), scale, hint="scaled")
-    factor, zero = view.input("y_scale"), view.input("y_zero_point")
+    scale = op("Mul", left, site.required("b_scale"), hint="scale")
+    result = op("Mul", cast(site, total, _D.FLOAT), scale, hint="scaled")
+    factor, zero = site.input("y_scale"), site.input("y_zero_point")
     if factor is None:
         return only(result)
-    return only(quantized(em, result, factor, zero, _D.UINT8 if zero is None else zero.dtype))
+    return only(quantized(site, result, factor, zero, _D.UINT8 if zero is None else zero.dtype))
 
 
 # MatMulBnb4 of `com.microsoft`: weights of 4 bits, each an index into sixteen real numbers.
 
 
-def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
+def mat_mul_bnb4(site: Site) -> Replacement:
     """Write MatMulBnb4 as Gather of the two numbers of each byte, Mul, and MatMul.
 
     The bytes of the weight are not touched.
@@ -301,21 +296,21 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
     Refuses weights that are no whole number of blocks, and weights that are not transposed: the
     kernel of onnxruntime 1.32 for CPUs reads outside of them.
     """
-    refuse_value(view, "transB", 1)
-    refuse_value(view, "quant_type", 0, 1)
-    a, scales = view.operands("A", "absmax")
-    width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
+    refuse_value(site, "transB", 1)
+    refuse_value(site, "quant_type", 0, 1)
+    a, scales = site.operands("A", "absmax")
+    width, columns, block = (site.integer(name) for name in ("K", "N", "block_size"))
     if block < 2 or width < 1 or columns < 1 or width * columns % block:
         raise no_form(
             f"`MatMulBnb4` has weights ({columns}, {width}) in blocks of {block}, expected a whole "
             "number of them"
         )
-    op = em.op
+    op = site.op
     # The first element of a byte is in its high bits.
-    pairs = quant_type_values(view.integer("quant_type"))
+    pairs = quant_type_values(site.integer("quant_type"))
     table = np.stack([np.repeat(pairs, 16), np.tile(pairs, 16)], axis=-1)
     table = table.astype(dtype_of(scales).numpy())
-    values = op("Gather", table, cast(em, view.required("B"), _D.INT32))
+    values = op("Gather", table, cast(site, site.required("B"), _D.INT32))
     values = op("Reshape", values, [-1, block])
     weights = op("Mul", values, op("Reshape", scales, [-1, 1]), hint="scaled")
     weights = op("Reshape", weights, [columns, width], hint="weight")
@@ -326,41 +321,41 @@ def mat_mul_bnb4(view: NodeView, em: Emitter) -> Replacement:
 # Products of one normalized input with weights of few bits, which onnxruntime has for GPUs.
 
 
-def mat_mul_n_bits_mlp(view: NodeView, em: Emitter) -> Replacement:
+def mat_mul_n_bits_mlp(site: Site) -> Replacement:
     """Write MatMulNBitsMlp as RMSNormalization-23, two of what MatMulNBits is, Sigmoid and Mul.
 
     Refuses other activations than `silu`, which its documentation does not name.
     """
-    refuse_value(view, "activation", "silu")
-    x, total = _normalized(view, em)
-    op = em.op
-    gate, up = (block_product(view, em, x, name, view.integer("N")) for name in ("gate", "up"))
+    refuse_value(site, "activation", "silu")
+    x, total = _normalized(site)
+    op = site.op
+    gate, up = (block_product(site, x, name, site.integer("N")) for name in ("gate", "up"))
     silu = op("Mul", gate, op("Sigmoid", gate), hint="silu")
-    return _with_total(view, op("Mul", silu, up), total=total)
+    return _with_total(site, op("Mul", silu, up), total=total)
 
 
-def mat_mul_n_bits_qkv(view: NodeView, em: Emitter) -> Replacement:
+def mat_mul_n_bits_qkv(site: Site) -> Replacement:
     """Write MatMulNBitsQkv as RMSNormalization-23, and three of what MatMulNBits is."""
-    x, total = _normalized(view, em)
+    x, total = _normalized(site)
     widths = {"q": "Nq", "k": "Nkv", "v": "Nkv"}
-    found = (block_product(view, em, x, name, view.integer(n)) for name, n in widths.items())
-    return _with_total(view, *found, total=total)
+    found = (block_product(site, x, name, site.integer(n)) for name, n in widths.items())
+    return _with_total(site, *found, total=total)
 
 
-def _normalized(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value | None]:
+def _normalized(site: Site) -> tuple[ir.Value, ir.Value | None]:
     """Return what is multiplied, and the sum that is normalized where there is one."""
-    x, skip, scale = view.required("A"), view.input("skip"), view.input("norm_scale")
-    total = None if skip is None else em.op("Add", x, skip, hint="sum")
+    x, skip, scale = site.required("A"), site.input("skip"), site.input("norm_scale")
+    total = None if skip is None else site.op("Add", x, skip, hint="sum")
     if scale is None:
         if total is not None:
-            raise no_form(f"`{view.node.op_type}` has `skip` without `norm_scale`")
+            raise no_form(f"`{site.node.op_type}` has `skip` without `norm_scale`")
         return x, None
-    return root_mean_square(em, total or x, scale, -1, view.real("epsilon")), total
+    return root_mean_square(site, total or x, scale, -1, site.real("epsilon")), total
 
 
-def _with_total(view: NodeView, *found: ir.Value, total: ir.Value | None) -> Replacement:
+def _with_total(site: Site, *found: ir.Value, total: ir.Value | None) -> Replacement:
     """Return the outputs; the last is the sum."""
-    count = len(view.node.outputs)
-    if count > len(found) and view.node.outputs[-1].name and total is None:
-        raise no_form(f"`{view.node.op_type}` gives a sum without `skip`")
+    count = len(site.node.outputs)
+    if count > len(found) and site.node.outputs[-1].name and total is None:
+        raise no_form(f"`{site.node.op_type}` gives a sum without `skip`")
     return Replacement((*found, total)[:count])

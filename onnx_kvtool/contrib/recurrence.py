@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, known_size
-from onnx_kvtool.contrib.rule import is_read, no_form, refuse_value
+from onnx_kvtool.contrib.rule import Site, is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -21,7 +21,6 @@ from onnx_kvtool.emit.forms import (
     size,
     where,
 )
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # A state that each token decays, corrects and reads: one step, or a Scan over several.
@@ -169,20 +168,20 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
 # The gates of a recurrence: LinearAttentionGate of `com.microsoft`, and those of GatedDeltaNet.
 
 
-def linear_attention_gate(view: NodeView, em: Emitter) -> Replacement:
+def linear_attention_gate(site: Site) -> Replacement:
     """Write LinearAttentionGate as Add, Softplus and Mul, and as Sigmoid, in float32."""
-    a, b, op = view.required("a"), view.input("b"), em.op
-    bias, factor = (_by_head(em, view.required(name)) for name in ("dt_bias", "decay_scale"))
-    rate = op("Softplus", op("Add", cast(em, a, _FLOAT), bias, hint="biased"))
-    decay = cast(em, op("Mul", rate, factor, hint="decay"), dtype_of(a))
-    if not is_read(view, 1):
-        return outputs_of(view.node, decay, None)
+    a, b, op = site.required("a"), site.input("b"), site.op
+    bias, factor = (_by_head(site, site.required(name)) for name in ("dt_bias", "decay_scale"))
+    rate = op("Softplus", op("Add", cast(site, a, _FLOAT), bias, hint="biased"))
+    decay = cast(site, op("Mul", rate, factor, hint="decay"), dtype_of(a))
+    if not is_read(site, 1):
+        return outputs_of(site.node, decay, None)
     if b is None:
         raise no_form(
             "`beta` of `LinearAttentionGate` is read, which needs its input `b`, which is absent"
         )
-    beta = op("Sigmoid", cast(em, b, _FLOAT), hint="beta")
-    return Replacement((decay, cast(em, beta, dtype_of(b))))
+    beta = op("Sigmoid", cast(site, b, _FLOAT), hint="beta")
+    return Replacement((decay, cast(site, beta, dtype_of(b))))
 
 
 def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
@@ -193,24 +192,23 @@ def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
     return em.op("Reshape", given, [-1])
 
 
-def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
+def delta_decay(site: Site, decay: ir.Value, tail: list[int]) -> ir.Value:
     """Return the logarithm of the decay of the state of a GatedDeltaNet, float32.
 
     Args:
-        view: The node.
-        em: Where to build.
+        site: The node.
         decay: (..., KV) or (..., KV, D).
         tail: The sizes after those of the tokens: KV, or KV and D.
 
     Raises:
         Refusal: If the activation is unknown, or `a_log` or `dt_bias` absent.
     """
-    how = view.string("gate_activation")
-    refuse_value(view, "gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
-    wide, op = cast(em, decay, _FLOAT), em.op
+    how = site.string("gate_activation")
+    refuse_value(site, "gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
+    wide, op = cast(site, decay, _FLOAT), site.op
     if how == "none":
         return wide
-    power, bias = view.input("a_log"), view.input("dt_bias")
+    power, bias = site.input("a_log"), site.input("dt_bias")
     if power is None or bias is None:
         name = "a_log" if power is None else "dt_bias"
         raise no_form(f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
@@ -225,17 +223,17 @@ def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -
     biased = op("Add", wide, bias, hint="biased")
     if how in ("softplus", "qwen"):
         return op("Mul", op("Neg", factor), op("Softplus", biased), hint="decay")
-    bound = view.real("gate_lower_bound")
+    bound = site.real("gate_lower_bound")
     return op("Mul", op("Sigmoid", op("Mul", biased, factor)), bound, hint="decay")
 
 
-def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
+def delta_rate(site: Site, beta: ir.Value) -> ir.Value:
     """Return the share of a difference that a GatedDeltaNet writes, float32: (..., KV)."""
-    refuse_value(view, "beta_activation", "none", "sigmoid")
-    wide = cast(em, beta, _FLOAT)
-    if view.string("beta_activation") == "none":
+    refuse_value(site, "beta_activation", "none", "sigmoid")
+    wide = cast(site, beta, _FLOAT)
+    if site.string("beta_activation") == "none":
         return wide
-    return em.op("Sigmoid", wide, hint="beta")
+    return site.op("Sigmoid", wide, hint="beta")
 
 
 # Packed sequences of different lengths, with the bounds of each.

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.contrib.rule import only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Replacement
+from onnx_kvtool.contrib.rule import Site, only, refuse_value
+from onnx_kvtool.emit.emitter import Replacement
 from onnx_kvtool.emit.forms import scalar
-from onnx_kvtool.ops.view import NodeView
 
 _MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 """The name of each mode in GridSample-20."""
 
 
-def grid_sample(view: NodeView, em: Emitter) -> Replacement:
+def grid_sample(site: Site) -> Replacement:
     """Write GridSample as that of ONNX, whose modes have other names.
 
     Refuses `bicubic` with `border`: onnxruntime moves each pixel that is outside to the border, and
     ONNX moves the point.
     """
-    x, mode = view.required("X"), view.string("mode")
-    refuse_value(view, "mode", *_MODES)
+    x, mode = site.required("X"), site.string("mode")
+    refuse_value(site, "mode", *_MODES)
     borders = ("zeros", "reflection") if mode == "bicubic" else ("zeros", "border", "reflection")
-    refuse_value(view, "padding_mode", *borders)
+    refuse_value(site, "padding_mode", *borders)
     return only(
-        em.op(
+        site.op(
             "GridSample",
             x,
-            view.required("Grid"),
-            align_corners=view.integer("align_corners"),
+            site.required("Grid"),
+            align_corners=site.integer("align_corners"),
             mode=_MODES[mode],
-            padding_mode=view.string("padding_mode"),
+            padding_mode=site.string("padding_mode"),
         )
     )
 
 
-def range_(view: NodeView, em: Emitter) -> Replacement:
+def range_(site: Site) -> Replacement:
     """Write Range as that of ONNX, of scalars; an absent step is 1."""
-    first, limit = (scalar(em, x) for x in view.operands("start", "limit"))
-    delta = view.input("delta")
-    return only(em.op("Range", first, limit, 1 if delta is None else scalar(em, delta)))
+    first, limit = (scalar(site, x) for x in site.operands("start", "limit"))
+    delta = site.input("delta")
+    return only(site.op("Range", first, limit, 1 if delta is None else scalar(site, delta)))
 
 
-def trilu(view: NodeView, em: Emitter) -> Replacement:
+def trilu(site: Site) -> Replacement:
     """Write Trilu as that of ONNX."""
-    x, k = view.required("X"), view.input("k")
-    inputs = [x] if k is None else [x, scalar(em, k)]
-    return only(em.op("Trilu", *inputs, upper=view.integer("upper")))
+    x, k = site.required("X"), site.input("k")
+    inputs = [x] if k is None else [x, scalar(site, k)]
+    return only(site.op("Trilu", *inputs, upper=site.integer("upper")))

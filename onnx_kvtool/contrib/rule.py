@@ -7,11 +7,40 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import (
+    AttributeValue,
+    Emitter,
+    Refusal,
+    Replacement,
+    ScopedValues,
+)
 from onnx_kvtool.emit.forms import known_dims, outputs_of
+from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import NodeView
 
-Form = Callable[[NodeView, Emitter], Replacement]
+
+class Site(NodeView, Emitter):
+    """A node of onnxruntime, and the nodes of ONNX that are written in its place.
+
+    Args:
+        node: The node; it is not changed.
+        facts: What is known of its operator.
+        scope: Where the new nodes will stand.
+        opset: Their version of the default domain.
+        prefix: First part of the names of new nodes and values.
+
+    Raises:
+        MalformedNode: As `NodeView`.
+    """
+
+    def __init__(
+        self, node: ir.Node, facts: OpFacts, scope: ScopedValues, opset: int, prefix: str
+    ) -> None:
+        NodeView.__init__(self, node, 1, facts)
+        Emitter.__init__(self, scope, opset, prefix)
+
+
+Form = Callable[[Site], Replacement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +63,48 @@ class ContribRule:
         """What the report calls it: `skip_layer_normalization`."""
         return self.apply.__name__.rstrip("_")
 
+    def written(
+        self, node: ir.Node, facts: OpFacts, scope: ScopedValues, opset: int, prefix: str
+    ) -> tuple[Emitter, Replacement]:
+        """Return what replaces a node, and the emitter with the new nodes; see `Site`.
+
+        Raises:
+            Refusal: If the node has no standard form; nothing is emitted then.
+            MalformedNode: If the schema does not allow it.
+        """
+        site = Site(node, facts, scope, opset, prefix)
+        try:
+            return site, self.apply(site)
+        except BaseException:
+            site.discard()
+            raise
+
 
 def only(value: ir.Value, *others: ir.Value | None) -> Replacement:
     """Return what replaces a node whose outputs after the first are computed or unread."""
     return Replacement((value, *others))
 
 
-def is_read(view: NodeView, index: int) -> bool:
+def is_read(site: Site, index: int) -> bool:
     """Return whether a node has an output at `index` that somebody reads."""
-    if index >= len(view.node.outputs):
+    if index >= len(site.node.outputs):
         return False
-    value = view.node.outputs[index]
+    value = site.node.outputs[index]
     return bool(value.uses()) or value.is_graph_output()
 
 
-def read_outputs(view: NodeView, *values: ir.Value | None) -> Replacement:
+def read_outputs(site: Site, *values: ir.Value | None) -> Replacement:
     """Return what replaces a node: those of the values that somebody reads."""
-    return outputs_of(view.node, *(v if is_read(view, i) else None for i, v in enumerate(values)))
+    return outputs_of(site.node, *(v if is_read(site, i) else None for i, v in enumerate(values)))
 
 
-def known_rank(view: NodeView, value: ir.Value) -> int:
+def known_rank(site: Site, value: ir.Value) -> int:
     """Return the rank of an input of a node.
 
     Raises:
         Refusal: If it is unknown.
     """
-    return len(known_dims(value, f"`{view.node.op_type}` depends on its rank, and "))
+    return len(known_dims(value, f"`{site.node.op_type}` depends on its rank, and "))
 
 
 def known_type(value: ir.Value) -> ir.DataType:
@@ -75,9 +120,9 @@ def known_type(value: ir.Value) -> ir.DataType:
     return value.dtype
 
 
-def given(view: NodeView, *names: str) -> dict[str, AttributeValue]:
+def given(site: Site, *names: str) -> dict[str, AttributeValue]:
     """Return the named attributes that a node has."""
-    found = {name: view.attribute(name) for name in names}
+    found = {name: site.attribute(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -86,27 +131,27 @@ def no_form(text: str) -> Refusal:
     return Refusal("contrib-form", text)
 
 
-def refuse_input(view: NodeView, *names: str) -> None:
+def refuse_input(site: Site, *names: str) -> None:
     """Refuse inputs that no standard operator can express.
 
     Raises:
         Refusal: With the name of the first that is given.
     """
     for name in names:
-        if view.input(name) is not None:
-            raise no_form(f"`{name}` of `{view.node.op_type}` is given, which has no standard form")
+        if site.input(name) is not None:
+            raise no_form(f"`{name}` of `{site.node.op_type}` is given, which has no standard form")
 
 
-def refuse_value(view: NodeView, name: str, *expected: object) -> None:
+def refuse_value(site: Site, name: str, *expected: object) -> None:
     """Refuse values of an attribute that no standard operator can express.
 
     Raises:
         Refusal: If the attribute, or its default, is none of `expected`.
     """
-    given = view.attribute(name)
+    given = site.attribute(name)
     if given not in expected:
         known = " or ".join(f"`{one}`" for one in expected if one is not None)
         raise no_form(
-            f"`{name}` of `{view.node.op_type}` is `{given}`, which has no standard form: "
+            f"`{name}` of `{site.node.op_type}` is `{given}`, which has no standard form: "
             f"expected {known}"
         )

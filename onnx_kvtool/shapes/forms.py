@@ -11,9 +11,9 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.choices import NATIVE_OPSET
-from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
+from onnx_kvtool.emit.emitter import Names, Refusal, ScopedValues, release
 from onnx_kvtool.ops.schema import OpFacts
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.rules.site import Unknown
 
@@ -77,20 +77,19 @@ def _written(
     names = Names()
     for value in (*graph.initializers.values(), *graph.inputs):
         names.fresh(value.name or "")
-    em = Emitter(ScopedValues(graph, None, names), NATIVE_OPSET, node.op_type)
     key, attributes = (node.domain, node.op_type), node.attributes.values()
     stand_in = ir.Node(*key, given, attributes, num_outputs=len(node.outputs))
     reader = ir.Node("", "Identity", list(compress(stand_in.outputs, is_read)))
+    scope = ScopedValues(graph, None, names)
     try:
-        outputs = CONTRIB_RULES[key].apply(NodeView(stand_in, 1, facts), em).outputs
+        em, written = CONTRIB_RULES[key].written(stand_in, facts, scope, NATIVE_OPSET, node.op_type)
     except (Refusal, MalformedNode) as error:
-        em.discard()
         return Unknown("no-form", error.message)
     finally:
         release(reader)
         release(stand_in)
     # What nobody reads may be absent, and an output of a function is computed in it.
-    results = [v or ir.Value(name="unread") for v in outputs]
+    results = [v or ir.Value(name="unread") for v in written.outputs]
     results = [em.op("Identity", v) if v in given or v.const_value else v for v in results]
     em.fold(ConstantFolder().integers, results)
     graph.extend(em.commit())

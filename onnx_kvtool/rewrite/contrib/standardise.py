@@ -14,7 +14,7 @@ from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
 from onnx_kvtool.core.walk import graph_path, nodes, read_values, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.contrib import contrib_facts, is_contrib, kept_window
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import illegal_in
 from onnx_kvtool.rewrite.engine.inline import inline_functions, replace_node
 from onnx_kvtool.rewrite.engine.stamp import forget_unused
@@ -110,18 +110,13 @@ class _Run:
                 self._node(node, Location.of(path, node, index), scope)
 
     def _node(self, node: ir.Node, place: Location, scope: ScopedValues) -> None:
-        em = Emitter(scope, self.opset, node.name or node.op_type)
         try:
-            rule, replacement = self._replacement(node, em)
+            rule, em, replacement = self._replacement(node, scope)
         except (Refusal, MalformedNode) as error:
-            em.discard()
             self.found.refused.append(
                 Diagnostic(error.code, "error", place, error.message, error.help)
             )
             return
-        except BaseException:
-            em.discard()
-            raise
         read = read_values(node)
         em.fold(self.folder.integers, replacement.outputs)
         if kept_window(node) is not None:  # which keeps its rows, by whatever name they come out
@@ -132,7 +127,7 @@ class _Run:
         self.freed += read
         self.found.done.append(Lowered(place, rule))
 
-    def _replacement(self, node: ir.Node, em: Emitter) -> tuple[str, Replacement]:
+    def _replacement(self, node: ir.Node, scope: ScopedValues) -> tuple[str, Emitter, Replacement]:
         # Most models have none of these operators, and their forms take long to load.
         from onnx_kvtool.contrib.table import CONTRIB_RULES
 
@@ -154,13 +149,15 @@ class _Run:
                 f"`{node.op_type}` has {len(node.inputs)} inputs, and kvtool knows only "
                 f"{facts.max_inputs}",
             )
-        replacement = rule.apply(NodeView(node, 1, facts), em)
+        prefix = node.name or node.op_type
+        em, replacement = rule.written(node, facts, scope, self.opset, prefix)
         illegal = illegal_in(em)
         if illegal is not None:
+            em.discard()
             raise Refusal(
                 illegal.code, f"`{operator_label(node)}` has no standard form: {illegal.text}"
             )
-        return rule.name, replacement
+        return rule.name, em, replacement
 
     def remove_unread(self) -> None:
         """Remove the constants that nobody reads any more."""

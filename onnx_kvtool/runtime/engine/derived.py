@@ -13,9 +13,9 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.choices import NATIVE_OPSET
-from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues, release
+from onnx_kvtool.emit.emitter import Names, Refusal, ScopedValues, release
 from onnx_kvtool.ops.schema import OpFacts
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.runtime.engine.borrowed import type_check
 from onnx_kvtool.runtime.engine.program import ABSENT, Program, State, Step
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
@@ -125,7 +125,7 @@ class Derived:
     def _write(self, inputs: Sequence[Value], sizes: _Sizes, constants: _Constants) -> _Form:
         """Return a new form for inputs of these sizes, with some constants among them."""
         graph = self._scope.graph
-        em = Emitter(ScopedValues(graph, self._scope, self._scope.names), NATIVE_OPSET, "form")
+        scope = ScopedValues(graph, self._scope, self._scope.names)
         remaining = iter(sizes)
         given: dict[str, ir.Value] = {}
         fed = []
@@ -152,19 +152,16 @@ class Derived:
         is_read = [slot != ABSENT for slot in self._step.outputs]
         reader = ir.Node("", "Identity", list(compress(node.outputs, is_read)))
         try:
-            outputs = (
-                CONTRIB_RULES[self._operator].apply(NodeView(node, 1, self._facts), em).outputs
+            em, written = CONTRIB_RULES[self._operator].written(
+                node, self._facts, scope, NATIVE_OPSET, "form"
             )
-        except BaseException:
-            em.discard()
-            raise
         finally:
             release(reader)
             release(node)
         # Only constants that a node reads get into the graph.
         wanted = [
             em.op("Identity", v) if v.producer() is None and v.const_value else v
-            for v in compress(outputs, is_read)
+            for v in compress(written.outputs, is_read)
             if v is not None
         ]
         em.fold(ConstantFolder().integers, wanted)

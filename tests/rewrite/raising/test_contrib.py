@@ -148,8 +148,8 @@ def with_window(layers: int, window: int = 5) -> ir.Model:
 
 def planted(call: Call, count: ir.Value) -> ir.Value:
     """Return what a cache would keep that is always kept full."""
-    rows = size(call.em, None, call.view.required("past_key"), 2)
-    return call.em.op("Min", count, rows)
+    rows = size(call.site, None, call.site.required("past_key"), 2)
+    return call.site.op("Min", count, rows)
 
 
 @pytest.mark.long
