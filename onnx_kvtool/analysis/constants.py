@@ -85,16 +85,11 @@ class ConstantFolder:
             return _stored_integers(value)
         if node.domain != "" or len(node.outputs) != 1:
             return None
-        rule = _fold_rule(node.op_type)
-        bound = None if rule is None else bound_attributes(node)
-        if rule is None or bound is None:
+        bound = None if _fold_rule(node.op_type) is None else bound_attributes(node)
+        if bound is None:
             return None
-        _, attributes = bound
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
-        try:
-            result = rule(node, inputs, attributes)
-        except MalformedNode:
-            return None
+        result = _run(node, inputs, bound[1])
         if result is None or result.numbers.size > LARGEST:
             return None
         if value.dtype == ir.DataType.INT64:
@@ -104,6 +99,17 @@ class ConstantFolder:
         # Sums are taken in int64; in int32 they might have wrapped.
         narrow = (result.numbers >= _INT32.min) & (result.numbers <= _INT32.max)
         return Partial(result.numbers, result.known & narrow)
+
+
+def _run(
+    node: ir.Node, inputs: Sequence[Partial | None], attributes: Mapping[str, Any]
+) -> Partial | None:
+    """Return what an operator makes of what is known of its inputs; None where it may fail."""
+    rule = _fold_rule(node.op_type)
+    try:
+        return None if rule is None else rule(node, inputs, attributes)
+    except (MalformedNode, ValueError, IndexError, OverflowError):
+        return None
 
 
 @functools.cache
@@ -241,8 +247,8 @@ class Constants:
         tensor = attributes.get("value")
         filling = np.zeros(1, np.float32) if tensor is None else elements(tensor)
         whole = {**attributes, "value": _ONE}  # the rule fills with integers
-        found = self._run(node, [self._folder.partial(node.inputs[0])], whole)
-        if filling is None or filling.size != 1 or found is None:
+        found = _run(node, [self._folder.partial(node.inputs[0])], whole)
+        if filling is None or filling.size != 1 or found is None or not found.complete:
             return None
         return np.full(found.numbers.shape, filling.reshape(()))
 
@@ -275,20 +281,10 @@ class Constants:
             inputs.append(Partial.whole(np.arange(array.size).reshape(array.shape) + begin))
             begin += array.size
             tables.append(array.reshape(-1))
-        found = self._run(node, inputs, attributes)
-        if found is None or not tables:
+        found = _run(node, inputs, attributes)
+        if found is None or not found.complete or not tables:
             return None
         return np.concatenate([np.zeros(1, tables[0].dtype), *tables])[found.numbers]
-
-    def _run(
-        self, node: ir.Node, inputs: Sequence[Partial | None], attributes: Mapping[str, Any]
-    ) -> Partial | None:
-        rule = _fold_rule(node.op_type)
-        try:
-            found = None if rule is None else rule(node, inputs, attributes)
-        except MalformedNode:
-            return None
-        return found if found is not None and found.complete else None
 
 
 def _moved_operands(value: ir.Value) -> list[ir.Value]:
