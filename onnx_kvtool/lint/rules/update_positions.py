@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.constants import constant_integers, tensor_integers
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import key_value_pairs, through
 from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
@@ -80,21 +81,26 @@ def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Findings:
         site.location(indices),
         f"`{indices.name}` is {dtype_name(indices.dtype)}, expected int64",
         help="cast the write indices to int64",
-        fix=_cast(site) if is_integer else None,
+        fix=_cast(site, context) if is_integer else None,
     )
 
 
-def _cast(site: Site) -> Fix:
+def _cast(site: Site, context: Context) -> Fix:
+    dims = dims_of(site.node.inputs[2]) or (None,)
+
     def cast(value: ir.Value) -> list[ir.Node]:
-        return [ir.node("Cast", [value], {"to": int(ir.DataType.INT64)})]
+        made = ir.node("Cast", [value], {"to": int(ir.DataType.INT64)})
+        return [_typed(made, ir.DataType.INT64, dims_of(value) or dims)]
 
-    node, dims = site.node, dims_of(site.node.inputs[2]) or (None,)
-
-    def apply() -> None:
-        shape = dims_of(node.inputs[2]) if len(node.inputs) > 2 else None
-        _convert_input(site.root, node, 2, "int64", ir.DataType.INT64, shape or dims, cast)
-
+    apply = partial(_convert_positions, context.model, site.node, "int64", cast)
     return Fix("safe", "cast `write_indices` to int64", apply)
+
+
+def _typed(node: ir.Node, dtype: ir.DataType | None, dims: Sequence[Dim]) -> ir.Node:
+    """Return a node whose result has a type and a shape."""
+    node.outputs[0].type = None if dtype is None else ir.TensorType(dtype)
+    node.outputs[0].shape = ir.Shape(list(dims))
+    return node
 
 
 @check("KV011")
@@ -114,7 +120,7 @@ def write_indices_shape(rule: Rule, site: Site, context: Context) -> Findings:
             f"`{indices.name}` {shown} has rank {len(shape)}, expected rank 1"
             + ("" if batch is None else f" and batch_size={batch} elements"),
             help="reshape the write indices to (batch_size,)",
-            fix=_flatten(site, shape, batch),
+            fix=_flatten(site, context, shape, batch),
         )
     elif batch is not None:
         low, high = interval(shape[0] - batch, Facts())
@@ -136,25 +142,19 @@ def _batch(found: Operands, context: Context, site: Site) -> Expr | None:
     return None
 
 
-def _flatten(site: Site, shape: Exprs, batch: Expr | None) -> Fix | None:
+def _flatten(site: Site, context: Context, shape: Exprs, batch: Expr | None) -> Fix | None:
     """Return the fix where the starts are certainly as many as the rows of the batch."""
     if batch is None or product(shape) != batch:
         return None
+    rows = (dims_of(site.node.inputs[0]) or (None,))[:1]
 
     def flatten(value: ir.Value) -> list[ir.Node]:
         tensor = ir.tensor([-1], ir.DataType.INT64)
-        constant = ir.node("Constant", [], {"value": tensor})
-        constant.outputs[0].type = ir.TensorType(ir.DataType.INT64)
-        constant.outputs[0].shape = ir.Shape([1])
-        return [constant, ir.node("Reshape", [value, constant.outputs[0]])]
+        constant = _typed(ir.node("Constant", [], {"value": tensor}), ir.DataType.INT64, [1])
+        made = ir.node("Reshape", [value, constant.outputs[0]])
+        return [constant, _typed(made, value.dtype, rows)]
 
-    node, first = site.node, dims_of(site.node.inputs[0]) or (None,)
-
-    def apply() -> None:
-        value = given_input(node, 2)
-        if value is not None:
-            _convert_input(site.root, node, 2, "flat", value.dtype, first[:1], flatten)
-
+    apply = partial(_convert_positions, context.model, site.node, "flat", flatten)
     return Fix("safe", "flatten `write_indices` to (batch_size,)", apply)
 
 
@@ -199,41 +199,25 @@ def _same(one: ir.Value | None, other: ir.Value | None, depth: int) -> bool:
 
     Beyond that depth they count as the same: nothing is proved, so the rule reports nothing.
     """
-    if one is other:
-        return True
     if one is None or other is None:
-        return False
-    if depth == 0:
+        return one is other
+    one, other = through(one), through(other)
+    if one is other or depth == 0:
         return True
     first, second = one.producer(), other.producer()
     if first is None or second is None:
-        return _same_constant(one, other)
+        numbers = constant_integers(one)
+        return numbers is not None and numbers == constant_integers(other)
     if first.op_identifier() != second.op_identifier() or one.index() != other.index():
-        stripped, rest = _copied(first), _copied(second)
-        if stripped is None and rest is None:
-            return False
-        return _same(stripped or one, rest or other, depth - 1)
-    if {k: _text(a) for k, a in first.attributes.items()} != {
-        k: _text(a) for k, a in second.attributes.items()
-    }:
+        return False
+    here, there = ({k: _text(a) for k, a in n.attributes.items()} for n in (first, second))
+    if here != there:
         return False
     if first.op_type == "Shape":  # the sizes of keys and values of one layer are alike
         return True
     return len(first.inputs) == len(second.inputs) and all(
         _same(a, b, depth - 1) for a, b in zip(first.inputs, second.inputs, strict=True)
     )
-
-
-def _copied(node: ir.Node) -> ir.Value | None:
-    is_copy = node.op_type == "Identity" and not node.domain and node.inputs
-    return node.inputs[0] if is_copy else None
-
-
-def _same_constant(one: ir.Value, other: ir.Value) -> bool:
-    if through(one) is through(other):
-        return True
-    numbers = constant_integers(one)
-    return numbers is not None and numbers == constant_integers(other)
 
 
 def _text(attribute: ir.Attr) -> object:
@@ -267,16 +251,10 @@ def decode_without_write_indices(rule: Rule, context: Context) -> Findings:
             continue
         yield rule.found(
             cache.location,
-            f"one row of `{_update_name(cache)}` goes to position 0 of `{cache.past}` (size "
-            f"{cache.capacity}) at each step, as there are no `write_indices`",
+            f"one row of `{cache.update or 'update'}` goes to position 0 of `{cache.past}` "
+            f"(size {cache.capacity}) at each step, as there are no `write_indices`",
             help="pass the number of valid tokens as `write_indices`",
         )
-
-
-def _update_name(cache: Cache) -> str:
-    """Return the name of the value with the new rows."""
-    value = cache.node.inputs[1]
-    return (value.name if value is not None else None) or "update"
 
 
 def _axis(cache: Cache) -> int | None:
@@ -300,74 +278,39 @@ def _starts_at_zero(cache: Cache, context: Context) -> bool:
 _MADE = "onnx_kvtool.lint.made"
 
 
-def _convert_input(
-    root: ir.Graph,
-    node: ir.Node,
-    index: int,
-    hint: str,
-    dtype: ir.DataType | None,
-    dims: Sequence[Dim],
-    build: Callable[[ir.Value], Sequence[ir.Node]],
+def _convert_positions(
+    model: ir.Model, node: ir.Node, hint: str, build: Callable[[ir.Value], Sequence[ir.Node]]
 ) -> None:
-    """Replace an input of a node by a value computed from it.
+    """Replace the `write_indices` of a TensorScatter by a value computed from them.
 
     The new nodes stand right behind the node that produces the input, or first in the graph of
     `node` where none of its nodes does, and serve every node of the graph that asks for the same.
 
     Args:
-        root: The main graph, or the graph of the function, that holds the node; the names of
-            what is new are unique in it.
+        model: The model; the names of what is new are unique in it.
         node: The node; nothing happens where it is in no graph or lacks the input.
-        index: Which input.
         hint: What is done to the input; the new value is called after it.
-        dtype: Element type of the new value.
-        dims: Dimensions of the new value.
         build: Makes the new nodes from the old value; the first output of the last is the new one.
     """
-    graph = node.graph
-    old = given_input(node, index)
+    graph, old = node.graph, given_input(node, 2)
     if graph is None or old is None:
         return
     for user, _ in old.uses():
         made_before = user.meta.get(_MADE)
         if user.graph is graph and made_before is not None and made_before[0] == hint:
-            node.replace_input_with(index, made_before[1])
+            node.replace_input_with(2, made_before[1])
             return
     made = list(build(old))
-    new = made[-1].outputs[0]
-    new.type = None if dtype is None else ir.TensorType(dtype)
-    new.shape = ir.Shape(list(dims))
-    taken = set(_names(root))
-    new.name = _free(f"{old.name}_{hint}", taken)
+    new, names = made[-1].outputs[0], Names(model)
+    new.name = names.fresh(f"{old.name}_{hint}")
     for one in made:
-        one.name = _free(f"{new.name}/{one.op_type}", taken)
+        one.name = names.fresh(f"{new.name}/{one.op_type}")
         for output in one.outputs:
-            output.name = output.name or _free(f"{one.name}_output", taken)
-        if old in one.inputs:
-            one.meta[_MADE] = (hint, new)
+            output.name = output.name or names.fresh(f"{one.name}_output")
+    made[-1].meta[_MADE] = (hint, new)
     producer = old.producer()
     if producer is not None and producer.graph is graph:
         graph.insert_after(producer, made)
     else:
         graph.insert_before(graph[0], made)
-    node.replace_input_with(index, new)
-
-
-def _names(graph: ir.Graph) -> Iterator[str | None]:
-    """Yield the names of the nodes and values of a graph and of the graphs inside it."""
-    for value in (*graph.inputs, *graph.initializers.values()):
-        yield value.name
-    for node in graph:
-        yield node.name
-        for output in node.outputs:
-            yield output.name
-        for _, body in subgraphs(node):
-            yield from _names(body)
-
-
-def _free(name: str, taken: set[str | None]) -> str:
-    found, count = name, 1
-    while found in taken:
-        found, count = f"{name}_{count}", count + 1
-    taken.add(found)
-    return found
+    node.replace_input_with(2, new)
