@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
@@ -127,94 +127,69 @@ def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Findi
     view = _scatter(site)
     if view is None or view.reduction != "none":
         return
+    severity: Severity | None = None
     indices = _constant(context, view.indices)
     if indices is not None:
         twice = _constant_twice(view, indices)
-        if twice is not None:
-            yield rule.found(
-                site.location(view.indices),
-                f"`{view.indices.name}` has {twice}, without a reduction",
-                help="write each place once, or say with `reduction` how the values combine",
-            )
-        return
-    axis = _repeated_axis(context, site, view)
-    if axis is not None:
+        remedy = "write each place once, or say with `reduction` how the values combine"
+    else:
+        twice, severity = _always_twice(context, site, view), "info"
+        remedy = "write each place once; which of the values stays is not defined"
+    if twice is not None:
         yield rule.found(
             site.location(view.indices),
-            f"`{view.indices.name}` has the same index at every coordinate along its "
-            f"dimension {axis}, without a reduction",
-            help="write each place once; which of the values stays is not defined",
-            severity="info",
+            f"`{view.indices.name}` has {twice}, without a reduction",
+            help=remedy,
+            severity=severity,
         )
 
 
 def _constant_twice(view: _Scatter, indices: NDArray[np.int64]) -> str | None:
-    sizes = dims_of(view.data)
-    if indices.ndim == 0 or indices.size == 0:
+    sizes, rank = dims_of(view.data), indices.ndim
+    if rank == 0 or indices.size == 0:
         return None
+    # Added to a negative index; 0 where the size is unknown.
+    added = [size if isinstance(size, int) else 0 for size in sizes or ()]
     if isinstance(view, ScatterND):
-        return _tuple_twice(indices, sizes)
-    rank = indices.ndim
-    if (sizes is not None and len(sizes) != rank) or not -rank <= view.axis < rank:
+        depth = indices.shape[-1]
+        given = indices.reshape(-1, depth)
+        places = given + (given < 0) * np.array([*added, *[0] * depth][:depth], np.int64)
+    elif not -rank <= view.axis < rank or len(indices.shape if sizes is None else sizes) != rank:
         return None
-    axis = view.axis % rank
-    return _element_twice(indices, axis, None if sizes is None else sizes[axis])
-
-
-def _tuple_twice(indices: NDArray[np.int64], sizes: tuple[object, ...] | None) -> str | None:
-    depth = indices.shape[-1]
-    tuples = indices.reshape(-1, depth).copy()
-    for k, size in enumerate((sizes or ())[:depth]):
-        if isinstance(size, int):
-            tuples[:, k] += np.where(tuples[:, k] < 0, size, 0)
-    order = np.lexsort(tuples.T[::-1]) if depth else np.arange(len(tuples))
-    ranked = tuples[order]
+    else:
+        lines = np.moveaxis(indices, view.axis, -1).reshape(-1, indices.shape[view.axis])
+        if added:
+            lines = lines + (lines < 0) * added[view.axis]
+        places = np.stack([np.indices(lines.shape)[0].ravel(), lines.ravel()], axis=1)
+    order = np.lexsort([np.zeros(len(places)), *places.T[::-1]])
+    ranked = places[order]
     same = (ranked[1:] == ranked[:-1]).all(axis=1)
     if not same.any():
         return None
-    first = int(np.argmax(same))
-    one, other = sorted(int(n) for n in order[first : first + 2])
-    count = int(same.sum())
-    return (
-        f"the index {indices.reshape(-1, depth)[one].tolist()} twice, at tuples {one} and {other}"
-        + (f", and {count - 1} more repetitions" if count > 1 else "")
-    )
+    first, count = int(np.argmax(same)), int(same.sum())
+    more = f", and {count - 1} more repetitions" if count > 1 else ""
+    if isinstance(view, ScatterElements):
+        return f"the index {ranked[first, 1]} twice along axis {view.axis % rank}{more}"
+    one, other = sorted(order[first : first + 2].tolist())
+    return f"the index {given[one].tolist()} twice, at tuples {one} and {other}{more}"
 
 
-def _element_twice(indices: NDArray[np.int64], axis: int, size: object) -> str | None:
-    lines = np.moveaxis(indices, axis, -1)
-    if isinstance(size, int):
-        lines = lines + np.where(lines < 0, size, 0)
-    ranked = np.sort(lines, axis=-1)
-    same = ranked[..., 1:] == ranked[..., :-1]
-    if not same.any():
-        return None
-    place = np.unravel_index(int(np.argmax(same)), same.shape)
-    count = int(same.sum())
-    return f"the index {int(ranked[place])} twice along axis {axis}" + (
-        f", and {count - 1} more repetitions" if count > 1 else ""
-    )
-
-
-def _repeated_axis(context: Context, site: Site, view: _Scatter) -> int | None:
-    """Return a dimension of the indices along which nothing changes and that has two or more."""
-    maps = context.index_maps(site)
-    described = maps.of(view.indices)
+def _always_twice(context: Context, site: Site, view: _Scatter) -> str | None:
+    """Look for a dimension of the indices of two or more along which nothing changes."""
+    described = context.index_maps(site).of(view.indices)
     if not described.known or not described.shape:
         return None
+    rank = len(described.shape)
+    axes = range(rank - 1)
     if isinstance(view, ScatterElements):
-        rank = len(described.shape)
-        axes = [view.axis % rank] if -rank <= view.axis < rank else []
-    else:
-        axes = list(range(len(described.shape) - 1))
-        if described.shape[-1].number is None:
-            return None
-    if any(interval(size, Facts())[0] < 1 for size in described.shape):
+        axes = range(view.axis % rank, view.axis % rank + (-rank <= view.axis < rank))
+    elif described.shape[-1].number is None:
         return None
-    for axis in axes:
+    least = [interval(size, Facts())[0] for size in described.shape]
+    for axis in axes if min(least) >= 1 else ():
         fixed = described.axis != axis and not any(p.depends_on(axis) for p in described.parts)
-        if fixed and interval(described.shape[axis], Facts())[0] >= 2:
-            return axis
+        if fixed and least[axis] >= 2:
+            return f"the same index at every coordinate along its dimension {axis}"
     return None
 
 
@@ -262,10 +237,10 @@ def _constant_outside(view: _Scatter, indices: NDArray[np.int64]) -> str | None:
 
 
 def _provably_outside(context: Context, site: Site, view: _Scatter) -> str | None:
-    for one in _components(context, site, view):
-        for index, facts in _corners(one.described):
-            if at_least(index, one.size, facts) or below(index, -one.size, facts):
-                return _words(str(index), one.axis, str(one.size), view)
+    for axis, size, described in _components(context, site, view):
+        for index in _corners(described):
+            if at_least(index, size, described.facts) or below(index, -size, described.facts):
+                return _words(str(index), axis, str(size), view)
     return None
 
 
@@ -335,23 +310,13 @@ def _constant(context: Context, value: ir.Value) -> NDArray[np.int64] | None:
     return None if found is None else found.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Component:
-    """What the indices hold that count along one axis of the data.
+def _components(
+    context: Context, site: Site, view: _Scatter
+) -> Iterator[tuple[int, Expr, IndexMap]]:
+    """Yield the known components of the index tuples, or the one of ScatterElements.
 
-    Attributes:
-        axis: The axis of the data.
-        size: Its size.
-        described: The indices, over the coordinates of their grid.
+    Each with the axis of the data along which it counts, and the size of that.
     """
-
-    axis: int
-    size: Expr
-    described: IndexMap
-
-
-def _components(context: Context, site: Site, view: _Scatter) -> Iterator[_Component]:
-    """Yield the components of the index tuples, or the one of ScatterElements, that are known."""
     maps = context.index_maps(site)
     sizes, described = maps.shape(view.data), maps.of(view.indices)
     if sizes is None or not described.shape or not described.known:
@@ -359,7 +324,7 @@ def _components(context: Context, site: Site, view: _Scatter) -> Iterator[_Compo
     if isinstance(view, ScatterElements):
         if -len(sizes) <= view.axis < len(sizes):
             axis = view.axis % len(sizes)
-            yield _Component(axis, sizes[axis], described)
+            yield axis, sizes[axis], described
         return
     depth = described.shape[-1].number
     if depth is None or depth > len(sizes):
@@ -367,10 +332,10 @@ def _components(context: Context, site: Site, view: _Scatter) -> Iterator[_Compo
     for axis in range(depth):
         one = described.component(axis)
         if one is not None and one.known:
-            yield _Component(axis, sizes[axis], one)
+            yield axis, sizes[axis], one
 
 
-def _corners(described: IndexMap) -> Iterator[tuple[Expr, Facts]]:
+def _corners(described: IndexMap) -> Iterator[Expr]:
     """Yield what the first and the last element hold, and what each part of the elements holds.
 
     A bound of an index that counts along an axis is reached at one of its ends. Nothing is yielded
@@ -380,12 +345,8 @@ def _corners(described: IndexMap) -> Iterator[tuple[Expr, Facts]]:
     if any(size.number == 0 for size in shape):
         return
     for part in described.parts:
-        yield part, described.facts
+        yield part
         if part.axes:
-            for ends in _ends(sorted(part.axes), shape):
-                yield substitute(part, ends, described.facts), described.facts
-
-
-def _ends(axes: Sequence[int], shape: Sequence[Expr]) -> Iterator[dict[int, Expr]]:
-    yield dict.fromkeys(axes, integer(0))
-    yield {axis: shape[axis] - 1 for axis in axes}
+            last = {axis: shape[axis] - 1 for axis in sorted(part.axes)}
+            for ends in (dict.fromkeys(last, integer(0)), last):
+                yield substitute(part, ends, described.facts)
