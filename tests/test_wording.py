@@ -32,6 +32,7 @@ MESSAGE_AT = {
     "BadParameter": 0,
     "Conflict": 4,
     "Flaw": 0,
+    "Found": 1,
     "MalformedNode": 1,
     "Misuse": 2,
     "Problem": 1,
@@ -39,7 +40,6 @@ MESSAGE_AT = {
     "Unknown": 1,
     "Unproven": 1,
     "WrongUsage": 0,
-    "found": 1,
     "lost": 1,
     "unknown_name": 0,
 }

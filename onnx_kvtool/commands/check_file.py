@@ -24,7 +24,7 @@ from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
-from onnx_kvtool.lint.finding import Applicability, Finding
+from onnx_kvtool.lint.finding import Applicability, Finding, Found
 from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
@@ -109,7 +109,7 @@ def _failed(path: str, error: KvtoolError, settings: Settings) -> FileReport:
     rule = RULES["MD400"]
     if rule not in settings.selection.rules(path):
         return FileReport(path, is_read=False)
-    finding = rule.found(Location(), error.message, help=error.help)
+    finding = rule.found(Found(Location(), error.message, help=error.help))
     finding = replace(finding, fingerprint=rule.code.lower(), identity=rule.code.lower())
     known = settings.baseline.known(path) if settings.baseline else frozenset()
     if finding.fingerprint in known:

@@ -14,7 +14,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Findings, Fix
+from onnx_kvtool.lint.finding import Finding, Fix, Found
 from onnx_kvtool.lint.rule import RULES, Check, Rule
 from onnx_kvtool.lint.settings.baseline import with_fingerprints
 from onnx_kvtool.lint.settings.config import matches, split_codes
@@ -47,7 +47,8 @@ def look(
                 model, targets, annotations.agrees, annotations.added, annotations.run
             )
             found: dict[Diagnostic, Finding] = {}
-            for finding in _findings(context, chosen):
+            for rule, what in _found(context, chosen):
+                finding = rule.found(what)
                 found.setdefault(finding.diagnostic, finding)
             left, suppressed = suppress(list(found.values()), context, chosen)
             order = {path: place for place, (path, _) in enumerate(context.graphs)}
@@ -64,7 +65,7 @@ def _annotate(model: ir.Model) -> Annotations:
         return Annotations([], error.message)
 
 
-def _findings(context: Context, rules: Sequence[Rule]) -> Findings:
+def _found(context: Context, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Found]]:
     wanted: dict[str, list[tuple[Rule, Check]]] = {}
     for rule in rules:
         if rule.operators:
@@ -72,13 +73,13 @@ def _findings(context: Context, rules: Sequence[Rule]) -> Findings:
                 wanted.setdefault(operator, []).append((rule, rule.check()))
         elif rule.runtime:
             for target in filter(rule.is_about, context.targets):
-                yield from rule.check()(rule, context, target)
+                yield from ((rule, one) for one in rule.check()(context, target))
         elif rule.family:
-            yield from rule.check()(rule, context)
+            yield from ((rule, one) for one in rule.check()(context))
     op_types = [operator.rpartition("::")[2] for operator in wanted]
     for site in context.sites_of(*op_types):
         for rule, check in wanted.get(operator_label(site.node), ()):
-            yield from check(rule, site, context)
+            yield from ((rule, one) for one in check(site, context))
 
 
 def _key(finding: Finding, order: dict[str, int]) -> tuple[int, int, str, str]:
@@ -164,20 +165,17 @@ def _is_suppressed(finding: Finding, entries: Sequence[_Suppression]) -> bool:
     return suppressed
 
 
-def _unused(entry: _Suppression, ran: set[str]) -> Findings:
+def _unused(entry: _Suppression, ran: set[str]) -> Iterator[Finding]:
     rule = RULES[_UNUSED]
     for code in entry.unused:
         meant = {known for known in RULES if matches(code, known)}
         if _UNUSED in meant or not meant <= ran:
             continue
         what = "which suppresses nothing" if meant else "which is the code of no rule"
+        remedy = f"remove `{code}` from `{KEY}`"
+        fix = Fix("safe", remedy, partial(_remove, entry.metadata, code))
         yield rule.found(
-            entry.place,
-            f"`{KEY}` names `{code}`, {what}",
-            help=f"remove `{code}` from `{KEY}`",
-            fix=Fix(
-                "safe", f"remove `{code}` from `{KEY}`", partial(_remove, entry.metadata, code)
-            ),
+            Found(entry.place, f"`{KEY}` names `{code}`, {what}", help=remedy, fix=fix)
         )
 
 

@@ -44,6 +44,28 @@ class Fix(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What the check of a rule yields.
+
+    Attributes:
+        location: The place.
+        message: One sentence without a full stop: got and expected, names in backticks.
+        help: What to do about it, imperative.
+        severity: None for that of the rule.
+        fix: How to remove it.
+    """
+
+    location: Location
+    message: str
+    help: str | None = None
+    severity: Severity | None = None
+    fix: Fix | None = None
+
+
+Findings = Iterator[Found]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding(Record):
     """A problem of a model that a rule found.
 
@@ -127,10 +149,6 @@ class Finding(Record):
         )
         text = "\0".join(parts).encode("utf-8", "surrogatepass")
         return hashlib.sha256(text).hexdigest()[:_GROUP]
-
-
-Findings = Iterator[Finding]
-"""What the check of a rule yields."""
 
 
 def _nothing() -> None:

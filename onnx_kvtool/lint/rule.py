@@ -14,10 +14,10 @@ The example is a block of `diff`. Without its `+` lines it is a model in ONNX te
 finds something, without its `-` lines the model as it should be.
 
 The function stands in the module that `family` names, marked with the codes of its rules. It is
-called with `(rule, site, context)` for each node of the rule's `operators`, with `(rule, context,
-target)` for each `--target` that switches the rule on, or else with `(rule, context)` once, and
-yields findings that `Rule.found` makes. What is imported here reads no models, so that `kvtool
-rule` starts at once.
+called with `(site, context)` for each node of the rule's `operators`, with `(context, target)` for
+each `--target` that switches the rule on, or else with `(context)` once, and yields `Found`. One of
+several rules is given the code first. What is imported here reads no models, so that `kvtool rule`
+starts at once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.words import counted
 
 if TYPE_CHECKING:
-    from onnx_kvtool.core.diagnostic import Location
-    from onnx_kvtool.lint.finding import Applicability, Finding, Findings, Fix
+    from onnx_kvtool.lint.finding import Applicability, Finding, Findings, Found
     from onnx_kvtool.targets.target import Target
 
 
@@ -130,29 +129,14 @@ class Rule:
         """Return whether a target enables the rule."""
         return self.runtime in ("any", target.release.runtime)
 
-    def found(
-        self,
-        location: Location,
-        message: str,
-        *,
-        help: str | None = None,
-        severity: Severity | None = None,
-        fix: Fix | None = None,
-    ) -> Finding:
-        """Return a finding of this rule.
-
-        Args:
-            location: The place of the finding.
-            message: One sentence without a full stop: got and expected, names in backticks.
-            help: What to do about it, imperative.
-            severity: None for that of the rule.
-            fix: How to remove it.
-        """
+    def found(self, what: Found) -> Finding:
+        """Return the finding of this rule for what its check yields."""
         from onnx_kvtool.core.diagnostic import Diagnostic
         from onnx_kvtool.lint.finding import Finding
 
-        diagnostic = Diagnostic(self.code, severity or self.severity, location, message, help)
-        return Finding(diagnostic, self.name, self.url, fix)
+        severity = what.severity or self.severity
+        diagnostic = Diagnostic(self.code, severity, what.location, what.message, what.help)
+        return Finding(diagnostic, self.name, self.url, what.fix)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -189,7 +173,15 @@ def check(*codes: str) -> Callable[[Marked], Marked]:
 def checks_in(family: str) -> Table[str, Check]:
     """Return the checks of a module under `lint/rules`, by the code of their rule."""
     things: dict[str, Any] = vars(import_module(f"onnx_kvtool.lint.rules.{family}"))
-    return Table("check", ((code, x) for x in things.values() for code in getattr(x, _MARK, ())))
+    marked = [(x, codes) for x in things.values() if (codes := getattr(x, _MARK, ()))]
+    return Table(
+        "check",
+        (
+            (code, functools.partial(x, code) if len(codes) > 1 else x)
+            for x, codes in marked
+            for code in codes
+        ),
+    )
 
 
 _BASIS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from onnx_kvtool.commands.check import check, run
 from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.reporting import Covered
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.finding import Findings, Fix, Found
 from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.config import Selection
 from onnx_kvtool.lint.settings.files import take_shard
@@ -199,11 +198,11 @@ class Wrong(Rule):
     """A rule whose fix, of the safety that it states, replaces the first node."""
 
     def check(self) -> Check:
-        def find(rule: Rule, context: Context) -> Iterator[Finding]:
+        def find(context: Context) -> Findings:
             node = context.model.graph[0]
             if node.op_type != "Abs" and self.fix is not None:
                 fix = Fix(self.fix, "Replace it", lambda: setattr(node, "op_type", "Abs"))
-                yield rule.found(context.sites[0].location(), "it is another operator", fix=fix)
+                yield Found(context.sites[0].location(), "it is another operator", fix=fix)
 
         return find
 

@@ -92,9 +92,9 @@ def test_a_page_has_a_rule() -> None:
 
 
 KINDS = {
-    "node": ["rule", "site", "context"],
-    "target": ["rule", "context", "target"],
-    "model": ["rule", "context"],
+    "node": ["site", "context"],
+    "target": ["context", "target"],
+    "model": ["context"],
 }
 
 

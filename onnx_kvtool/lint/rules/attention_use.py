@@ -16,8 +16,8 @@ from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import scatter_behind
 from onnx_kvtool.lint.facts.operands import has_operator, limits_named
-from onnx_kvtool.lint.finding import Findings
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.attention import prove_within
@@ -25,7 +25,7 @@ from onnx_kvtool.shapes.forward import Forward
 
 
 @check("KV113")
-def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Findings:
+def cache_without_nonpad_seqlen(site: Site, context: Context) -> Findings:
     """Search for a TensorScatter that makes keys or values."""
     view = site.view(Attention)
     if view is None or view.attn_mask is not None or view.nonpad_kv_seqlen is not None:
@@ -37,7 +37,7 @@ def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Fin
         starts_at_zero = len(scatter.inputs) < 3 or scatter.inputs[2] is None
         if view.is_causal and starts_at_zero:
             continue
-        yield rule.found(
+        yield Found(
             site.location(operand),
             f"the {what} `{operand.name}` are the whole cache of `{scatter.name or 'unnamed'}` "
             "(TensorScatter), and neither `nonpad_kv_seqlen` nor `attn_mask` says which rows "
@@ -48,7 +48,7 @@ def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Fin
 
 
 @check("KV114")
-def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Findings:
+def nonpad_with_past(site: Site, context: Context) -> Findings:
     """Read the node through its view."""
     view = site.view(Attention)
     if view is None or view.nonpad_kv_seqlen is None:
@@ -56,7 +56,7 @@ def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Findings:
     pasts = {"past_key": view.past_key, "past_value": view.past_value}
     given = [name for name, value in pasts.items() if value is not None]
     if given:
-        yield rule.found(
+        yield Found(
             site.location(view.nonpad_kv_seqlen),
             f"`nonpad_kv_seqlen` `{view.nonpad_kv_seqlen.name}` is given together with "
             f"{enumerated(given)}",
@@ -65,7 +65,7 @@ def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV117")
-def axis_differs_from_layout(rule: Rule, site: Site, context: Context) -> Findings:
+def axis_differs_from_layout(site: Site, context: Context) -> Findings:
     """Map the axis of the update to the layout of the operand."""
     view = site.view(Attention)
     if view is None:
@@ -81,7 +81,7 @@ def axis_differs_from_layout(rule: Rule, site: Site, context: Context) -> Findin
         if expected is None or found is None or found[1] == expected:
             continue
         scatter, axis = found
-        yield rule.found(
+        yield Found(
             site.location(operand),
             f"`{operand.name}` is written along its axis {axis} by "
             f"`{scatter.name or 'unnamed'}` (TensorScatter), and Attention takes axis "
@@ -111,7 +111,7 @@ def _written_axis(value: ir.Value, site: Site, context: Context) -> tuple[ir.Nod
 
 
 @check("KV208")
-def decomposed_attention(rule: Rule, context: Context) -> Findings:
+def decomposed_attention(context: Context) -> Findings:
     """Prove, as `raise` does, that an Attention computes the same as a Softmax and its products."""
     if not all(has_operator(target, "Attention-24") for target in context.targets):
         return
@@ -123,7 +123,7 @@ def decomposed_attention(rule: Rule, context: Context) -> Findings:
             return
         queries, keys, values = (operand.value.name for operand in fusion.operands)
         more = f" ({counted(count - 1, 'more candidate')})" if count > 1 else ""
-        yield rule.found(
+        yield Found(
             site.location(),
             f"computes from `{queries}`, `{keys}` and `{values}` in many nodes what one "
             f"Attention does{more}",

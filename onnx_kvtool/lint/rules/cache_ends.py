@@ -14,8 +14,8 @@ from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.layers import Branches, copies, is_scatter_of, levels, readers
 from onnx_kvtool.lint.facts.operands import has_operator, node_words, shape_words
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
@@ -24,21 +24,17 @@ _POSITIONS = 2
 
 
 @check("KV101")
-def past_has_other_consumer(rule: Rule, context: Context) -> Findings:
+def past_has_other_consumer(context: Context) -> Findings:
     """Find other readers of the past, in the main graph and in each function on the way."""
     caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
     branches = Branches(context)
-    seen: set[str] = set()
     for cache in caches:
         for past, who in _others(cache, context, branches):
-            finding = rule.found(
+            yield Found(
                 cache.location,
                 f"`past_cache` `{past}` {who}, so that the update cannot be done in place",
                 help="read the present instead, or read the past before a copy of it is made",
             )
-            if str(finding.diagnostic) not in seen:  # one body may be called many times
-                seen.add(str(finding.diagnostic))
-                yield finding
 
 
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
@@ -61,7 +57,7 @@ def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tupl
 
 
 @check("KV102")
-def past_scattered_twice(rule: Rule, context: Context) -> Findings:
+def past_scattered_twice(context: Context) -> Findings:
     """Group the updates by the input that they start from."""
     by_past: dict[ir.Value, list[Cache]] = {}
     for cache in context.caches:
@@ -76,7 +72,7 @@ def past_scattered_twice(rule: Rule, context: Context) -> Findings:
             if branches.exclude(first.node, other.node):
                 continue
             count = f"{len(caches)} TensorScatter"
-            yield rule.found(
+            yield Found(
                 other.location,
                 f"`{past.name}` is the `past_cache` of {count}, of {node_words(first.node)} "
                 "as well, and one of them at most can be done in place",
@@ -85,7 +81,7 @@ def past_scattered_twice(rule: Rule, context: Context) -> Findings:
 
 
 @check("KV103")
-def past_not_graph_input(rule: Rule, context: Context) -> Findings:
+def past_not_graph_input(context: Context) -> Findings:
     """Look where the past of each TensorScatter comes from."""
     inputs = {id(value) for value in context.model.graph.inputs}
     for cache in context.caches:
@@ -100,7 +96,7 @@ def past_not_graph_input(rule: Rule, context: Context) -> Findings:
             place = nearest
         else:
             continue
-        yield rule.found(
+        yield Found(
             cache.location,
             f"`past_cache` `{place.name}` is {source_in_words(place, node_words)}, not an input of "
             f"the model{strict}",
@@ -116,7 +112,7 @@ def _demand(context: Context) -> str:
 
 
 @check("KV104")
-def present_not_graph_output(rule: Rule, context: Context) -> Findings:
+def present_not_graph_output(context: Context) -> Findings:
     """Look where the present of each TensorScatter goes."""
     names = {value.name for value in context.model.graph.outputs}
     for cache in context.caches:
@@ -130,7 +126,7 @@ def present_not_graph_output(rule: Rule, context: Context) -> Findings:
             what = f"is no output itself, only behind other nodes as `{cache.present}`"
         else:
             continue
-        yield rule.found(
+        yield Found(
             cache.location,
             f"`present_cache` `{present.name}` {what}{strict}",
             help="return it as an output, and feed it back as the past of the next step",
@@ -161,7 +157,7 @@ def _returned(cache: Cache, context: Context) -> Fix | None:
 
 
 @check("KV106")
-def past_present_io_mismatch(rule: Rule, context: Context) -> Findings:
+def past_present_io_mismatch(context: Context) -> Findings:
     """Compare the declarations at both ends of each cache."""
     inputs = {id(value) for value in context.model.graph.inputs}
     outputs = {value.name: value for value in context.model.graph.outputs}
@@ -170,7 +166,7 @@ def past_present_io_mismatch(rule: Rule, context: Context) -> Findings:
         if past is None or present is None or id(past) not in inputs:
             continue
         for what in _end_differences(cache, past, present):
-            yield rule.found(
+            yield Found(
                 cache.location,
                 f"the past `{past.name}` and its present `{present.name}` differ {what}",
                 help="declare both alike, and convert the new rows instead of the cache",
@@ -195,7 +191,7 @@ def _end_differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterato
 
 
 @check("KV207")
-def raisable_pattern(rule: Rule, context: Context) -> Findings:
+def raisable_pattern(context: Context) -> Findings:
     """Read the cache table, which knows where scatters write."""
     can_take = all(has_operator(target, "TensorScatter-24") for target in context.targets)
     if not can_take or not context.sites_of("ScatterND", "ScatterElements"):
@@ -206,7 +202,7 @@ def raisable_pattern(rule: Rule, context: Context) -> Findings:
         if cache.axis is None or not cache.past:
             continue
         start = f"`{cache.write_indices}`" if cache.write_indices else "a fixed start"
-        yield rule.found(
+        yield Found(
             cache.location,
             f"writes rows that count up from {start} along axis {cache.axis} of `{cache.past}` "
             f"({cache.mode} mode), as TensorScatter does",
@@ -216,14 +212,14 @@ def raisable_pattern(rule: Rule, context: Context) -> Findings:
 
 
 @check("KV209")
-def growing_cache(rule: Rule, context: Context) -> Findings:
+def growing_cache(context: Context) -> Findings:
     """Read the cache table, which knows what grows."""
     caches = growing(context.caches)
     if caches:
         from onnx_kvtool.analysis.attention.fusing import sinks_noted
 
         raising = "run `kvtool raise --capacity N`: it gives them N rows, written in place"
-        yield rule.found(
+        yield Found(
             caches[0].location,
             growth_in_words(caches),
             help="; ".join([raising, *sinks_noted(context.model)]),
@@ -231,7 +227,7 @@ def growing_cache(rule: Rule, context: Context) -> Findings:
     windows = rolling(context.caches)
     if windows:
         command = rolling_command(windows)
-        yield rule.found(
+        yield Found(
             windows[0].location,
             rolling_in_words(windows),
             help=f"run `{command}`: circular caches are written in place",

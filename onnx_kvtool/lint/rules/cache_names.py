@@ -25,8 +25,8 @@ from onnx_kvtool.lint.facts.layers import (
     same_but_direction,
 )
 from onnx_kvtool.lint.facts.operands import shape_words
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 _MOST_SHOWN = 2
@@ -37,7 +37,7 @@ _Names = tuple["Cache", str, Sequence[str]]
 
 
 @check("KV105")
-def past_present_name_pairing(rule: Rule, context: Context) -> Findings:
+def past_present_name_pairing(context: Context) -> Findings:
     """Compare the names at both ends of each cache that goes from an input to an output."""
     graph = context.model.graph
     inputs = {id(value) for value in graph.inputs}
@@ -57,7 +57,7 @@ def past_present_name_pairing(rule: Rule, context: Context) -> Findings:
         problem = _problem(cache.past, cache.present, configured, len(caches))
         if problem is None:
             continue
-        yield rule.found(
+        yield Found(
             cache.location,
             f"the present of `{cache.past}` leaves as `{cache.present}`, {problem}",
             help="name the present after its past, as `past_key_values.0.key` and `present.0.key`",
@@ -128,7 +128,7 @@ def _rename_values(names: Mapping[ir.Value, str]) -> None:
 
 
 @check("KV107")
-def layers_disagree_shape(rule: Rule, context: Context) -> Findings:
+def layers_disagree_shape(context: Context) -> Findings:
     """Compare the shapes of the layers, for each kind of update and role by itself."""
     groups: dict[tuple[object, ...], list[Cache]] = {}
     for place, cache in layered(context.caches):
@@ -142,7 +142,7 @@ def layers_disagree_shape(rule: Rule, context: Context) -> Findings:
             continue
         usual, count = Counter(shapes).most_common(1)[0]
         other = next(c for c, shape in zip(caches, shapes, strict=True) if shape == usual)
-        yield rule.found(
+        yield Found(
             caches[odd].location,
             f"the cache `{caches[odd].past or caches[odd].present}` has shape "
             f"{shape_words(caches[odd].shape)}, and {count} other layers have "
@@ -184,7 +184,7 @@ def _period(shapes: Sequence[tuple[int | None, ...]]) -> int:
 
 
 @check("KV108")
-def dim_param_inconsistent(rule: Rule, context: Context) -> Findings:
+def dim_param_inconsistent(context: Context) -> Findings:
     """Compare names of the batch, of key and value, and of past and present."""
     reported: set[frozenset[str]] = set()
     batches = list(_batches(context))
@@ -195,7 +195,7 @@ def dim_param_inconsistent(rule: Rule, context: Context) -> Findings:
         reported.add(frozenset(names))
         ranked = [name for name, _ in Counter(names).most_common()]
         kept = _best(ranked, context.model, is_batch=names is batch)
-        yield rule.found(
+        yield Found(
             cache.location,
             f"{what} has {len(ranked)} names: {enumerated(ranked)}",
             help=f"call it `{kept}` everywhere",

@@ -8,8 +8,8 @@ from functools import partial
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.model_io.external_data import ReferenceJudge
 from onnx_kvtool.model_io.message import drop_external_extras, external_extras
 from onnx_kvtool.model_io.stored import digest, file_pieces
@@ -26,7 +26,7 @@ _PROBLEMS = {
 
 
 @check(*_PROBLEMS)
-def wrong_reference(rule: Rule, context: Context) -> Findings:
+def wrong_reference(code: str, context: Context) -> Findings:
     """Judge each reference; data files are looked up, never read.
 
     One finding stands for all tensors of a file, except where the range of each is judged.
@@ -35,16 +35,16 @@ def wrong_reference(rule: Rule, context: Context) -> Findings:
     files: dict[tuple[str, str], list[tuple[Location, str, str | None]]] = {}
     for place, tensor in context.external_tensors:
         problem = judge.judge(tensor)
-        if problem is None or problem.code not in _PROBLEMS[rule.code]:
+        if problem is None or problem.code not in _PROBLEMS[code]:
             continue
-        if rule.code == "XD504":
-            yield rule.found(place, problem.message, help=problem.help)
+        if code == "XD504":
+            yield Found(place, problem.message, help=problem.help)
             continue
         key = (os.fspath(tensor.base_dir), os.fspath(tensor.location))
         files.setdefault(key, []).append((place, problem.message, problem.help))
     for entries in files.values():
         place, message, remedy = entries[0]
-        yield rule.found(place, message + _more_tensors(len(entries)), help=remedy)
+        yield Found(place, message + _more_tensors(len(entries)), help=remedy)
 
 
 def _more_tensors(count: int) -> str:
@@ -53,7 +53,7 @@ def _more_tensors(count: int) -> str:
 
 
 @check("XD503")
-def external_symlink(rule: Rule, context: Context) -> Findings:
+def external_symlink(context: Context) -> Findings:
     """Look at each data file that may be read at all."""
     judge = ReferenceJudge(need_bytes=True)
     files: dict[tuple[str, str], list[Location]] = {}
@@ -65,7 +65,7 @@ def external_symlink(rule: Rule, context: Context) -> Findings:
     for (base, location), places in files.items():
         what, is_outside = _link(base, location)
         if what is not None:
-            yield rule.found(
+            yield Found(
                 places[0],
                 f"its data file `{location}` {what}{_more_tensors(len(places))}",
                 help="copy the file, so that onnx can load the model",
@@ -92,7 +92,7 @@ def _link(base: str, location: str) -> tuple[str | None, bool]:
 
 
 @check("XD506")
-def external_misaligned(rule: Rule, context: Context) -> Findings:
+def external_misaligned(context: Context) -> Findings:
     """Look at the offsets; no file is looked at."""
     files: dict[str, list[tuple[Location, int]]] = {}
     for place, tensor in context.external_tensors:
@@ -100,7 +100,7 @@ def external_misaligned(rule: Rule, context: Context) -> Findings:
             files.setdefault(os.fspath(tensor.location), []).append((place, tensor.offset or 0))
     for location, found in files.items():
         place, offset = found[0]
-        yield rule.found(
+        yield Found(
             place,
             f"its data begins at byte {offset} of `{location}`, which is no multiple of {_PAGE}"
             + _more_tensors(len(found)),
@@ -110,7 +110,7 @@ def external_misaligned(rule: Rule, context: Context) -> Findings:
 
 
 @check("XD508")
-def external_bad_key(rule: Rule, context: Context) -> Findings:
+def external_bad_key(context: Context) -> Findings:
     """Check the keys other than location, offset and length."""
     judge = ReferenceJudge(need_bytes=True)
     digests: dict[str, str] = {}
@@ -120,7 +120,7 @@ def external_bad_key(rule: Rule, context: Context) -> Findings:
         if unknown:
             what = counted(len(unknown), "unknown key")
             drop = partial(drop_external_extras, tensor, unknown)
-            yield rule.found(
+            yield Found(
                 place,
                 f"its external data has {what}: {enumerated(unknown)}",
                 help="the keys are `location`, `offset`, `length` and `checksum`",
@@ -133,7 +133,7 @@ def external_bad_key(rule: Rule, context: Context) -> Findings:
             if path not in digests:
                 digests[path] = _sha1(path)
             if given.lower() != digests[path]:
-                yield rule.found(
+                yield Found(
                     place,
                     f"the checksum of `{tensor.location}` is {digests[path]}, and the model "
                     f"says {given[:40]}",

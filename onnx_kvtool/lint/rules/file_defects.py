@@ -8,8 +8,8 @@ from functools import partial
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import RULES, check
 from onnx_kvtool.model_io.model import settle
 from onnx_kvtool.model_io.sorting import sort_nodes, unsortable
 
@@ -43,20 +43,20 @@ _REMEDIES = {
 
 
 @check(*_REMEDIES)
-def read_defects(rule: Rule, context: Context) -> Findings:
+def read_defects(code: str, context: Context) -> Findings:
     """Report the defects of one kind that reading the file found."""
-    yield from _defects(rule, context, _REMEDIES[rule.code])
+    return _defects(RULES[code].name, context, _REMEDIES[code])
 
 
-def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Findings:
-    """Yield a finding for each defect that has the name of the rule, with its own severity.
+def _defects(name: str, context: Context, remedy: str | None = None) -> Findings:
+    """Yield a finding for each defect with a name, that of the rule, with its own severity.
 
     The reader saw them in the protobuf message: what onnx_ir makes of it no longer shows them. A
     model that was made in memory has none.
     """
     for defect in context.origin.defects:
-        if defect.code == rule.name:
-            yield rule.found(
+        if defect.code == name:
+            yield Found(
                 defect.location,
                 defect.message,
                 help=defect.help or remedy,
@@ -64,24 +64,27 @@ def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Finding
             )
 
 
+_IMPORTS = "duplicate-opset-import"
+
+
 @check("MD402")
-def duplicate_opset_import(rule: Rule, context: Context) -> Findings:
+def duplicate_opset_import(context: Context) -> Findings:
     """Report the defect, with the fix."""
-    for finding in _defects(rule, context):
+    for finding in _defects(_IMPORTS, context):
         # Reading has kept the last entry alone, so that writing is all there is to do.
-        keep = partial(settle, context.model, rule.name, [finding.location])
+        keep = partial(settle, context.model, _IMPORTS, [finding.location])
         yield replace(finding, fix=Fix("safe", "keep the last entry", keep))
 
 
 @check("MD422")
-def unsorted_nodes(rule: Rule, context: Context) -> Findings:
+def unsorted_nodes(context: Context) -> Findings:
     """Report the defect, with the fix if there is no cycle."""
 
     def sort() -> None:
         sort_nodes(context.model)
 
     fix = Fix("safe", "sort the nodes", sort)
-    found = list(_defects(rule, context))
+    found = list(_defects("unsorted-nodes", context))
     circles = unsortable(context.model) if found else frozenset[str]()
     for finding in found:
         place = f"{finding.location.graph}/"
@@ -90,14 +93,14 @@ def unsorted_nodes(rule: Rule, context: Context) -> Findings:
 
 
 @check("MD450")
-def bad_dims(rule: Rule, context: Context) -> Findings:
+def bad_dims(context: Context) -> Findings:
     """Report the defects of tensors, then check what graphs declare."""
-    yield from _defects(rule, context, "export the model again")
+    yield from _defects("bad-dims", context, "export the model again")
     for path, graph in graphs(context.model):
         for value in dict.fromkeys((*graph.inputs, *graph.outputs)):
             for axis, dim in enumerate(value.shape or ()):
                 if isinstance(dim, int) and dim < 0:
-                    yield rule.found(
+                    yield Found(
                         Location(path, value=value.name),
                         f"`{value.name}` declares the size {dim} on axis {axis}",
                         help="give the dimension a name, or leave its size out",

@@ -14,20 +14,20 @@ from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graph_path, producer, remove_node
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 
 _MOST_CALLS = 100
 _MOST_FUNCTIONS = 10_000
 
 
 @check("MD403")
-def unused_initializer(rule: Rule, context: Context) -> Findings:
+def unused_initializer(context: Context) -> Findings:
     """Find initializers without readers."""
     for path, graph, value in _unused_initializers(context):
         tensor = value.const_value
         size = "" if tensor is None else f" ({tensor_bytes(tensor):,} bytes)"
-        yield rule.found(
+        yield Found(
             Location(path, value=value.name),
             f"nothing reads the initializer `{value.name}`{size}",
             help="remove it",
@@ -48,7 +48,7 @@ def _removal(graph: ir.Graph, value: ir.Value) -> Fix | None:
 
 
 @check("MD404")
-def unused_input_or_dead_node(rule: Rule, context: Context) -> Findings:
+def unused_input_or_dead_node(context: Context) -> Findings:
     """Find inputs and nodes without readers."""
     graph = context.model.graph
     unused = [
@@ -60,7 +60,7 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Findings:
     if unused:
         others = f" and {counted(len(unused) - 1, 'other input')}" if len(unused) > 1 else ""
         name = f"`{unused[0].name}`{others}"
-        yield rule.found(
+        yield Found(
             Location(graph_path(graph.name), value=unused[0].name),
             f"nothing reads the input {name}",
             help="remove it, or connect its outputs",
@@ -76,7 +76,7 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Findings:
         if len(ends) > 1:
             more += f", nor those of {counted(nodes - 1 - before, 'other node')} of the graph"
         names = ", ".join(f"`{v.name}`" for v in first.site.node.outputs if v.name)
-        yield rule.found(
+        yield Found(
             first.site.location(),
             f"nothing reads {names or 'its outputs'}{more}",
             help="remove the node, or connect its result",
@@ -98,7 +98,7 @@ def _remove_nodes(ends: Sequence[_DeadEnd]) -> None:
 
 
 @check("MD405")
-def duplicate_node_name(rule: Rule, context: Context) -> Findings:
+def duplicate_node_name(context: Context) -> Findings:
     """Collect the names of each graph."""
     first: dict[tuple[str, str], int] = {}
     names: set[str | None] | None = None
@@ -110,7 +110,7 @@ def duplicate_node_name(rule: Rule, context: Context) -> Findings:
         if earlier != site.index:
             if names is None:
                 names = {other.node.name for other in context.sites}
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"nodes {earlier} and {site.index} of the graph are both called `{name}`",
                 help="give each node its own name, or none",
@@ -129,11 +129,11 @@ def _rename(node: ir.Node, taken: set[str | None]) -> None:
 
 
 @check("MD413")
-def empty_graph(rule: Rule, context: Context) -> Findings:
+def empty_graph(context: Context) -> Findings:
     """Count the nodes of the main graph."""
     graph = context.model.graph
     if not len(graph):
-        yield rule.found(
+        yield Found(
             Location(graph_path(graph.name)),
             "the main graph has no nodes",
             help="export the model again, with the outputs that it has to compute",
@@ -141,11 +141,11 @@ def empty_graph(rule: Rule, context: Context) -> Findings:
 
 
 @check("MD431")
-def empty_node(rule: Rule, context: Context) -> Findings:
+def empty_node(context: Context) -> Findings:
     """Look at the ends of each node."""
     for site in context.sites:
         if not site.node.inputs and not site.node.outputs:
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"`{site.node.op_type}` has neither inputs nor outputs",
                 help="remove the node",
@@ -153,7 +153,7 @@ def empty_node(rule: Rule, context: Context) -> Findings:
 
 
 @check("MD432")
-def missing_graph_name(rule: Rule, context: Context) -> Findings:
+def missing_graph_name(context: Context) -> Findings:
     """Look at the name of the main graph and of each body."""
     functions = {id(function.graph) for function in context.model.functions.values()}
     for path, graph in context.graphs:
@@ -161,7 +161,7 @@ def missing_graph_name(rule: Rule, context: Context) -> Findings:
             continue
         name = "main_graph" if graph is context.model.graph else "body"
         fix = Fix("safe", f"call the graph `{name}`", partial(_name, graph, name))
-        yield rule.found(Location(path), "the graph has no name", help="name it", fix=fix)
+        yield Found(Location(path), "the graph has no name", help="name it", fix=fix)
 
 
 def _name(graph: ir.Graph, name: str) -> None:
@@ -169,7 +169,7 @@ def _name(graph: ir.Graph, name: str) -> None:
 
 
 @check("MD433")
-def untyped_interface(rule: Rule, context: Context) -> Findings:
+def untyped_interface(context: Context) -> Findings:
     """Check the declaration of each input and output of the model."""
     graph = context.model.graph
     path = graph_path(graph.name)
@@ -183,7 +183,7 @@ def untyped_interface(rule: Rule, context: Context) -> Findings:
                 problem, severity = "declares no shape", "warning"
             else:
                 continue
-            yield rule.found(
+            yield Found(
                 Location(path, value=value.name),
                 f"the {what} `{value.name}` {problem}",
                 help="declare it, with unknown dimensions where they vary",
@@ -196,11 +196,11 @@ def _has_elements(given: ir.TypeProtocol | None) -> bool:
 
 
 @check("MD443")
-def deep_call_chain(rule: Rule, context: Context) -> Findings:
+def deep_call_chain(context: Context) -> Findings:
     """Find the longest chain, callees first."""
     functions = context.model.functions
     if len(functions) > _MOST_FUNCTIONS:
-        yield rule.found(
+        yield Found(
             Location(),
             f"the model has {len(functions):,} functions, and {_MOST_FUNCTIONS:,} are allowed",
             help="inline the functions that are called once",
@@ -222,7 +222,7 @@ def deep_call_chain(rule: Rule, context: Context) -> Findings:
         depth[key] = 1 + max((depth[callee] for callee in calls[key]), default=0)
     deepest = max(order, key=lambda key: depth[key])
     if depth[deepest] > _MOST_CALLS:
-        yield rule.found(
+        yield Found(
             Location(function_path(*deepest)),
             f"calls of functions are {depth[deepest]} deep from here, and {_MOST_CALLS} are "
             "allowed",

@@ -13,21 +13,21 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import function_path
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Finding, Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.changes import FIRST_IR, FUNCTIONS, OVERLOADS
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import dtype_name
 
 
 @check("MD401")
-def ir_too_old_for_opset(rule: Rule, context: Context) -> Findings:
+def ir_too_old_for_opset(context: Context) -> Findings:
     """Look the opset up in onnx's own table of releases."""
     model = context.model
     opset = model.opset_imports.get("")
     wanted = onnx.helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset or 0))
     if wanted is not None and 0 < model.ir_version < wanted:
-        yield rule.found(
+        yield Found(
             Location(),
             f"the IR version is {model.ir_version}, and opset {opset} came with IR version "
             f"{wanted}",
@@ -41,12 +41,12 @@ def _raise(model: ir.Model, version: int) -> None:
 
 
 @check("MD408")
-def unknown_version(rule: Rule, context: Context) -> Findings:
+def unknown_version(context: Context) -> Findings:
     """Compare numbers with those of the installed onnx."""
     newest_ir = int(onnx.IR_VERSION)
     remedy = "correct the version, or install a newer onnx"
     if context.model.ir_version > newest_ir:
-        yield rule.found(
+        yield Found(
             Location(),
             f"the IR version is {context.model.ir_version}, and onnx {onnx.__version__} knows "
             f"{newest_ir} at most",
@@ -65,11 +65,11 @@ def unknown_version(rule: Rule, context: Context) -> Findings:
                 text = "and the lowest version is 1"
             else:
                 continue
-            yield rule.found(place, f"imports `{name}` at version {version}, {text}", help=remedy)
+            yield Found(place, f"imports `{name}` at version {version}, {text}", help=remedy)
 
 
 @check("MD412")
-def unused_opset_import(rule: Rule, context: Context) -> Findings:
+def unused_opset_import(context: Context) -> Findings:
     """Compare the imports of the model and of each function with the domains of the nodes."""
     model = context.model
     used: dict[int, set[str]] = {}
@@ -86,7 +86,7 @@ def unused_opset_import(rule: Rule, context: Context) -> Findings:
         if spare:
             owner = "model" if graph is model.graph else "function"
             title = f"remove the import of {enumerated(spare)}"
-            yield rule.found(
+            yield Found(
                 place,
                 f"the {owner} imports {enumerated(spare)}, and no node of it is of that domain",
                 help="remove the import",
@@ -100,30 +100,30 @@ def _remove(imports: dict[str, int], domains: list[str]) -> None:
 
 
 @check("ON613")
-def ir_feature(rule: Rule, context: Context) -> Findings:
+def ir_feature(context: Context) -> Findings:
     """Compare each feature with the IR version."""
     model, version = context.model, context.model.ir_version
     if version is None:
         return
     if version < 4:
-        yield from _initializers(rule, context)
+        yield from _initializers(context)
     for function in model.functions.values():
         path = function_path(*function.identifier())
         for what, since in (("a function", FUNCTIONS), ("an overload", OVERLOADS)):
             if version < since and (since == FUNCTIONS or function.overload):
-                yield _found(rule, model, Location(path), f"is {what}, which", since)
+                yield _found(model, Location(path), f"is {what}, which", since)
                 break
     if version >= max(FIRST_IR.values()):
         return
     seen = {dtype for dtype in ir.DataType if FIRST_IR.get(dtype, version) <= version}
     for place, dtype in _first_places(context, seen):
         since = FIRST_IR[dtype]
-        yield _found(rule, model, place, f"is of type {dtype_name(dtype)}, which", since)
+        yield _found(model, place, f"is of type {dtype_name(dtype)}, which", since)
 
 
-def _found(rule: Rule, model: ir.Model, place: Location, what: str, since: int) -> Finding:
+def _found(model: ir.Model, place: Location, what: str, since: int) -> Found:
     name = f"`{place.value}` " if place.value else ""
-    return rule.found(
+    return Found(
         place,
         f"{name}{what} came with IR version {since}; the model states IR version "
         f"{model.ir_version}",
@@ -132,14 +132,14 @@ def _found(rule: Rule, model: ir.Model, place: Location, what: str, since: int) 
     )
 
 
-def _initializers(rule: Rule, context: Context) -> Findings:
+def _initializers(context: Context) -> Findings:
     model = context.model
     for path, graph in context.graphs:
         others = [n for n, v in graph.initializers.items() if not v.is_graph_input()]
         if not others:
             continue
         more = f" and {counted(len(others) - 1, 'other')}" if len(others) > 1 else ""
-        yield rule.found(
+        yield Found(
             Location(path, value=others[0]),
             f"initializer `{others[0]}`{more} of the graph: no input, as IR version "
             f"{model.ir_version} demands",
@@ -176,7 +176,7 @@ def _first_places(
 
 
 @check("ON614")
-def function_opset(rule: Rule, context: Context) -> Findings:
+def function_opset(context: Context) -> Findings:
     """Compare the two versions of each operator."""
     model = context.model.opset_imports.get("")
     if model is None or not context.model.functions:
@@ -194,7 +194,7 @@ def function_opset(rule: Rule, context: Context) -> Findings:
             continue
         seen.add((id(site.root), node.op_type))
         versions = [f"version {f.since_version}" if f else "no version" for f in (one, other)]
-        yield rule.found(
+        yield Found(
             site.location(),
             f"`{node.op_type}` has {versions[0]} at opset {here} of the function and "
             f"{versions[1]} at opset {model} of the model",

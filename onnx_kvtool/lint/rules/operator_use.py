@@ -11,8 +11,8 @@ from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import declared
-from onnx_kvtool.lint.finding import Findings
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Found
+from onnx_kvtool.lint.rule import RULES, check
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -22,14 +22,14 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 @check(*(f"ON{number}" for number in range(601, 613)))
-def misused(rule: Rule, context: Context) -> Findings:
+def misused(code: str, context: Context) -> Findings:
     """Report the misuses of one kind; one walk over the nodes finds all kinds."""
-    for misuse in context.misuses.get(rule.name, ()):
-        yield rule.found(misuse.location, misuse.text, help=misuse.help, severity=misuse.severity)
+    for misuse in context.misuses.get(RULES[code].name, ()):
+        yield Found(misuse.location, misuse.text, help=misuse.help, severity=misuse.severity)
 
 
 @check("ON615")
-def shape_conflict(rule: Rule, context: Context) -> Findings:
+def shape_conflict(context: Context) -> Findings:
     """Report what onnx's strict inference says about nodes without another finding."""
     known = {misuse.location for found in context.misuses.values() for misuse in found}
     reported = {(place.graph, place.index) for place in known}
@@ -46,7 +46,7 @@ def shape_conflict(rule: Rule, context: Context) -> Findings:
             f"`{value.name}` {declared(value)}" for value in node.inputs if value is not None
         )
         is_inner = DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
-        yield rule.found(
+        yield Found(
             site.location(),
             f"onnx's inference refuses `{node.op_type}`: {text}"
             + (f" (inputs {shapes})" if shapes else ""),
@@ -56,7 +56,7 @@ def shape_conflict(rule: Rule, context: Context) -> Findings:
 
 
 @check("ON616")
-def scale_shape(rule: Rule, site: Site, context: Context) -> Findings:
+def scale_shape(site: Site, context: Context) -> Findings:
     """Compare the shapes with those that axis and block size require."""
     view = site.view(NodeView)
     if view is None or site.node.domain != "":
@@ -74,11 +74,11 @@ def scale_shape(rule: Rule, site: Site, context: Context) -> Findings:
     problem = scale_misfit(x, scale, zero, axis, block, (names[0], names[1]))
     if problem is not None:
         subject = {"scale": given[1], "zero_point": given[2]}.get(problem.subject)
-        yield rule.found(site.location(subject), problem.text, help=problem.help)
+        yield Found(site.location(subject), problem.text, help=problem.help)
 
 
 @check("ON617")
-def unbound_parameter(rule: Rule, context: Context) -> Findings:
+def unbound_parameter(context: Context) -> Findings:
     """Look at the attributes of each node."""
     parameters = {id(f.graph): set(f.attributes) for f in context.model.functions.values()}
     for site in context.sites:
@@ -93,7 +93,7 @@ def unbound_parameter(rule: Rule, context: Context) -> Findings:
                 text = "which the function does not have"
             else:
                 continue
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"attribute `{name}` refers to the parameter `{referred}`, {text}",
                 help="write the value"

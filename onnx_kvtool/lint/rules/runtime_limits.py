@@ -17,8 +17,8 @@ from onnx_kvtool.lint.facts.operands import (
     runtime_words,
     unknown_operators,
 )
-from onnx_kvtool.lint.finding import Findings
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
@@ -40,14 +40,14 @@ _HAVE_RULES = frozenset(
 
 
 @check("KV301")
-def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Findings:
+def ort_not_in_place(context: Context, target: Target) -> Findings:
     """Count the caches that could be updated in place."""
     if not has_operator(target, "TensorScatter-24"):
         return
     caches = [c for c in context.caches if c.kind == "tensor_scatter" and c.in_place.possible]
     if caches:
         first = caches[0]
-        yield rule.found(
+        yield Found(
             first.location,
             f"a plain `run()` of {runtime_words(target)} copies "
             f"{counted(len(caches), 'cache')} "
@@ -57,7 +57,7 @@ def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV302")
-def ort_dtype(rule: Rule, context: Context, target: Target) -> Findings:
+def ort_dtype(context: Context, target: Target) -> Findings:
     """Compare the type of each TensorScatter with those of the kernels."""
     for limit in limits_named(target, "tensor-scatter-types"):
         for site in context.sites_of("TensorScatter"):
@@ -66,7 +66,7 @@ def ort_dtype(rule: Rule, context: Context, target: Target) -> Findings:
                 continue
             past = site.node.inputs[0] if site.node.inputs else None
             name = "" if past is None else f" `{past.name}`"
-            yield rule.found(
+            yield Found(
                 site.location(past),
                 f"{runtime_words(target)} has no TensorScatter for {dtype}, the type "
                 f"of `past_cache`{name}",
@@ -77,7 +77,7 @@ def ort_dtype(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV307")
-def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Findings:
+def ort_attention_nonpad(context: Context, target: Target) -> Findings:
     """Look at each Attention that has the input."""
     for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
         for site, view in context.views(Attention):
@@ -91,7 +91,7 @@ def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Findin
                     continue
                 text = f", here for {queries or 'an unknown number of'} queries"
                 is_proved = isinstance(queries, int)
-            yield rule.found(
+            yield Found(
                 site.location(view.nonpad_kv_seqlen),
                 f"{runtime_words(target)} {limit.reason}{text}",
                 help="run it with onnxruntime 1.28 or later, or lower the model for this "
@@ -101,7 +101,7 @@ def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Findin
 
 
 @check("KV308")
-def no_kernel(rule: Rule, context: Context, target: Target) -> Findings:
+def no_kernel(context: Context, target: Target) -> Findings:
     """Look up the kernels and types of the release."""
     for site, limit in limited(context, target):
         dtype = dtype_word(site.node)
@@ -111,19 +111,19 @@ def no_kernel(rule: Rule, context: Context, target: Target) -> Findings:
         elif limit.when != "always":
             continue
         suffix = f" ({dtype})" if limit.when == "other-element-type" else ""
-        yield rule.found(
+        yield Found(
             site.location(),
             f"{runtime_words(target)} {limit.reason}{suffix}",
             help=f"lower the model for this release: {lowering_command(target)}",
         )
     for place, why in foreign_types(context.model, target.release):
-        yield rule.found(
+        yield Found(
             place,
             f"{runtime_words(target)} {why}",
             help="export the model with another type",
         )
     for place, why in unknown_operators(context, target):
-        yield rule.found(
+        yield Found(
             place,
             f"{runtime_words(target)} {why}",
             help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
@@ -131,7 +131,7 @@ def no_kernel(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV309")
-def version_too_new(rule: Rule, context: Context, target: Target) -> Findings:
+def version_too_new(context: Context, target: Target) -> Findings:
     """Compare opset and IR version with those of the release."""
     release, who = target.release, runtime_words(target)
     opset = context.model.opset_imports.get("")
@@ -144,7 +144,7 @@ def version_too_new(rule: Rule, context: Context, target: Target) -> Findings:
     if highest is not None and ir_version > highest:
         problems.append(f"the IR version is {ir_version}, and {who} loads {highest} at most")
     for problem in problems:
-        yield rule.found(
+        yield Found(
             Location(),
             problem,
             help=f"lower the model for this release: {lowering_command(target)}",
@@ -152,7 +152,7 @@ def version_too_new(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV310")
-def known_limit(rule: Rule, context: Context, target: Target) -> Findings:
+def known_limit(context: Context, target: Target) -> Findings:
     """Report the limits of the release that have no rule of their own."""
     asks_for_shapes = any(limit.when in OF_SHAPES for limit in target.release.limits)
     with inferred(context.model) if asks_for_shapes else nullcontext():
@@ -161,7 +161,7 @@ def known_limit(rule: Rule, context: Context, target: Target) -> Findings:
         has_kernel = limit.when not in ("always", "other-element-type")
         if has_kernel and limit.name not in _HAVE_RULES:
             is_refused = not has_other_form(limit)
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"{runtime_words(target)} {limit.reason}",
                 help=(limit.help if is_refused else None)
@@ -171,7 +171,7 @@ def known_limit(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV311")
-def size_not_fixed(rule: Rule, context: Context, target: Target) -> Findings:
+def size_not_fixed(context: Context, target: Target) -> Findings:
     """Check the inputs, then sizes that depend on elements."""
     if target.release.static is None:
         return
@@ -181,14 +181,14 @@ def size_not_fixed(rule: Rule, context: Context, target: Target) -> Findings:
         help = one.help
         if one.code == "symbolic-dimension":
             help = f"{one.help} when the model is lowered for this release"
-        yield rule.found(one.location, f"{who}: {one.message}", help=help)
+        yield Found(one.location, f"{who}: {one.message}", help=help)
     for site in () if found else context.sites:
         if not is_standard(site.node) or Trait.COUNTS not in traits(site.node):
             continue
         dims = [dims_of(output) for output in site.node.outputs if output.name]
         if all(d is not None and all(isinstance(n, int) for n in d) for d in dims):
             continue
-        yield rule.found(
+        yield Found(
             site.location(),
             f"{who}: the size of what `{site.node.op_type}` gives depends on elements",
             help="export the model without the node: no size fixes it",

@@ -12,8 +12,8 @@ from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
-from onnx_kvtool.lint.finding import Findings
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND
 from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
 from onnx_kvtool.ops.traits import SIZE_TYPES, dtype_name
@@ -27,7 +27,6 @@ _Dims = tuple[Dim, ...] | None
 
 
 def _misfit(
-    rule: Rule,
     site: Site,
     problem_of: Callable[[NodeView, _Dims, _Dims, _Dims], str | None],
     help: str,
@@ -42,14 +41,13 @@ def _misfit(
     if problem is not None:
         pairs = zip(names, (data, indices, updates), strict=True)
         shown = ", ".join(f"{name} {shape_words(dims)}" for name, dims in pairs)
-        yield rule.found(site.location(view.required("updates")), f"{problem} ({shown})", help=help)
+        yield Found(site.location(view.required("updates")), f"{problem} ({shown})", help=help)
 
 
 @check("KV201")
-def scatternd_rank(rule: Rule, site: Site, context: Context) -> Findings:
+def scatternd_rank(site: Site, context: Context) -> Findings:
     """Compare rank, then dimensions."""
     return _misfit(
-        rule,
         site,
         _nd_problem,
         "give the updates the shape indices.shape[:-1] + data.shape[k:], with k = "
@@ -85,10 +83,10 @@ def _nd_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dims) -> 
 
 
 @check("KV202")
-def scatterelements_shape(rule: Rule, site: Site, context: Context) -> Findings:
+def scatterelements_shape(site: Site, context: Context) -> Findings:
     """Compare ranks, then dimensions."""
     help = "expand the indices to the shape of the updates, of the rank of the data"
-    return _misfit(rule, site, _elements_problem, help)
+    return _misfit(site, _elements_problem, help)
 
 
 def _elements_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dims) -> str | None:
@@ -122,7 +120,7 @@ def _elements_problem(view: NodeView, data: _Dims, indices: _Dims, updates: _Dim
 
 
 @check("KV203")
-def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Findings:
+def scatter_duplicate_indices(site: Site, context: Context) -> Findings:
     """Compare constant indices with each other, others by what they depend on."""
     view = _scatter(site)
     if view is None or view.reduction != "none":
@@ -136,7 +134,7 @@ def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Findi
         twice, severity = _always_twice(context, site, view), "info"
         remedy = "write each place once; which of the values stays is not defined"
     if twice is not None:
-        yield rule.found(
+        yield Found(
             site.location(view.indices),
             f"`{view.indices.name}` has {twice}, without a reduction",
             help=remedy,
@@ -194,7 +192,7 @@ def _always_twice(context: Context, site: Site, view: _Scatter) -> str | None:
 
 
 @check("KV204")
-def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Findings:
+def scatter_index_out_of_bounds(site: Site, context: Context) -> Findings:
     """Compare the indices with the sizes of the data."""
     view = _scatter(site)
     if view is None:
@@ -205,7 +203,7 @@ def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Fin
     else:
         outside = _provably_outside(context, site, view)
     if outside is not None:
-        yield rule.found(
+        yield Found(
             site.location(view.indices),
             f"`{view.indices.name}` has {outside}",
             help="keep the indices within the data, or make the data larger",
@@ -253,7 +251,7 @@ def _words(index: str, axis: int, size: str, view: _Scatter) -> str:
 
 
 @check("KV206")
-def scatter_dtype_unsupported(rule: Rule, site: Site, context: Context) -> Findings:
+def scatter_dtype_unsupported(site: Site, context: Context) -> Findings:
     """Look the type of the data up in the schema."""
     view = site.view(NodeView)
     if view is None:
@@ -265,7 +263,7 @@ def scatter_dtype_unsupported(rule: Rule, site: Site, context: Context) -> Findi
         if given is None or given in formal.types:
             continue
         shown = given if value.dtype is None else dtype_name(value.dtype)
-        yield rule.found(
+        yield Found(
             site.location(value),
             f"`{value.name}` is {shown}, which `{site.node.op_type}` does not take at opset "
             f"{view.opset}{_later(site.node.op_type, name, given, view.opset)}",

@@ -15,8 +15,8 @@ from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, stored_tensor, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.finding import Findings
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.traits import contradiction
 
@@ -25,7 +25,7 @@ _MOST_READ = 1 << 20
 
 
 @check("MD406")
-def proto_over_2gb(rule: Rule, context: Context) -> Findings:
+def proto_over_2gb(context: Context) -> Findings:
     """Add up sizes; no value is read."""
     total = largest = 0
     place = Location()
@@ -37,7 +37,7 @@ def proto_over_2gb(rule: Rule, context: Context) -> Findings:
         if size > largest:
             largest, place = size, where
     if total > MAX_MESSAGE_BYTES:
-        yield rule.found(
+        yield Found(
             Location(),
             f"the tensors in the model take {total:,} bytes, `{place.value}` alone "
             f"{largest:,}, and a protobuf message has {MAX_MESSAGE_BYTES:,} at most",
@@ -47,11 +47,11 @@ def proto_over_2gb(rule: Rule, context: Context) -> Findings:
 
 
 @check("MD452")
-def undefined_element_type(rule: Rule, context: Context) -> Findings:
+def undefined_element_type(context: Context) -> Findings:
     """Look at the type of each tensor."""
     for place, tensor in context.tensors:
         if tensor.dtype.name == "UNDEFINED":
-            yield rule.found(
+            yield Found(
                 place,
                 f"the tensor `{tensor.name or place.value}` has no element type",
                 help="export the model again",
@@ -59,13 +59,13 @@ def undefined_element_type(rule: Rule, context: Context) -> Findings:
 
 
 @check("MD454")
-def bad_sparse_tensor(rule: Rule, context: Context) -> Findings:
+def bad_sparse_tensor(context: Context) -> Findings:
     """Check each sparse tensor as the file has it."""
     for place, tensor in _sparse(context):
         problem = next(_problems(tensor), None)
         if problem is not None:
             name = tensor.values.name or place.value
-            yield rule.found(
+            yield Found(
                 place,
                 f"the sparse tensor `{name}` {problem}",
                 help="make it dense, or export the model again",
@@ -136,31 +136,29 @@ def _order_problems(indices: Any, dims: list[int], *, linear: bool) -> Iterator[
 
 
 @check("MD456")
-def misdeclared_constant(rule: Rule, context: Context) -> Findings:
+def misdeclared_constant(context: Context) -> Findings:
     """Look at each constant as the file declares it."""
     declared = {value: (type_, shape) for value, type_, shape in context.completed}
     for path, graph in context.graphs:
         for value in graph.initializers.values():
             given = declared.get(value, (value.type, value.shape))
-            yield from _look(rule, value, given, Location(path, value=value.name))
+            yield from _look(value, given, Location(path, value=value.name))
     constants = [
         finding
         for site in context.sites_of("Constant")
         for value in site.node.outputs
         if not value.is_graph_output()  # ON615
         for finding in _look(
-            rule, value, declared.get(value, (value.type, value.shape)), site.location(value)
+            value, declared.get(value, (value.type, value.shape)), site.location(value)
         )
     ]
     if constants:
         first, more = constants[0], len(constants) - 1
         others = f" ({counted(more, 'more Constant')})" if more else ""
-        message = f"{first.diagnostic.message}{others}"
-        yield replace(first, diagnostic=replace(first.diagnostic, message=message))
+        yield replace(first, message=f"{first.message}{others}")
 
 
 def _look(
-    rule: Rule,
     value: ir.Value,
     declared: tuple[ir.TypeProtocol | None, ir.Shape | None],
     place: Location,
@@ -175,4 +173,4 @@ def _look(
         severity, help = "warning", "correct the entry of `value_info`, or leave it out"
     if place.op is not None:
         what, severity = "Constant", "info"
-    yield rule.found(place, f"{what} `{value.name}` {text}", help=help, severity=severity)
+    yield Found(place, f"{what} `{value.name}` {text}", help=help, severity=severity)

@@ -17,8 +17,8 @@ from onnx_kvtool.lint.facts.operands import (
     runtime_words,
     shape_words,
 )
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -33,7 +33,7 @@ _MOST = 2**31 - 1
 
 
 @check("KV205")
-def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -> Findings:
+def scatternd_reduction_attr_trt(context: Context, target: Target) -> Findings:
     """Look at the attribute of each ScatterND."""
     version = tuple(int(part) for part in target.asked.rpartition(" ")[2].split("."))
     if version >= _FIRST_GOOD:
@@ -47,7 +47,7 @@ def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -
         drop = partial(node.attributes.pop, "reduction", None)
         fix = Fix("safe", "remove `reduction=none`, the default", drop)
         shown = "" if given.is_ref() else f'="{given.value}"'
-        yield rule.found(
+        yield Found(
             site.location(),
             f"has the attribute `reduction`{shown}, which {target.asked} refuses",
             help="leave the default out"
@@ -58,7 +58,7 @@ def scatternd_reduction_attr_trt(rule: Rule, context: Context, target: Target) -
 
 
 @check("KV303")
-def trt_mode(rule: Rule, context: Context, target: Target) -> Findings:
+def trt_mode(context: Context, target: Target) -> Findings:
     """Look at the mode of each TensorScatter."""
     if not has_operator(target, "TensorScatter-24"):
         return
@@ -67,7 +67,7 @@ def trt_mode(rule: Rule, context: Context, target: Target) -> Findings:
             linear = ir.AttrString("mode", "linear")
             write = partial(operator.setitem, site.node.attributes, "mode", linear)
             fix = Fix("safe", "write `linear`, which is the same where no row wraps", write)
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"`mode` is `circular`, and {runtime_words(target)} takes `linear` alone",
                 help=f"lower the model for this release: {lowering_command(target)}",
@@ -94,13 +94,13 @@ def _never_wraps(view: TensorScatter, context: Context) -> bool:
 
 
 @check("KV304")
-def trt_layout(rule: Rule, context: Context, target: Target) -> Findings:
+def trt_layout(context: Context, target: Target) -> Findings:
     """Compare each TensorScatter with the layer."""
     for limit in limits_named(target, "kv-cache-update"):
         for site, view in context.views(TensorScatter):
             if reasons := list(_layout_reasons(view, dtype_word(site.node), limit)):
                 past = view.past_cache
-                yield rule.found(
+                yield Found(
                     site.location(past),
                     f"{runtime_words(target)} takes caches of 4 dimensions, axis 2 and a fixed "
                     f"capacity, and `{past.name}` has {', '.join(reasons)}",
@@ -130,7 +130,7 @@ def _layout_reasons(view: TensorScatter, dtype: str | None, limit: Limit) -> Ite
 
 
 @check("KV305")
-def trt_volume(rule: Rule, context: Context, target: Target) -> Findings:
+def trt_volume(context: Context, target: Target) -> Findings:
     """Count the elements of each operand whose dimensions are numbers."""
     for site in context.sites:
         if Trait.UPDATES not in traits(site.node):
@@ -139,7 +139,7 @@ def trt_volume(rule: Rule, context: Context, target: Target) -> Findings:
             dims = dims_of(value)
             count = None if dims is None else product(dims)
             if value is not None and count is not None and count > _MOST:
-                yield rule.found(
+                yield Found(
                     site.location(value),
                     f"`{value.name}` {shape_words(dims)} has {count:,} elements, and "
                     f"{runtime_words(target)} takes {_MOST:,} at most",
@@ -148,13 +148,13 @@ def trt_volume(rule: Rule, context: Context, target: Target) -> Findings:
 
 
 @check("KV306")
-def trt_attention_form(rule: Rule, context: Context, target: Target) -> Findings:
+def trt_attention_form(context: Context, target: Target) -> Findings:
     """Compare each Attention with the form that is taken."""
     if not limits_named(target, "attention-4d"):
         return
     for site, view in context.views(Attention):
         if reasons := list(_form_reasons(view)):
-            yield rule.found(
+            yield Found(
                 site.location(),
                 f"{runtime_words(target)} takes no Attention with {', '.join(reasons)}",
                 help="use 4-dimensional operands and put the valid rows into a 4-dimensional "

@@ -6,8 +6,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands, shape_words
-from onnx_kvtool.lint.finding import Applicability, Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Applicability, Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode
@@ -16,7 +16,7 @@ from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
 
 @check("KV001")
-def axis_is_batch(rule: Rule, site: Site, context: Context) -> Findings:
+def axis_is_batch(site: Site, context: Context) -> Findings:
     """Compare `axis` with the rank of the cache."""
     view = site.view(TensorScatter)
     if view is None:
@@ -24,8 +24,8 @@ def axis_is_batch(rule: Rule, site: Site, context: Context) -> Findings:
     try:
         _ = view.sequence_axis
     except MalformedNode as error:
-        if error.code == rule.name:
-            yield rule.found(
+        if error.code == "axis-is-batch":
+            yield Found(
                 site.location(),
                 error.message,
                 help="set `axis` to the dimension that counts tokens",
@@ -33,7 +33,7 @@ def axis_is_batch(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV002")
-def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Findings:
+def axis_out_of_range(site: Site, context: Context) -> Findings:
     """Compare `axis` with the rank of the cache, or of the update."""
     found = operands(context, site)
     if found is None or found.written_axis is None:
@@ -42,7 +42,7 @@ def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Findings:
         if value.shape is not None:
             rank = len(value.shape)
             if rank and not -rank <= found.written_axis < rank:
-                yield rule.found(
+                yield Found(
                     site.location(),
                     f"`axis` is {found.written_axis}, but `{value.name}` has rank {rank}: "
                     f"expected {-rank} to {rank - 1}",
@@ -52,15 +52,15 @@ def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV003")
-def bad_mode(rule: Rule, site: Site, context: Context) -> Findings:
+def bad_mode(site: Site, context: Context) -> Findings:
     """Read the node through its view, which refuses another mode."""
     if site.opset is None:
         return
     try:
         TensorScatter(site.node, site.opset)
     except MalformedNode as error:
-        if error.code == rule.name:
-            yield rule.found(
+        if error.code == "bad-mode":
+            yield Found(
                 site.location(),
                 error.message,
                 help="write `linear`, or `circular` for a cache that wraps around",
@@ -68,14 +68,14 @@ def bad_mode(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV004")
-def rank_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
+def rank_mismatch(site: Site, context: Context) -> Findings:
     """Compare the ranks."""
     found = operands(context, site)
     if found is None:
         return
     past, update = found.past_dims, found.update_dims
     if past is not None and update is not None and len(past) != len(update):
-        yield rule.found(
+        yield Found(
             site.location(found.update),
             f"`{found.update.name}` has rank {len(update)} {shape_words(update)}, "
             f"`{found.past.name}` has rank {len(past)} {shape_words(past)}: expected one rank",
@@ -84,7 +84,7 @@ def rank_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
         return
     for value, dims in ((found.past, past), (found.update, update)):
         if dims is not None and len(dims) < 2:
-            yield rule.found(
+            yield Found(
                 site.location(value),
                 f"`{value.name}` has rank {len(dims)}, expected at least 2: a batch and a "
                 "sequence dimension",
@@ -94,7 +94,7 @@ def rank_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV005")
-def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
+def non_axis_dim_mismatch(site: Site, context: Context) -> Findings:
     """Compare the dimensions one by one."""
     found = operands(context, site)
     if found is None or found.axis is None:
@@ -111,7 +111,7 @@ def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
         if low > 0 or high < 0:
             differing.append(f"{one} along dimension {axis}, not {other}")
     if differing:
-        yield rule.found(
+        yield Found(
             site.location(found.update),
             f"`{found.update.name}` {shape_words(found.update_dims)} has size "
             f"{' and '.join(differing)} as `{found.past.name}` {shape_words(found.past_dims)}; "
@@ -122,7 +122,7 @@ def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV006")
-def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
+def dtype_mismatch(site: Site, context: Context) -> Findings:
     """Compare the types."""
     found = operands(context, site)
     if found is None:
@@ -135,7 +135,7 @@ def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
     if len({name for _, name in given}) > 1:
         other = next(value for value, name in given if name != given[0][1])
         named = ", ".join(f"`{value.name}` is {name}" for value, name in given)
-        yield rule.found(
+        yield Found(
             site.location(other),
             f"cache, update and result differ in element type: {named}",
             help=f"cast the update to {given[0][1]}, or keep the cache in the type of the update",
@@ -143,7 +143,7 @@ def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV007")
-def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Findings:
+def update_longer_than_cache(site: Site, context: Context) -> Findings:
     """Compare the rows."""
     found = operands(context, site)
     sizes = None if found is None else found.sizes(context.index_maps(site))
@@ -151,7 +151,7 @@ def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Findin
         return
     capacity, length = sizes
     if below(capacity, length, Facts()):
-        yield rule.found(
+        yield Found(
             site.location(found.update),
             f"`{found.update.name}` has {length} rows along axis {found.axis}, "
             f"`{found.past.name}` has room for {capacity}",
@@ -160,11 +160,11 @@ def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Findin
 
 
 @check("KV012")
-def opset_too_old(rule: Rule, site: Site, context: Context) -> Findings:
+def opset_too_old(site: Site, context: Context) -> Findings:
     """Compare the opset with the one that brought the operator."""
     if site.opset is not None and site.opset < FIRST_OPSET:
         owner = "model" if site.root is context.model.graph else "function"
-        yield rule.found(
+        yield Found(
             site.location(),
             f"`TensorScatter` came with opset {FIRST_OPSET}, the {owner} imports opset "
             f"{site.opset}",
@@ -174,11 +174,11 @@ def opset_too_old(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV013")
-def present_decl_mismatch(rule: Rule, site: Site, context: Context) -> Findings:
+def present_decl_mismatch(site: Site, context: Context) -> Findings:
     """Compare the two declarations."""
     found = operands(context, site)
     if found is not None and found.present.name and _differ(found):
-        yield rule.found(
+        yield Found(
             site.location(found.present),
             f"`{found.present.name}` is declared {declared(found.present)}, "
             f"`{found.past.name}` is {declared(found.past)}: expected the same",

@@ -13,8 +13,8 @@ from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import key_value_pairs, through
 from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
-from onnx_kvtool.lint.finding import Findings, Fix
-from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.lint.finding import Findings, Fix, Found
+from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, given_input
@@ -26,7 +26,7 @@ _DEPTH = 6
 
 
 @check("KV008")
-def linear_overflow(rule: Rule, site: Site, context: Context) -> Findings:
+def linear_overflow(site: Site, context: Context) -> Findings:
     """Compare the end of what is written with the size of the cache, row by row."""
     found = operands(context, site)
     if found is None or found.mode != "linear" or found.write_indices is None:
@@ -40,7 +40,7 @@ def linear_overflow(rule: Rule, site: Site, context: Context) -> Findings:
             continue
         last = start.first + length - 1
         which = f"rows {start.first} to {last}" if length.number != 1 else f"row {last}"
-        yield rule.found(
+        yield Found(
             site.location(found.write_indices),
             f"writes {which} along axis {found.axis} of `{found.past.name}` (size {capacity}): "
             f"{start.text} + sequence_length={length} > {capacity}",
@@ -50,7 +50,7 @@ def linear_overflow(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV009")
-def negative_write_index(rule: Rule, site: Site, context: Context) -> Findings:
+def negative_write_index(site: Site, context: Context) -> Findings:
     """Look at the starts row by row."""
     found = operands(context, site)
     if found is None or found.write_indices is None or found.mode is None:
@@ -58,7 +58,7 @@ def negative_write_index(rule: Rule, site: Site, context: Context) -> Findings:
     for start in rows(context, site, found):
         if interval(start.first, start.facts)[1] < 0:
             circular = found.mode == "circular"
-            yield rule.found(
+            yield Found(
                 site.location(found.write_indices),
                 f"starts at a negative row of `{found.past.name}`: {start.text}, expected 0 or "
                 "more",
@@ -69,7 +69,7 @@ def negative_write_index(rule: Rule, site: Site, context: Context) -> Findings:
 
 
 @check("KV010")
-def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Findings:
+def write_indices_dtype(site: Site, context: Context) -> Findings:
     """Look at the type."""
     found = operands(context, site)
     indices = None if found is None else found.write_indices
@@ -77,7 +77,7 @@ def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Findings:
         return
     assert indices.dtype is not None
     is_integer = indices.dtype.is_integer() and indices.dtype != ir.DataType.BOOL
-    yield rule.found(
+    yield Found(
         site.location(indices),
         f"`{indices.name}` is {dtype_name(indices.dtype)}, expected int64",
         help="cast the write indices to int64",
@@ -104,7 +104,7 @@ def _typed(node: ir.Node, dtype: ir.DataType | None, dims: Sequence[Dim]) -> ir.
 
 
 @check("KV011")
-def write_indices_shape(rule: Rule, site: Site, context: Context) -> Findings:
+def write_indices_shape(site: Site, context: Context) -> Findings:
     """Look at the rank, then at the length."""
     found = operands(context, site)
     if found is None or found.write_indices is None:
@@ -115,7 +115,7 @@ def write_indices_shape(rule: Rule, site: Site, context: Context) -> Findings:
         return
     shown = shape_words(dims_of(indices))
     if len(shape) != 1:
-        yield rule.found(
+        yield Found(
             site.location(indices),
             f"`{indices.name}` {shown} has rank {len(shape)}, expected rank 1"
             + ("" if batch is None else f" and batch_size={batch} elements"),
@@ -125,7 +125,7 @@ def write_indices_shape(rule: Rule, site: Site, context: Context) -> Findings:
     elif batch is not None:
         low, high = interval(shape[0] - batch, Facts())
         if low > 0 or high < 0:
-            yield rule.found(
+            yield Found(
                 site.location(indices),
                 f"`{indices.name}` has {shape[0]} elements, `{found.past.name}` has "
                 f"batch_size={batch}: expected one for each sequence",
@@ -159,11 +159,11 @@ def _flatten(site: Site, context: Context, shape: Exprs, batch: Expr | None) -> 
 
 
 @check("KV110")
-def key_value_index_mismatch(rule: Rule, context: Context) -> Findings:
+def key_value_index_mismatch(context: Context) -> Findings:
     """Compare the updates of each pair."""
     for key, value in key_value_pairs(context):
         for what in _position_differences(key, value):
-            yield rule.found(
+            yield Found(
                 value.location,
                 f"the key `{key.past}` and the value `{value.past}` of one layer {what}",
                 help="update both at the same position",
@@ -230,7 +230,7 @@ def _text(attribute: ir.Attr) -> object:
 
 
 @check("KV112")
-def decode_without_write_indices(rule: Rule, context: Context) -> Findings:
+def decode_without_write_indices(context: Context) -> Findings:
     """Look at the updates of caches that go round."""
     if "prefill" in (context.model.graph.name or "").lower():
         return
@@ -249,7 +249,7 @@ def decode_without_write_indices(rule: Rule, context: Context) -> Findings:
             continue
         if update[axis] != 1 or cache.capacity == 1 or _starts_at_zero(cache, context):
             continue
-        yield rule.found(
+        yield Found(
             cache.location,
             f"one row of `{cache.update or 'update'}` goes to position 0 of `{cache.past}` "
             f"(size {cache.capacity}) at each step, as there are no `write_indices`",
