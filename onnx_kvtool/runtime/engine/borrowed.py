@@ -197,7 +197,7 @@ def _split_to_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> 
     split: Array | None = inputs[1] if len(inputs) > 1 else None
     if split is None:
         return
-    sizes = read_integers(split, "split", (np.int32, np.int64), or_scalar=True)
+    sizes = read_integers(split, "split", or_scalar=True)
     if split.ndim == 0:
         if sizes[0] < 1:
             raise KernelError(f"`split` is {sizes[0]}, expected 1 or more")

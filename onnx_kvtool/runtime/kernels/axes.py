@@ -55,27 +55,17 @@ def count_axes(
     return tuple(found)
 
 
-def read_integers(
-    value: Array,
-    name: str,
-    dtypes: tuple[type[np.integer], ...] = (np.int64,),
-    *,
-    or_scalar: bool = False,
-) -> list[int]:
+def read_integers(value: Array, name: str, *, or_scalar: bool = False) -> list[int]:
     """Return the elements of an input that lists sizes, axes or positions.
 
     Args:
         value: (N,), N of 0 included.
         name: The formal name of the input.
-        dtypes: The dtypes that the schema allows.
         or_scalar: Whether one number of rank 0 is allowed.
 
     Raises:
-        KernelError: If `value` is not of rank 1 (or 0, if it may), or not of one of `dtypes`.
+        KernelError: If `value` is not of rank 1 (or 0, if it may).
     """
-    if value.dtype not in dtypes:  # equal, not the same: int64 has two types in numpy
-        expected = " or ".join(np.dtype(dtype).name for dtype in dtypes)
-        raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {expected}")
     if value.ndim != 1 and not (or_scalar and value.ndim == 0):
         raise KernelError(f"`{name}` has shape {value.shape}, expected one dimension")
     found: list[int] = value.reshape(-1).tolist()

@@ -7,7 +7,6 @@ import math
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.indices import (
-    check_index_dtype,
     count_indices,
     element_axis,
     element_places,
@@ -34,9 +33,8 @@ def gather(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
         One array of shape `data.shape[:axis] + indices.shape + data.shape[axis + 1:]`.
 
     Raises:
-        KernelError: If `indices` is of another dtype; if `axis` or an index is out of range.
+        KernelError: If `axis` or an index is out of range.
     """
-    check_index_dtype(indices)
     axis = count_axis(axis, data.ndim)
     places = count_indices(indices, data.shape, axis).reshape(-1)
     taken = data.take(places, axis=axis)
@@ -61,8 +59,7 @@ def gather_elements(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
         One array with the shape of `indices` and the dtype of `data`.
 
     Raises:
-        KernelError: If ranks or dimensions do not fit; if `indices` is of another dtype; if `axis`
-            or an index is out of range.
+        KernelError: If ranks or dimensions do not fit; if `axis` or an index is out of range.
     """
     places = element_places(indices, data.shape, element_axis(data, indices, axis))
     return (data.reshape(-1)[places].reshape(indices.shape),)
@@ -85,10 +82,8 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Arra
         One array of shape `indices.shape[:-1] + data.shape[b + k:]`.
 
     Raises:
-        KernelError: If ranks, shapes or k do not fit; if `indices` is not int64; if `batch_dims` or
-            an index is out of range.
+        KernelError: If ranks, shapes or k do not fit; if `batch_dims` or an index is out of range.
     """
-    check_index_dtype(indices, only_int64=True)
     for name, value in (("data", data), ("indices", indices)):
         if value.ndim == 0:
             raise KernelError(f"`{name}` has rank 0, expected at least 1")

@@ -17,21 +17,6 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 Indices = npt.NDArray[np.int64]
 
 
-def check_index_dtype(indices: Array, *, only_int64: bool = False) -> None:
-    """Check that `indices` is of a dtype that the schema allows.
-
-    Raises:
-        KernelError: If it is neither int64 nor, unless `only_int64`, int32.
-    """
-    if indices.dtype == np.int64 or (indices.dtype == np.int32 and not only_int64):
-        return
-    expected = "int64" if only_int64 else "int32 or int64"
-    raise KernelError(
-        f"`indices` is of dtype {indices.dtype}, expected {expected}",
-        help="cast `indices` to int64",
-    )
-
-
 def count_indices(
     indices: Array, shape: tuple[int, ...], axis: int, *, component: int | None = None
 ) -> Indices:
@@ -93,9 +78,8 @@ def element_axis(data: Array, indices: Array, axis: int) -> int:
     """Return the axis of elements that indices name, counted from the front.
 
     Raises:
-        KernelError: If the dtype, the rank or a dimension of `indices` does not fit.
+        KernelError: If the rank or a dimension of `indices` does not fit.
     """
-    check_index_dtype(indices)
     shapes = f"shapes {indices.shape} and {data.shape}"
     if data.ndim == 0:
         raise KernelError("`data` has rank 0, expected at least 1")

@@ -18,10 +18,11 @@ of ml_dtypes; each element takes at least one byte."""
 KernelFunction = Callable[..., tuple[Value, ...]]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
 schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`; a tuple of
-all outputs back, shorter where trailing ones do not exist. Never changes an input. The kernel of an
-operator that updates its input (`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its
-first input may become the first output then, as nothing else reads it. numpy's warnings are off. A
-function that declares the keyword `context` gets a `Context`."""
+all outputs back, shorter where trailing ones do not exist. The caller has checked the inputs' types
+by the schema. Never changes an input. The kernel of an operator that updates its input
+(`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its first input may become the first
+output then, as nothing else reads it. numpy's warnings are off. A function that declares the
+keyword `context` gets a `Context`."""
 
 Lines = Mapping[str, Mapping[int, KernelFunction]]
 """Kernels by operator, and by the first version that each serves; it serves the later ones up to

@@ -125,16 +125,10 @@ def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
         equation: See `explicit_equation`.
 
     Raises:
-        KernelError: If the equation is wrong or does not fit the operands, or dtypes differ.
+        KernelError: If the equation is wrong or does not fit the operands.
     """
     if not Inputs:
         raise KernelError("there is no operand, expected at least 1")
-    for number, operand in enumerate(Inputs):
-        if operand.dtype != Inputs[0].dtype:
-            raise KernelError(
-                f"`Inputs`[{number}] is of dtype {operand.dtype}, "
-                f"expected {Inputs[0].dtype} as `Inputs`[0]"
-            )
     explicit = explicit_equation(equation, [operand.shape for operand in Inputs])
     operands: list[Any] = [widened(operand) for operand in Inputs]
     try:
@@ -231,15 +225,11 @@ def gemm_7(
     does not hide NaN in `C`: the text has no exception.
 
     Raises:
-        KernelError: If dtypes differ, `A` or `B` is no matrix, K differs, or `C` does not broadcast
-            to (M, N).
+        KernelError: If `A` or `B` is no matrix, K differs, or `C` does not broadcast to (M, N).
     """
     for name, matrix in (("A", A), ("B", B)):
         if matrix.ndim != 2:
             raise KernelError(f"`{name}` has shape {matrix.shape}, expected rank 2")
-    for name, operand in (("B", B), ("C", C)):
-        if operand is not None and operand.dtype != A.dtype:
-            raise KernelError(f"`{name}` is of dtype {operand.dtype}, expected {A.dtype} as `A`")
     left = A.T if transA else A
     right = B.T if transB else B
     if left.shape[1] != right.shape[0]:
@@ -299,11 +289,8 @@ def mat_mul_1(A: Array, B: Array) -> tuple[Array]:
         (..., M, N), the dimensions before the matrices broadcast.
 
     Raises:
-        KernelError: If the dtypes differ, one input is a scalar, K differs or the other
-            dimensions do not broadcast.
+        KernelError: If one input is a scalar, K differs or the other dimensions do not broadcast.
     """
-    if B.dtype != A.dtype:
-        raise KernelError(f"`B` is of dtype {B.dtype}, expected {A.dtype} as `A`")
     check_factors(A, B)
     return (matrix_product(A, B),)
 
@@ -335,11 +322,11 @@ def mat_mul_integer_10(
         int32, as `numpy.matmul` shapes it.
 
     Raises:
-        KernelError: If shapes or dtypes do not fit.
+        KernelError: If shapes do not fit.
     """
     check_factors(A, B)
-    a = _centered(A, a_zero_point, ("A", "a_zero_point"), rows=True)
-    b = _centered(B, b_zero_point, ("B", "b_zero_point"), rows=False)
+    a = _centered(A, a_zero_point, "a_zero_point", rows=True)
+    b = _centered(B, b_zero_point, "b_zero_point", rows=False)
     return (np.asarray(np.matmul(a, b)).astype(np.int64).astype(np.int32),)
 
 
@@ -372,11 +359,11 @@ def q_linear_mat_mul_10(
         Quantized values of the dtype of `y_zero_point`, as `numpy.matmul` shapes them.
 
     Raises:
-        KernelError: If shapes or dtypes do not fit.
+        KernelError: If shapes do not fit.
     """
     check_factors(a, b, ("a", "b"))
-    left = _centered(a, a_zero_point, ("a", "a_zero_point"), rows=True)
-    right = _centered(b, b_zero_point, ("b", "b_zero_point"), rows=False)
+    left = _centered(a, a_zero_point, "a_zero_point", rows=True)
+    right = _centered(b, b_zero_point, "b_zero_point", rows=False)
     left = left * _laid_out(a_scale, a.shape, "a_scale", rows=True)
     right = right * _laid_out(b_scale, b.shape, "b_scale", rows=False)
     product: Doubles = np.asarray(np.matmul(left, right))
@@ -389,19 +376,11 @@ def q_linear_mat_mul_10(
     return (np.clip(np.rint(quotient) + zero, low, high).astype(np.int64).astype(dtype),)
 
 
-def _centered(
-    quantized: Array, zero_point: Array | None, names: tuple[str, str], *, rows: bool
-) -> Doubles:
+def _centered(quantized: Array, zero_point: Array | None, name: str, *, rows: bool) -> Doubles:
+    values = as_doubles(quantized)
     if zero_point is None:
-        return as_doubles(quantized)
-    if zero_point.dtype != quantized.dtype:
-        raise KernelError(
-            f"`{names[1]}` is of dtype {zero_point.dtype}, expected {quantized.dtype} as "
-            f"`{names[0]}`"
-        )
-    return np.asarray(
-        as_doubles(quantized) - _laid_out(zero_point, quantized.shape, names[1], rows=rows)
-    )
+        return values
+    return np.asarray(values - _laid_out(zero_point, quantized.shape, name, rows=rows))
 
 
 def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -> Doubles:

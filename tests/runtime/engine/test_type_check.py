@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.schema import op_facts, tensor_type
 from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, RunFailed
+from onnx_kvtool.runtime.kernels.table import KERNELS
 from tests.grids import each
 from tests.runtime.text_models import run
 
@@ -66,3 +68,28 @@ def test_an_input_that_a_function_is_called_without_is_named_with_its_node() -> 
     )
     with pytest.raises(RunFailed, match=r"local::F, node `sum` \(Add\): `B` is absent"):
         run(text, x=F)
+
+
+ARRAYS = {
+    tensor_type(element): np.zeros(2, element.numpy())
+    for element in (ir.DataType(n) for n in range(1, 17))
+    if element != ir.DataType.STRING
+}
+
+
+@each(("op_type", "since"), [(op, since) for op, kernels in KERNELS.items() for since in kernels])
+def test_no_kernel_gets_other_types_than_its_schema_says(op_type: str, since: int) -> None:
+    """Kernels look at no type that the schema fixes, nor whether two that it calls one are one."""
+    facts = op_facts(op_type, since)
+    assert facts is not None
+    formals = [formal for formal in facts.inputs if not formal.variadic]
+    allowed = [[t for t in ARRAYS if t in formal.types] for formal in formals]
+    first = [ARRAYS[types[0]] if types else [] for types in allowed]  # the latter a sequence
+    for place, formal in enumerate(formals):
+        wrong = [t for t in ARRAYS if t not in formal.types][:1]
+        if sum(f.type_parameter == formal.type_parameter for f in formals) > 1:
+            wrong += allowed[place][1:2]
+        for name in wrong:
+            given = [*first[:place], ARRAYS[name], *first[place + 1 :]]
+            with pytest.raises(KernelError, match=r"which version|expected tensor"):
+                TypeCheck(facts)(given)

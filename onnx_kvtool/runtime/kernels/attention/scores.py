@@ -64,8 +64,7 @@ def read_operands(
     Raises:
         KernelError: If ranks differ or are neither 3 nor 4; if head counts are missing for three
             dimensions, do not divide the last one, or contradict four; if KV does not divide H; if
-            batch, head sizes or lengths disagree; if only one of the past inputs is given; if the
-            element types of query and keys, or of a past input and its new one, differ.
+            batch, head sizes or lengths disagree; if only one of the past inputs is given.
     """
     rank = Q.ndim
     if rank not in (3, 4) or K.ndim != rank or V.ndim != rank:
@@ -137,8 +136,6 @@ def _check_sizes(query: Array, key: Array, value: Array) -> None:
     check_shape("K", key.shape, (batch, kv_heads, length, size), "batch and head size of `Q`")
     expected = (batch, kv_heads, length, value.shape[3])
     check_shape("V", value.shape, expected, "batch, heads and length of `K`")
-    if key.dtype != query.dtype:
-        raise KernelError(f"`K` is of dtype {key.dtype}, expected {query.dtype} as `Q`")
 
 
 def _joined(past: Array, new: Array, past_name: str, name: str) -> Array:
@@ -146,10 +143,6 @@ def _joined(past: Array, new: Array, past_name: str, name: str) -> Array:
     length = past.shape[2] if past.ndim == 4 else 0
     expected = (batch, heads, length, size)
     check_shape(past_name, past.shape, expected, f"(batch, kv_num_heads, any, size) of `{name}`")
-    if past.dtype != new.dtype:
-        raise KernelError(
-            f"`{past_name}` is of dtype {past.dtype}, expected {new.dtype} as `{name}`"
-        )
     return np.concatenate([past, new], axis=2)
 
 

@@ -189,8 +189,8 @@ def dequantize_linear_10(
         Dequantized values of the shape of `x`.
 
     Raises:
-        KernelError: If the shapes or dtypes do not fit; if `axis` is out of range; if `x` is int32
-            and a zero point is not 0; if the result would be float8e8m0.
+        KernelError: If the shapes do not fit; if `axis` is out of range; if `x` is int32 and a zero
+            point is not 0; if the result would be float8e8m0.
     """
     spread = _broadcast(x, x_scale, x_zero_point, axis, block_size or 0, "x")
     dtype = element_dtype(output_dtype, "output_dtype") if output_dtype else x_scale.dtype
@@ -203,10 +203,6 @@ def dequantize_linear_10(
     is_narrow = "int" in x.dtype.name and x.dtype.itemsize <= 2
     difference = x.astype(np.float32 if is_narrow else np.float64)
     if x_zero_point is not None:
-        if x_zero_point.dtype != x.dtype:
-            raise KernelError(
-                f"`x_zero_point` is of dtype {x_zero_point.dtype}, expected {x.dtype} as `x`"
-            )
         if x.dtype == np.int32 and np.any(x_zero_point):
             raise KernelError("`x_zero_point` is not 0, expected 0 as `x` is of dtype int32")
         zero = spread(x_zero_point.astype(difference.dtype))

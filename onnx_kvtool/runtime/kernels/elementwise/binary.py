@@ -49,20 +49,14 @@ def broadcast_shape(shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...])
 
 
 def check_operands(operands: Sequence[Array], names: tuple[str, ...]) -> None:
-    """Check that operands have one dtype and shapes that broadcast, with room for the result.
+    """Check that the shapes of operands broadcast, with room for the result.
 
     Raises:
         KernelError: If they do not.
     """
-    first = operands[0]
-    for name, operand in zip(names, operands, strict=True):
-        if operand.dtype != first.dtype:
-            raise KernelError(
-                f"`{name}` is of dtype {operand.dtype}, expected {first.dtype} as `{names[0]}`"
-            )
     shapes = tuple([operand.shape for operand in operands])
     if shapes.count(shapes[0]) < len(shapes):
-        require_room(broadcast_shape(shapes, names), first.dtype)
+        require_room(broadcast_shape(shapes, names), operands[0].dtype)
 
 
 # Operators on the bits of integers: BitShift; the others are functions of numpy.
@@ -77,8 +71,7 @@ def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
     too, where it is silent.
 
     Raises:
-        KernelError: If the dtypes differ, the shapes do not broadcast, or `direction` is another
-            string.
+        KernelError: If the shapes do not broadcast, or `direction` is another string.
     """
     check_operands((X, Y), ("X", "Y"))
     if direction not in ("LEFT", "RIGHT"):
@@ -132,7 +125,7 @@ def over_a_b(compute: Compute) -> KernelFunction:
         compute: The function; its result has the dtype that the schema wants.
 
     Returns:
-        A kernel that raises KernelError if the dtypes differ or the shapes do not broadcast.
+        A kernel that raises KernelError if the shapes do not broadcast.
     """
 
     def kernel(A: Array, B: Array) -> tuple[Array]:
@@ -153,8 +146,8 @@ def div_7(A: Array, B: Array) -> tuple[Array]:
     integer divided by -1 wraps around to itself. Floats follow IEEE 754 and round once.
 
     Raises:
-        KernelError: If the dtypes differ, the shapes do not broadcast, or an integer is divided by
-            zero, which the text leaves undefined.
+        KernelError: If the shapes do not broadcast, or an integer is divided by zero, which the
+            text leaves undefined.
     """
     check_operands((A, B), ("A", "B"))
     if not _is_whole(A):
@@ -189,8 +182,8 @@ def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     floats are computed in float32, where their remainders are exact.
 
     Raises:
-        KernelError: If the dtypes differ, the shapes do not broadcast, `fmod` is neither 0 nor 1,
-            or an integer is divided by zero.
+        KernelError: If the shapes do not broadcast, `fmod` is neither 0 nor 1, or an integer is
+            divided by zero.
     """
     check_operands((A, B), ("A", "B"))
     if fmod not in (0, 1):
@@ -309,7 +302,7 @@ def min_8(*data_0: Array) -> tuple[Array]:
     The text does not mention NaN; numpy, onnx.reference and onnxruntime 1.31 agree that it wins.
 
     Raises:
-        KernelError: If there is no operand, dtypes differ, or shapes do not broadcast.
+        KernelError: If there is no operand, or shapes do not broadcast.
     """
     _check(data_0)
     return (np.asarray(functools.reduce(np.minimum, data_0)),)

@@ -81,18 +81,12 @@ def clip_11(
     onnx.reference let infinities pass. Where `min` is above `max`, every element is `max`.
 
     Raises:
-        KernelError: If a bound is no scalar or of another dtype.
+        KernelError: If a bound is no scalar.
     """
     least, greatest = _limits(input.dtype)
-    low = least if min is None else _bound(min, "min", input, context)
-    high = greatest if max is None else _bound(max, "max", input, context)
+    low = least if min is None else read_scalar(min, "min", context)
+    high = greatest if max is None else read_scalar(max, "max", context)
     return (_limit(input, low, high),)
-
-
-def _bound(bound: Array, name: str, input: Array, context: Context) -> Array:
-    if bound.dtype != input.dtype:
-        raise KernelError(f"`{name}` is of dtype {bound.dtype}, expected {input.dtype} as `input`")
-    return read_scalar(bound, name, context)
 
 
 def _limits(dtype: np.dtype[np.generic]) -> tuple[Array, Array]:

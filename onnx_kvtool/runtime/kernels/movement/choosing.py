@@ -77,8 +77,8 @@ def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
         One array.
 
     Raises:
-        KernelError: If `input` is of another dtype or rank, or holds negative numbers; if `value`
-            is not one element.
+        KernelError: If `input` is of another rank, or holds negative numbers; if `value` is not one
+            element.
     """
     sizes = read_integers(input, "input")
     if any(size < 0 for size in sizes):
@@ -183,8 +183,7 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
     number is rounded: the quotient is taken in double, as in onnxruntime and numpy.
 
     Raises:
-        KernelError: If dtypes differ; if an input is not one element; if `delta` is 0; if a float
-            is not finite.
+        KernelError: If an input is not one element; if `delta` is 0; if a float is not finite.
     """
     first, last, step = _scalars(start, limit, delta)
     dtype = start.dtype
@@ -226,11 +225,8 @@ def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tu
 
 
 def _scalars(*values: Array) -> list[Any]:
-    dtype = values[0].dtype
     scalars: list[Any] = []
     for name, value in zip(("start", "limit", "delta"), values, strict=True):
-        if value.dtype != dtype:
-            raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {dtype} as `start`")
         if value.size != 1 or value.ndim > 1:
             raise KernelError(f"`{name}` has shape {value.shape}, expected a scalar")
         scalars.append(value.reshape(())[()])
@@ -278,15 +274,13 @@ def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array
         One array.
 
     Raises:
-        KernelError: If `input` has rank 0; if `condition` is of another dtype or rank, or longer
-            than the axis; if `axis` is out of range.
+        KernelError: If `input` has rank 0; if `condition` is of another rank, or longer than the
+            axis; if `axis` is out of range.
     """
     if input.ndim == 0:
         raise KernelError("`input` has rank 0, expected at least 1")
-    if condition.dtype != np.bool_ or condition.ndim != 1:
-        raise KernelError(
-            f"`condition` is {condition.dtype} of shape {condition.shape}, expected bool of rank 1"
-        )
+    if condition.ndim != 1:
+        raise KernelError(f"`condition` has shape {condition.shape}, expected rank 1")
     along = None if axis is None else count_axis(axis, input.ndim, of="input")
     size = math.prod(input.shape) if along is None else input.shape[along]
     if len(condition) > size:
@@ -370,12 +364,8 @@ def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
         One array.
 
     Raises:
-        KernelError: If dtypes or shapes do not fit.
+        KernelError: If the shapes do not fit.
     """
-    if condition.dtype != np.bool_:
-        raise KernelError(f"`condition` is of dtype {condition.dtype}, expected bool")
-    if X.dtype != Y.dtype:
-        raise KernelError(f"`Y` is of dtype {Y.dtype}, expected {X.dtype} as `X`")
     try:
         return (np.asarray(np.where(condition, X, Y)),)
     except ValueError as error:

@@ -28,9 +28,9 @@ def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> tuple[Array]:
         One array, a view of `data` where its layout permits.
 
     Raises:
-        KernelError: If `shape` is of another dtype or rank, holds numbers below -1, more than one
-            -1, a 0 where `data` has no dimension, or 0 and -1 with `allowzero`; if the numbers of
-            elements differ, or the sizes beside -1 do not divide that of `data` or are 0.
+        KernelError: If `shape` is of another rank, holds numbers below -1, more than one -1, a 0
+            where `data` has no dimension, or 0 and -1 with `allowzero`; if the numbers of elements
+            differ, or the sizes beside -1 do not divide that of `data` or are 0.
     """
     given = read_integers(shape, "shape")
     if allowzero not in (0, 1):
@@ -127,8 +127,8 @@ def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
         One array, a view of `data`.
 
     Raises:
-        KernelError: If `axes` is of another dtype or rank; if one is out of range, named twice, or
-            of another size than 1.
+        KernelError: If `axes` is of another rank; if one is out of range, named twice, or of
+            another size than 1.
     """
     return _squeeze(data, None if axes is None else read_integers(axes, "axes", or_scalar=True))
 
@@ -156,7 +156,7 @@ def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
         One array, a view of `data`, of rank r + N.
 
     Raises:
-        KernelError: If `axes` is of another dtype or rank; if one is out of range or named twice.
+        KernelError: If `axes` is of another rank; if one is out of range or named twice.
     """
     return _unsqueeze(data, read_integers(axes, "axes", or_scalar=True))
 
@@ -203,8 +203,8 @@ def expand(input: Array, shape: Array) -> tuple[Array]:
         One array, a read-only view of `input`.
 
     Raises:
-        KernelError: If `shape` is of another dtype or rank, or holds negative numbers; if two
-            aligned sizes differ and neither is 1.
+        KernelError: If `shape` is of another rank, or holds negative numbers; if two aligned sizes
+            differ and neither is 1.
     """
     sizes = read_integers(shape, "shape")
     if any(size < 0 for size in sizes):
@@ -231,7 +231,7 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
         One array, each dimension as many times as large.
 
     Raises:
-        KernelError: If `repeats` is of another dtype, rank or length, or holds negative numbers.
+        KernelError: If `repeats` is of another rank or length, or holds negative numbers.
     """
     times = read_integers(repeats, "repeats")
     if len(times) != input.ndim:

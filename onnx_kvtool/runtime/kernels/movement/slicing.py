@@ -16,9 +16,6 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 # Slice-1, -10, -11 and -13.
 
 
-_DTYPES = (np.int32, np.int64)
-
-
 def slice_1(
     data: Array,
     *,
@@ -56,16 +53,15 @@ def slice_10(
         One array, a view of `data`.
 
     Raises:
-        KernelError: If an input is of another dtype or rank, or of another length than `starts`; if
-            there are more starts than axes; if an axis is out of range or named twice; if a step
-            is 0.
+        KernelError: If an input is of another rank, or of another length than `starts`; if there
+            are more starts than axes; if an axis is out of range or named twice; if a step is 0.
     """
     return _slice(
         data,
-        read_integers(starts, "starts", _DTYPES),
-        read_integers(ends, "ends", _DTYPES),
-        None if axes is None else read_integers(axes, "axes", _DTYPES),
-        None if steps is None else read_integers(steps, "steps", _DTYPES),
+        read_integers(starts, "starts"),
+        read_integers(ends, "ends"),
+        None if axes is None else read_integers(axes, "axes"),
+        None if steps is None else read_integers(steps, "steps"),
     )
 
 
@@ -168,10 +164,10 @@ def split_18(
         As many arrays as the node has outputs, views of `input`.
 
     Raises:
-        KernelError: If `axis` is out of range; if `split` is of another dtype or rank, has another
-            length than there are outputs, contains negative sizes or does not sum up to the size of
-            the axis; if both or neither of `split` and `num_outputs` are given; if `num_outputs` is
-            not the number of outputs, or leaves a negative last part.
+        KernelError: If `axis` is out of range; if `split` is of another rank, has another length
+            than there are outputs, contains negative sizes or does not sum up to the size of the
+            axis; if both or neither of `split` and `num_outputs` are given; if `num_outputs` is not
+            the number of outputs, or leaves a negative last part.
     """
     axis = count_axis(axis, input.ndim, of="input")
     if (split is None) == (num_outputs is None):
@@ -238,8 +234,8 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
         One array.
 
     Raises:
-        KernelError: If there is no input; if dtypes, ranks or other dimensions differ; if `axis` is
-            out of range, as it always is for rank 0.
+        KernelError: If there is no input; if ranks or other dimensions differ; if `axis` is out of
+            range, as it always is for rank 0.
     """
     if not inputs:
         raise KernelError("`inputs` is empty, expected at least one array")
@@ -247,11 +243,6 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
     axis = count_axis(axis, first.ndim, of="inputs[0]")
     rest = (first.shape[:axis], first.shape[axis + 1 :], first.ndim)
     for position, value in enumerate(inputs):
-        if value.dtype != first.dtype:
-            raise KernelError(
-                f"`inputs[{position}]` is of dtype {value.dtype}, expected {first.dtype} as "
-                "`inputs[0]`"
-            )
         shape = value.shape
         if (shape[:axis], shape[axis + 1 :], len(shape)) != rest:
             raise KernelError(
@@ -314,9 +305,9 @@ def pad_19(
         One array.
 
     Raises:
-        KernelError: If `mode` is none of the version's; if an input is of another dtype, rank or
-            length; if an axis is out of range or named twice; if more elements are removed than
-            there are, for `constant` after adding; if the other modes have no element to repeat.
+        KernelError: If `mode` is none of the version's; if an input is of another rank or length;
+            if an axis is out of range or named twice; if more elements are removed than there are,
+            for `constant` after adding; if the other modes have no element to repeat.
     """
     modes = (*_MODES, "wrap")
     return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, modes)
@@ -335,7 +326,7 @@ def _pad(
         raise KernelError(f"`mode` is `{mode}`, expected one of {names}")
     chosen: Sequence[int] = range(data.ndim)
     if axes is not None:
-        chosen = count_axes(read_integers(axes, "axes", (np.int32, np.int64)), data.ndim)
+        chosen = count_axes(read_integers(axes, "axes"), data.ndim)
     count = len(chosen)
     if len(pads) != 2 * count:
         raise KernelError(
@@ -360,10 +351,6 @@ def _pad(
 def _fill(data: Array, constant_value: Array | None) -> Any:
     if constant_value is None:
         return "" if data.dtype.kind == "O" else np.zeros((), data.dtype)
-    if constant_value.dtype != data.dtype:
-        raise KernelError(
-            f"`constant_value` is of dtype {constant_value.dtype}, expected {data.dtype} as `data`"
-        )
     if constant_value.size != 1 or constant_value.ndim > 1:
         raise KernelError(
             f"`constant_value` has shape {constant_value.shape}, expected one element"
@@ -436,7 +423,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
 
     Raises:
         KernelError: If `input` has rank below 2 or holds strings, which have no zero; if `k` is not
-            one int64.
+            one element.
     """
     if input.ndim < 2:
         raise KernelError(f"`input` has shape {input.shape}, expected at least two dimensions")
@@ -444,7 +431,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
         raise KernelError("`input` contains strings, which have no zero")
     diagonal = 0
     if k is not None:
-        if k.dtype != np.int64 or k.size != 1 or k.ndim > 1:
+        if k.size != 1 or k.ndim > 1:
             raise KernelError(f"`k` is {k.dtype} of shape {k.shape}, expected one int64")
         diagonal = int(k.reshape(())[()])
     rows, columns = input.shape[-2:]

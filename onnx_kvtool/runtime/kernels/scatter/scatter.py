@@ -10,7 +10,6 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.indices import (
     Indices,
-    check_index_dtype,
     element_axis,
     element_places,
     position,
@@ -254,8 +253,8 @@ def scatter_elements_11(
         One array, `output`, with the shape and dtype of `data`.
 
     Raises:
-        KernelError: If ranks, shapes or dtypes do not fit; if `axis` or an index is out of range;
-            if `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
+        KernelError: If ranks or shapes do not fit; if `axis` or an index is out of range; if
+            `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
     """
     axis = _check_element_shapes(data, indices, updates, axis)
     _check_reduction(reduction, data.dtype, context)
@@ -295,8 +294,6 @@ def _written(
 
 def _check_element_shapes(data: Array, indices: Array, updates: Array, axis: int) -> int:
     """Return the axis counted from the front, if the operands fit each other."""
-    if updates.dtype != data.dtype:
-        raise KernelError(f"`updates` is of dtype {updates.dtype}, expected {data.dtype} as `data`")
     axis = element_axis(data, indices, axis)
     if updates.shape != indices.shape:
         raise KernelError(
@@ -337,8 +334,8 @@ def scatter_nd_11(
         in_place: As for `scatter_elements_11`.
 
     Raises:
-        KernelError: If ranks, shapes or dtypes do not fit; if an index is out of range; if
-            `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
+        KernelError: If ranks or shapes do not fit; if an index is out of range; if `reduction` is
+            unknown, or not `none` for strings, or an order of complex numbers.
     """
     depth = _check_row_shapes(data, indices, updates)
     _check_reduction(reduction, data.dtype, context)
@@ -348,9 +345,6 @@ def scatter_nd_11(
 
 def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
     """Return how many leading axes of `data` a tuple indexes, if the operands fit each other."""
-    check_index_dtype(indices, only_int64=True)
-    if updates.dtype != data.dtype:
-        raise KernelError(f"`updates` is of dtype {updates.dtype}, expected {data.dtype} as `data`")
     for name, value in (("data", data), ("indices", indices)):
         if value.ndim == 0:
             raise KernelError(f"`{name}` has rank 0, expected at least 1")

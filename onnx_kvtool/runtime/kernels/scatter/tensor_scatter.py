@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES
@@ -50,15 +48,11 @@ def tensor_scatter(
         `past_cache` itself if `in_place`.
 
     Raises:
-        KernelError: If dtypes or ranks differ; if the rank is below 2; if `axis` is the batch axis
-            or outside the rank; if another dimension than the sequence differs; if L > S; if
-            `write_indices` is not int64 or not of shape (B,); if `mode` is another string; if a
-            start is negative; in linear mode also if start + L > S.
+        KernelError: If ranks differ; if the rank is below 2; if `axis` is the batch axis or outside
+            the rank; if another dimension than the sequence differs; if L > S; if `write_indices`
+            is not of shape (B,); if `mode` is another string; if a start is negative; in linear
+            mode also if start + L > S.
     """
-    if past_cache.dtype != update.dtype:
-        raise KernelError(
-            f"`update` is of dtype {update.dtype}, expected {past_cache.dtype} as `past_cache`"
-        )
     sequence_axis = _sequence_axis(past_cache.shape, update.shape, axis)
     batch, capacity = past_cache.shape[0], past_cache.shape[sequence_axis]
     length = update.shape[sequence_axis]
@@ -123,11 +117,6 @@ def _sequence_axis(past: tuple[int, ...], new: tuple[int, ...], axis: int) -> in
 
 
 def _starts(starts: Array, batch: int) -> list[int]:
-    if starts.dtype != np.int64:
-        raise KernelError(
-            f"`write_indices` is of dtype {starts.dtype}, expected int64",
-            help="cast `write_indices` to int64",
-        )
     if starts.shape != (batch,):
         raise KernelError(f"`write_indices` has shape {starts.shape}, expected ({batch},)")
     found: list[int] = starts.tolist()  # numbers of Python, which do not overflow

@@ -81,11 +81,6 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "`V` has shape (2, 3, 4, 7), expected (2, 3, 5, 7): batch, heads and length of `K`",
     ),
-    "query and keys have one type": (
-        {"K": _zeros(_B, _KV, _S, _D, dtype=np.float64)},
-        {},
-        "`K` is of dtype float64, expected float32 as `Q`",
-    ),
     "the past comes in two": (
         {"past_key": _zeros(_B, _KV, _P, _D)},
         {},
@@ -103,14 +98,6 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"past_key": _zeros(_B, _KV, _P, _D), "past_value": _zeros(_B, _KV, 3, _E)},
         {},
         "`past_key` has 9 rows, expected as many as `past_value`: 3",
-    ),
-    "the past has the type of the new keys": (
-        {
-            "past_key": _zeros(_B, _KV, _P, _D, dtype=np.float16),
-            "past_value": _zeros(_B, _KV, _P, _E),
-        },
-        {},
-        "`past_key` is of dtype float16, expected float32 as `K`",
     ),
     "two kinds of cache": (
         {

@@ -128,16 +128,9 @@ def test_dequantizing_multiplies_in_the_type_of_the_result() -> None:
     assert wide.tolist() == (f32(-100, -97, 100) * F32(F16(0.1))).tolist()
 
 
-@pytest.mark.parametrize(
-    ("zero", "message"),
-    [
-        (np.array(1, np.int32), "`x_zero_point` is not 0"),
-        (np.array(0, U8), "`x_zero_point` is of dtype uint8, expected int32 as `x`"),
-    ],
-)
-def test_int32_has_no_zero_point(zero: np.ndarray, message: str) -> None:
-    with pytest.raises(KernelError, match=message):
-        dequantize_linear_10(np.array([4], np.int32), np.array(1, F32), zero)
+def test_int32_has_no_zero_point() -> None:
+    with pytest.raises(KernelError, match="`x_zero_point` is not 0"):
+        dequantize_linear_10(np.array([4], np.int32), np.array(1, F32), np.array(1, np.int32))
 
 
 @each("dtype", [INT4, UINT4, INT2, UINT2, I8, U8, np.int16, np.uint16])

@@ -104,10 +104,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"starts": integers(1, 2)[None]},
         "`starts` has shape (1, 2), expected one dimension",
     ),
-    "starts of 16 bits": (
-        {"starts": integers(1, 2).astype(np.int16)},
-        "`starts` is of dtype int16, expected int32 or int64",
-    ),
     "more starts than axes": (
         {"starts": integers(1, 2, 3), "ends": integers(1, 2, 3), "axes": None, "steps": None},
         "`starts` has 3 elements, expected at most 2: `data` has shape (5, 7)",
