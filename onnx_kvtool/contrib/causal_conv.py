@@ -90,13 +90,10 @@ def varlen_causal_conv_with_state(site: Site) -> Replacement:
         states = op("Reshape", turned, [-1, channels])
         pool = op("Concat", x, states, axis=0, hint="positions")
 
-    def of_taps() -> ir.Value:
-        first = site.op("Gather", lying.starts, site.op("Reshape", lying.owner, [-1]))
-        local = site.op("Sub", lying.place, first)
-        offsets = np.arange(1 - taps, 1) * dilation
-        return lying.before(lying.place, local, lying.owner, rows, offsets)
-
-    reached = site.once(("taps", lying.owner, taps, dilation), of_taps)
+    first = lying.em.op("Gather", lying.starts, lying.em.op("Reshape", lying.owner, [-1]))
+    local = lying.em.op("Sub", lying.place, first)
+    offsets = np.arange(1 - taps, 1) * dilation
+    reached = lying.before(lying.place, local, lying.owner, rows, offsets)
     bias = site.input("bias")
     factors = op("Reshape", cast(site, weight, _D.FLOAT), [channels, taps])
     factors = op("Transpose", factors, perm=[1, 0], hint="by_tap")
@@ -115,10 +112,7 @@ def _final_state(site: Site, lying: Sequences, pool: ir.Value, rows: int) -> ir.
     op = site.op
     if not rows:
         return op("Identity", site.required("initial_state"))
-    places = site.once(
-        ("final", lying.ends, lying.count, rows),
-        lambda: lying.before(lying.ends, lying.lengths, lying.number, rows, np.arange(-rows, 0)),
-    )
+    places = lying.before(lying.ends, lying.lengths, lying.number, rows, np.arange(-rows, 0))
     last = op("Gather", pool, places, hint="last")
     return op("Transpose", last, perm=[0, 2, 1], hint="final_state")
 

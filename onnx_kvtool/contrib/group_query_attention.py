@@ -13,7 +13,6 @@ from onnx_kvtool.contrib.heads import (
     SCORES,
     WEIGHTS,
     Attended,
-    Tokens,
     apart,
     attend,
     attend_beside_sink,
@@ -61,15 +60,15 @@ def group_query_attention(site: Site) -> Replacement:
     """
     _refuse(site)
     query, key, value, scale = heads_of(site)
-    call = Call(site, Tokens(site, site.required("query")))
+    call = Call(site.sharing)
     if site.attribute("do_rotary") == 1:
         given = site.input("position_ids")
         places = call.places() if given is None else call.positions_of(given)
-        query, key, scale = rotated(site, call, (query, key), scale, places)
+        query, key, scale = rotated(site, (query, key), scale, places)
     if site.integer("sliding_window_cache") == 1:
         call = replace(call, window=site.integer("local_window_size"))
     presents, buffers = zip(
-        *(cache_of(site, call, name, new) for name, new in (("key", key), ("value", value))),
+        *(cache_of(call, name, new) for name, new in (("key", key), ("value", value))),
         strict=True,
     )
     output, scores = _attended(site, call, (query, *buffers), scale)
@@ -168,12 +167,18 @@ def heads_of(site: Site) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
     The factor is None if it depends on D, and D is unknown.
     """
     heads, groups = site.integer("num_heads"), site.integer("kv_num_heads")
-    query, key, value = _rows(site, heads, groups)
-    wide = dim_of(site.required("query"), 2)
-    total = heads if site.input("key") is not None else heads + 2 * groups
-    one = wide // total if isinstance(wide, int) else None
+    query, key, value = site.required("query"), site.input("key"), site.input("value")
+    name, wide = site.node.op_type, dim_of(query, 2)
+    if (key is None) != (value is None):
+        raise no_form(f"`{name}` has one of `key` and `value`, expected both")
+    if key is None or value is None:
+        one = known_size(query, 2, f"the width of the packed query of `{name}`")
+        one //= heads + 2 * groups
+        query, key, value = parts(site, query, (heads * one, groups * one, groups * one))
+    else:
+        one = wide // heads if isinstance(wide, int) else 0
     query, key, value = (
-        apart(site, rows, count, None if one is None else count * one)
+        apart(site, rows, count, count * one)
         for rows, count in ((query, heads), (key, groups), (value, groups))
     )
     asked = site.attribute("scale")
@@ -181,25 +186,8 @@ def heads_of(site: Site) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
     return query, key, value, scale
 
 
-def _rows(site: Site, heads: int, groups: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Return query, key and value, (B, L, heads * D) each."""
-    query, key, value = site.required("query"), site.input("key"), site.input("value")
-    if key is not None and value is not None:
-        return query, key, value
-    if key is not None or value is not None:
-        raise no_form(f"`{site.node.op_type}` has one of `key` and `value`, expected both")
-    width = known_size(query, 2, f"the width of the packed query of `{site.node.op_type}`")
-    one = width // (heads + 2 * groups)
-    found = parts(site, query, (heads * one, groups * one, groups * one))
-    return found[0], found[1], found[2]
-
-
 def rotated(
-    site: Site,
-    call: Call,
-    heads: tuple[ir.Value, ir.Value],
-    scale: float | None,
-    places: ir.Value,
+    site: Site, heads: tuple[ir.Value, ir.Value], scale: float | None, places: ir.Value
 ) -> tuple[ir.Value, ir.Value, float | None]:
     """Return query and key rotated by the angles of their positions, and the remaining scale.
 
@@ -214,7 +202,9 @@ def rotated(
     width = 2 * known_size(cos, 1, "the width of `cos_cache`")
 
     def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
-        angles = (call.angles(table, places, factor) for table in (cos, sin))
+        op = site.sharing.op
+        rows_ = (op("Gather", table, places, hint="angles") for table in (cos, sin))
+        angles = rows_ if factor is None else (op("Mul", a, factor, hint="scaled") for a in rows_)
         turned = site.op(
             "RotaryEmbedding",
             rows,
@@ -275,22 +265,22 @@ def sparse_attention(site: Site) -> Replacement:
     """
     table = _table(site, site.integer("num_heads"))
     query, key, value, scale = heads_of(site)
-    call = Call(site, Tokens(site, site.required("query")), ("key_total_sequence_lengths", 0))
+    call = Call(site.sharing, ("key_total_sequence_lengths", 0))
     if site.attribute("do_rotary") == 1:
-        query, key, scale = rotated(site, call, (query, key), scale, call.places())
-    keys, values = (
-        _written(site, call, name, new) for name, new in (("key", key), ("value", value))
-    )
-    mask = None if _is_dense(table) else _sparse_attention_mask(site, call, table, keys)
+        query, key, scale = rotated(site, (query, key), scale, call.places())
+    keys, values = (_written(call, name, new) for name, new in (("key", key), ("value", value)))
+    # A query may see every block up to its own, in every layout.
+    is_dense = np.array_equal(table, np.tril(np.ones_like(table)))
+    mask = None if is_dense else _sparse_attention_mask(call, table, keys)
     how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen)
     output, *_ = attend(site, query, keys, values, how)
     return read_outputs(site, output, keys, values)
 
 
-def _written(site: Site, call: Call, name: str, new: ir.Value) -> ir.Value:
+def _written(call: Call, name: str, new: ir.Value) -> ir.Value:
     """Return the present buffer: (B, KV, rows, D)."""
-    past = site.required(f"past_{name}")
-    present = site.op("TensorScatter", past, new, call.start, axis=2, hint=f"present_{name}")
+    past = call.site.required(f"past_{name}")
+    present = call.site.op("TensorScatter", past, new, call.start, axis=2, hint=f"present_{name}")
     present.shape = None if past.shape is None else ir.Shape(past.shape)
     return present
 
@@ -335,30 +325,19 @@ def _table(site: Site, heads: int) -> np.ndarray:
     return table
 
 
-def _is_dense(table: np.ndarray) -> bool:
-    """Return whether a query sees every block up to its own, in every layout."""
-    return bool(np.array_equal(table, np.tril(np.ones_like(table))))
-
-
-def _sparse_attention_mask(site: Site, call: Call, table: np.ndarray, keys: ir.Value) -> ir.Value:
+def _sparse_attention_mask(call: Call, table: np.ndarray, keys: ir.Value) -> ir.Value:
     """Return where a query may see a key: (B, 1 or H, L, S), bool."""
-    size = site.constant(site.integer("sparse_block_size"), "block_size")
-    heads = site.integer("num_heads")
-    layouts, blocks, _ = table.shape
-    shown, places = site.constant(table, "shown_blocks"), call.places()
-
-    def build() -> ir.Value:
-        own = site.op("Div", places, size, hint="own_block")
-        rows = site.op("Gather", shown, own, axis=1, hint="rows")
-        at = site.op("Reshape", call.rows_of(keys), [-1])
-        # Buffers may be longer than the lists; nobody sees the rows after the listed blocks.
-        block = site.op("Min", site.op("Div", at, size), blocks - 1)
-        seen = site.op("Gather", rows, block, axis=3, hint="columns")
-        turned = site.op("Transpose", seen, perm=[1, 0, 2, 3])
-        if layouts in (1, heads):
-            return turned
-        # Heads use the layouts in turns.
-        parts = [turned] * (heads // layouts)
-        return site.op("Concat", *parts, axis=1, hint="is_shown")
-
-    return site.once(("shown", shown, size, places, heads, dim_of(keys, 2) or keys), build)
+    op, heads = call.site.op, call.site.integer("num_heads")
+    size, (layouts, blocks, _) = call.site.integer("sparse_block_size"), table.shape
+    rows = op(
+        "Gather", table, op("Div", call.places(), size, hint="own_block"), axis=1, hint="rows"
+    )
+    at = op("Reshape", call.rows_of(keys), [-1])
+    # Buffers may be longer than the lists; nobody sees the rows after the listed blocks.
+    block = op("Min", op("Div", at, size), blocks - 1)
+    seen = op("Gather", rows, block, axis=3, hint="columns")
+    turned = op("Transpose", seen, perm=[1, 0, 2, 3])
+    if layouts in (1, heads):
+        return turned
+    # Heads use the layouts in turns.
+    return op("Concat", *[turned] * (heads // layouts), axis=1, hint="is_shown")

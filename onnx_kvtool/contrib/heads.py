@@ -16,29 +16,6 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 # Heads split and joined, and Attention-24 over them.
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The new rows of a query.
-
-    Attributes:
-        em: Where to build.
-        query: (B, L, ...).
-    """
-
-    em: Emitter
-    query: ir.Value
-
-    @property
-    def length(self) -> ir.Value:
-        """L: (), int64."""
-        return size(self.em, dim_of(self.query, 1), self.query, 1)
-
-    @property
-    def batch(self) -> ir.Value:
-        """B: (), int64."""
-        return size(self.em, dim_of(self.query, 0), self.query, 0)
-
-
 def dim_of(value: ir.Value, axis: int) -> Dim:
     """Return a size of a value; None if the size or the rank is unknown."""
     dims = dims_of(value)
@@ -57,6 +34,11 @@ def known_size(value: ir.Value, axis: int, what: str) -> int:
             "unknown-size", f"{what} is unknown", help="declare it, or give it with `--dim`"
         )
     return dim
+
+
+def size_of(em: Emitter, value: ir.Value, axis: int) -> ir.Value:
+    """Return a size of a value: (), int64; a constant where it is fixed."""
+    return size(em, dim_of(value, axis), value, axis)
 
 
 def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> ir.Value:
@@ -146,33 +128,14 @@ def attend(
     return output, *presents, found[3] if count == 4 else None
 
 
-def over_queries(em: Emitter, mask: ir.Value, tokens: Tokens) -> ir.Value:
-    """Return a mask (..., 1, S) with a row for each query, as runtimes want it: (..., L, S)."""
-    one = em.constant([1], "one")
-    length = em.op("Reshape", tokens.length, one)
-    shape = em.op("Concat", one, one, length, one, axis=0)
-    return em.op("Expand", mask, shape)
-
-
-def number(em: Emitter, value: float, dtype: ir.DataType, hint: str) -> ir.Value:
-    """Return a scalar constant of an element type: the finite number nearest to `value`."""
-    greatest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
-    return em.constant(np.array(min(max(value, -greatest), greatest), dtype.numpy()), hint)
-
-
 # The masks of the attention operators of `com.microsoft`, as one mask that is added.
 
 
 _I = ir.DataType.INT64
-_FILTER = -10000.0
 
 
 def added(
-    site: Site,
-    tokens: Tokens,
-    mask: ir.Value | None,
-    total: ir.Value,
-    dtype: ir.DataType,
+    site: Site, query: ir.Value, mask: ir.Value | None, total: ir.Value, dtype: ir.DataType
 ) -> ir.Value | None:
     """Return the bias and the mask as one value to add to the scores: (B or 1, H or 1, L, T).
 
@@ -180,7 +143,7 @@ def added(
 
     Args:
         site: The node; `attention_bias` and `mask_filter_value` are read.
-        tokens: The new rows.
+        query: (B, L, ...).
         mask: Which keys are valid: (B, T), (B, L, T), or where the keys of each sequence end, (B,),
             and begin, (2 B,).
         total: T: (), int64.
@@ -189,75 +152,62 @@ def added(
     Raises:
         Refusal: For another mask, or one of unknown rank.
     """
-    has_bias = any(formal.name == "attention_bias" for formal in site.facts.inputs)
-    bias = site.input("attention_bias") if has_bias else None
+    bias = site.find("attention_bias")
     if mask is None:
         return bias
-    op, filter_value = site.op, site.attribute("mask_filter_value")
-    least = filter_value if isinstance(filter_value, float) else _FILTER
-    rank = len(dims_of(mask) or ())
-    key = ("padding", mask, total, dtype, least, tokens.length)
+    op, given = site.op, site.attribute("mask_filter_value")
+    largest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
+    least = max(given if isinstance(given, float) else -10000.0, -largest)
+    length = size_of(site, query, 1)
 
     def build() -> ir.Value:
-        padded = cast(site, _is_padding(site, tokens, mask, total), dtype)
-        hidden = op("Mul", padded, number(site, least, dtype, "mask_filter_value"), hint="padding")
-        return hidden if rank == 3 else over_queries(site, hidden, tokens)
+        padded = cast(site, _is_padding(site, query, mask, total), dtype)
+        hidden = op("Mul", padded, least, hint="padding")
+        if len(dims_of(mask) or ()) == 3:
+            return hidden
+        # A row for each query, as runtimes want it.
+        shape = op("Concat", [1], [1], op("Reshape", length, [1]), [1], axis=0)
+        return op("Expand", hidden, shape)
 
-    hiding = site.once(key, build)
+    hiding = site.once(("padding", mask, total, dtype, least, length), build)
     return hiding if bias is None else op("Add", bias, hiding, hint="hiding")
 
 
-def _is_padding(site: Site, tokens: Tokens, mask: ir.Value, total: ir.Value) -> ir.Value:
+def _is_padding(site: Site, query: ir.Value, mask: ir.Value, total: ir.Value) -> ir.Value:
     """Return True where a key is padding: (B, 1, 1 or L, T)."""
-    dims = dims_of(mask)
-    if dims is None or len(dims) not in (1, 2, 3):
-        code = "unknown-rank" if dims is None else "contrib-form"
-        what = "unknown" if dims is None else str(len(dims))
+    op, dims, what = site.op, dims_of(mask), f"the mask `{mask.name}` of `{site.node.op_type}`"
+    if dims is None:
         raise Refusal(
-            code,
-            f"the rank of the mask `{mask.name}` of `{site.node.op_type}` is {what}, expected 1 to "
-            "3",
-            help="declare its shape" if dims is None else None,
+            "unknown-rank",
+            f"the rank of {what} is unknown, expected 1 to 3",
+            help="declare its shape",
         )
-    if len(dims) > 1:
-        valid = site.op("Greater", mask, 0)
-        axes = [1, 2] if len(dims) == 2 else [1]
-        return unsqueeze(site, site.op("Not", valid), axes)
-    columns = site.op("Range", 0, total, 1, hint="columns")
-    ends, starts = _ends(site, tokens, mask)
-    shape = site.constant([-1, 1, 1, 1], "shape")
-    behind = site.op("Less", columns, site.op("Reshape", ends, shape))
-    padding = site.op("Not", behind)
-    if starts is None:
-        return padding
-    before = site.op("Less", columns, site.op("Reshape", starts, shape))
-    return site.op("Or", padding, before)
-
-
-def _ends(site: Site, tokens: Tokens, mask: ir.Value) -> tuple[ir.Value, ir.Value | None]:
-    """Return the keys behind the last valid one of each sequence, and the first valid one."""
-    wide = cast(site, mask, _I)
-    count, batch = dim_of(mask, 0), dim_of(tokens.query, 0)
-    if count is not None and count == batch:
-        return wide, None
-    has_starts = site.node.op_type in ("Attention", "QAttention")
-    are_known = isinstance(count, int) and isinstance(batch, int)
-    if not has_starts and not are_known:
-        return wide, None
-    if has_starts and isinstance(count, int) and isinstance(batch, int) and count == 2 * batch:
-        ends, starts = halves(site, wide, axis=0)
-        return ends, starts
-    if are_known:
-        raise no_form(
-            f"the mask `{mask.name}` of `{site.node.op_type}` has {count} elements, expected "
-            f"{batch}, the batch, which is the only one that has a standard form"
-        )
-    raise Refusal(
-        "unknown-size",
-        f"whether `{mask.name}` says where the keys of each sequence end, or where they begin too, "
-        "follows from its size, which is unknown",
-        help="declare its shape, by the name of the batch dimension",
-    )
+    if len(dims) in (2, 3):
+        return unsqueeze(site, op("Not", op("Greater", mask, 0)), [1, 2][: 4 - len(dims)])
+    if len(dims) != 1:
+        raise no_form(f"the rank of {what} is {len(dims)}, expected 1 to 3")
+    columns, wide = op("Range", 0, total, 1, hint="columns"), cast(site, mask, _I)
+    ends: tuple[ir.Value, ...] = (wide,)
+    count, batch = dims[0], dim_of(query, 0)
+    if count is None or count != batch:
+        has_starts = site.node.op_type in ("Attention", "QAttention")
+        if isinstance(count, int) and isinstance(batch, int):
+            if not has_starts or count != 2 * batch:
+                raise no_form(
+                    f"{what} has {count} elements, expected {batch}, the batch, which is the only "
+                    "one that has a standard form"
+                )
+            ends = halves(site, wide, axis=0)
+        elif has_starts:
+            raise Refusal(
+                "unknown-size",
+                f"whether `{mask.name}` says where the keys of each sequence end, or where they "
+                "begin too, follows from its size, which is unknown",
+                help="declare its shape, by the name of the batch dimension",
+            )
+    before = [op("Less", columns, op("Reshape", end, [-1, 1, 1, 1])) for end in ends]
+    padding = op("Not", before[0])
+    return op("Or", padding, before[1]) if len(before) > 1 else padding
 
 
 # Attention with a sink, one more score without a value, as MatMul and Softmax.

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import (
     Attended,
-    Tokens,
     added,
     apart,
     attend,
     dim_of,
     known_size,
     parts,
+    size_of,
 )
 from onnx_kvtool.contrib.quantized import quantized_product
 from onnx_kvtool.contrib.rule import (
@@ -26,7 +24,7 @@ from onnx_kvtool.contrib.rule import (
     refuse_value,
 )
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, size
+from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # MultiHeadAttention of `com.microsoft`, and its form for one token, as Attention-24.
@@ -98,39 +96,52 @@ def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacem
     past_key, past_value = site.input("past_key"), site.input("past_value")
     if (past_key is None) != (past_value is None):
         raise no_form(f"`{name}` has one past input, expected two")
-    tokens, (q, k, v) = Tokens(site, query), _heads(site)
+    q, k, v = _heads(site)
     if past_key is not None and len(site.node.outputs) < 3:
         raise no_form(
             f"`past_key` of `{name}` is given without outputs for the present, and "
             "onnxruntime ignores it then"
         )
-    length, count = dim_of(query, 1), dim_of(*_rows_of(site))
-    given = site.input("past_sequence_length")
-    if given is not None and past_key is not None:
-        return _in_buffer(site, tokens, (q, k, v), (given, padding), is_causal)
-    scale = site.attribute("scale")
-    total = size(site, count, *_rows_of(site))
-    if past_key is not None:
-        before = size(site, dim_of(past_key, 2), past_key, 2)
-        total = site.once(("total", before, total), lambda: site.op("Add", before, total))
-    nonpad = None
-    if is_causal and (length is None or length != count):
-        if past_key is not None:
-            raise Refusal(
-                "unknown-size",
-                f"`{name}` is unidirectional, and whether it has as many new keys as queries is "
-                "unknown",
-                help="declare the shapes of `query` and `key`",
-            )
-        # The last query sees all keys: one query alone sees every one.
-        nonpad = site.once(
-            ("all keys", total, tokens.batch),
-            lambda: site.op("Expand", total, site.op("Reshape", tokens.batch, [1])),
+    em, dtype, nonpad = site.sharing, dtype_of(query), None
+    op = em.op
+    count, new = dim_of(*_rows_of(site)), size_of(em, *_rows_of(site))
+    given, scale = site.input("past_sequence_length"), site.attribute("scale")
+    length = dim_of(query, 1)
+
+    def batch() -> ir.Value:
+        return op("Reshape", size_of(em, query, 0), [1])
+
+    if given is not None and past_key is not None and past_value is not None:
+        valid = cast(em, given, _I)
+        start = op("Expand", op("Reshape", valid, [1]), batch(), hint="write_indices")
+        nonpad, total = op("Add", start, new), op("Add", op("Reshape", valid, []), new)
+        k, v = (
+            op("TensorScatter", past, rows, start, axis=2, hint=hint)
+            for past, rows, hint in ((past_key, k, "present_key"), (past_value, v, "present_value"))
         )
+        mask = added(site, query, padding, total, dtype)
+        if mask is not None:
+            # Columns of the mask are rows of the buffer that are valid; the others are hidden.
+            more = op("Reshape", op("Sub", size_of(em, past_key, 2), total), [1])
+            mask = op("Pad", mask, op("Concat", [0] * 7, more, axis=0))
+        past_key = past_value = None
+    else:
+        total = new if past_key is None else op("Add", size_of(em, past_key, 2), new)
+        if is_causal and (length is None or length != count):
+            if past_key is not None:
+                raise Refusal(
+                    "unknown-size",
+                    f"`{name}` is unidirectional, and whether it has as many new keys as queries "
+                    "is unknown",
+                    help="declare the shapes of `query` and `key`",
+                )
+            # The last query sees all keys: one query alone sees every one.
+            nonpad = op("Expand", total, batch())
+        mask = added(site, query, padding, total, dtype)
     how = Attended(
-        scale=scale if isinstance(scale, float) else None,
-        is_causal=is_causal,
-        mask=added(site, tokens, padding, total, dtype_of(query)),
+        scale if isinstance(scale, float) else None,
+        is_causal,
+        mask=mask,
         nonpad=nonpad,
         past_key=past_key,
         past_value=past_value,
@@ -182,55 +193,6 @@ def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
     turned = em.op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
     places = (em.constant(place, "place") for place in range(count))
     return [em.op("Gather", turned, place, axis=0) for place in places]
-
-
-def _in_buffer(
-    site: Site,
-    tokens: Tokens,
-    rows: tuple[ir.Value, ir.Value, ir.Value],
-    lengths: tuple[ir.Value, ir.Value | None],
-    is_causal: bool,
-) -> Replacement:
-    """Write the new rows into the past buffers, and attend to the valid rows.
-
-    `lengths` are the number of valid rows and the mask of padding.
-    """
-    past_key, past_value = site.operands("past_key", "past_value")
-    query, (given, padding) = site.required("query"), lengths
-    one = site.constant([1], "one")
-
-    def begin() -> ir.Value:
-        first = site.op("Reshape", cast(site, given, _I), one)
-        return site.op("Expand", first, site.op("Reshape", tokens.batch, one), hint="write_indices")
-
-    start = site.once(("write indices", given, tokens.batch), begin)
-    count = size(site, dim_of(*_rows_of(site)), *_rows_of(site))
-    valid = site.once(("valid rows", start, count), lambda: site.op("Add", start, count))
-    key, value = (
-        site.op("TensorScatter", past, new, start, axis=2, hint=hint)
-        for past, new, hint in (
-            (past_key, rows[1], "present_key"),
-            (past_value, rows[2], "present_value"),
-        )
-    )
-    first = site.op("Reshape", cast(site, given, _I), [])
-    total = site.op("Add", first, count)
-    mask = added(site, tokens, padding, total, dtype_of(query))
-    if mask is not None:
-        # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
-        longest = size(site, dim_of(past_key, 2), past_key, 2)
-        more = site.op("Reshape", site.op("Sub", longest, total), one)
-        pads = site.op("Concat", [0] * 7, more, axis=0)
-        mask = site.op("Pad", mask, pads)
-    scale = site.attribute("scale")
-    how = Attended(
-        scale=scale if isinstance(scale, float) else None,
-        is_causal=is_causal,
-        mask=mask,
-        nonpad=valid,
-    )
-    output, *_ = attend(site, rows[0], key, value, how)
-    return read_outputs(site, output, key, value, None)
 
 
 def _biased(
@@ -309,14 +271,13 @@ def _projected(site: Site, product: ir.Value, widths: tuple[int, int, int]) -> R
     """Write the attention of projected rows: (B, L, the sum of `widths`)."""
     refuse_value(site, "past_present_share_buffer", None, 0)
     refuse_value(site, "do_rotary", None, 0)
-    heads, tokens = site.integer("num_heads"), Tokens(site, site.required("input"))
-    op = site.op
+    heads, query, em = site.integer("num_heads"), site.required("input"), site.sharing
+    op, total = site.op, size_of(em, query, 1)
     q, k, v = (
         apart(site, part, heads, width)
         for part, width in zip(parts(site, product, widths), widths, strict=True)
     )
     past, past_key, past_value = site.input("past"), None, None
-    total = tokens.length
     if past is not None:
         if len(site.node.outputs) < 2:
             raise no_form(
@@ -326,17 +287,16 @@ def _projected(site: Site, product: ir.Value, widths: tuple[int, int, int]) -> R
             op("Gather", past, place, axis=0, hint=hint)
             for place, hint in ((0, "past_key"), (1, "past_value"))
         )
-        before = size(site, dim_of(past, 3), past, 3)
-        total = site.once(("total", before, tokens.length), lambda: site.op("Add", before, total))
+        total = em.op("Add", size_of(em, past, 3), total)
     scale = site.attribute("scale")
     how = Attended(
-        scale=scale if isinstance(scale, float) else None,
-        is_causal=site.integer("unidirectional") == 1,
+        scale if isinstance(scale, float) else None,
+        site.integer("unidirectional") == 1,
+        mask=added(site, query, site.input("mask_index"), total, dtype_of(product)),
         past_key=past_key,
         past_value=past_value,
     )
-    mask = added(site, tokens, site.input("mask_index"), total, dtype_of(product))
-    output, present_key, present_value, _ = attend(site, q, k, v, replace(how, mask=mask))
+    output, present_key, present_value, _ = attend(site, q, k, v, how)
     if not is_read(site, 1):
         return outputs_of(site.node, output, None)
     pair = (op("Unsqueeze", one, [0]) for one in (present_key or k, present_value or v))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, known_size
+from onnx_kvtool.contrib.heads import dim_of, known_size, size_of
 from onnx_kvtool.contrib.rule import Site, is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
@@ -53,8 +54,7 @@ class Heads:
     value_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The operands of tokens, float32: (T, B, ...) as a Scan takes them, or (B, ...) of one token.
 
     Attributes:
@@ -72,22 +72,6 @@ class Rows:
     value: ir.Value
     decay: ir.Value | None
     rate: ir.Value | None
-
-    def gated(self, decay: ir.Value | None, rate: ir.Value | None) -> Rows:
-        """Return these rows with gates."""
-        return replace(self, decay=decay, rate=rate)
-
-    def given(self) -> list[ir.Value]:
-        """Return the operands that are not None, in order."""
-        every = (self.query, self.key, self.column, self.value, self.decay, self.rate)
-        return [value for value in every if value is not None]
-
-    def with_given(self, values: Sequence[ir.Value]) -> Rows:
-        """Return rows with other values for the operands that are not None."""
-        left = iter(values)
-        query, key, column, value = (next(left) for _ in range(4))
-        decay, rate = (None if v is None else next(left) for v in (self.decay, self.rate))
-        return Rows(query, key, column, value, decay, rate)
 
 
 def recur(
@@ -116,21 +100,21 @@ def recur(
     """
     if is_one:
         return _step(em, state, rows)
-    parts, sizes = rows.given(), (None, heads.states, heads.key_size, heads.value_size)
+    given = {name: value for name, value in rows._asdict().items() if value is not None}
+    sizes = (None, heads.states, heads.key_size, heads.value_size)
     carried = formal(em, "state", _FLOAT, sizes)
-    tokens = [formal(em, "token", _FLOAT, [None] * 4) for _ in parts]
+    tokens = [formal(em, "token", _FLOAT, [None] * 4) for _ in given]
     place = None if sequence is None else formal(em, "sequence", ir.DataType.INT64, [1])
 
     def body() -> list[ir.Value]:
-        op, at = em.op, rows.with_given(tokens)
-        own = carried if place is None else op("Gather", carried, place, hint="own")
+        own = carried if place is None else em.op("Gather", carried, place, hint="own")
+        at = rows._replace(**dict(zip(given, tokens, strict=True)))
         after, output = _step(em, own, at)
         if place is not None:
-            index = em.op("Reshape", place, [1, 1])
-            after = op("ScatterND", carried, index, after)
+            after = em.op("ScatterND", carried, em.op("Reshape", place, [1, 1]), after)
         return [after, output]
 
-    taken = [*parts, *([] if sequence is None else [sequence])]
+    taken = [*given.values(), *([] if sequence is None else [sequence])]
     inner = em.nested(body, [carried, *tokens, *([] if place is None else [place])], hint="token")
     return em.multi("Scan", state, *taken, body=inner, num_scan_inputs=len(taken), count=2)
 
@@ -146,21 +130,17 @@ def _step(em: Emitter, state: ir.Value, rows: Rows) -> tuple[ir.Value, ir.Value]
     return state, op("MatMul", rows.query, state, hint="read")
 
 
-def repeated(em: Emitter, rows: ir.Value, heads: int, times: int) -> ir.Value:
-    """Return (..., heads, D), float32, with each head repeated `times` times."""
-    if times == 1:
-        return rows
-    return em.op("Gather", rows, np.repeat(np.arange(heads), times), axis=-2, hint="repeated")
+def shape_for(em: Emitter, batch: Dim, like: ir.Value, tail: Sequence[int]) -> ir.Value:
+    """Return the shape (B, *tail), int64; B is the first axis of `like`."""
+    if isinstance(batch, int):
+        return em.constant([batch, *tail], "shape")
+    count = em.op("Reshape", size(em, batch, like, 0), [1])
+    return em.op("Concat", count, tail, axis=0)
 
 
 def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Value:
     """Return a state of zeros for the batch, the first axis of `like`."""
-    sizes = [heads.states, heads.key_size, heads.value_size]
-    if isinstance(batch, int):
-        shape = em.constant([batch, *sizes], "shape")
-    else:
-        count = em.op("Reshape", size(em, batch, like, 0), [1])
-        shape = em.op("Concat", count, sizes, axis=0)
+    shape = shape_for(em, batch, like, [heads.states, heads.key_size, heads.value_size])
     zero = ir.Tensor(np.zeros(1, np.float32))
     return em.op("ConstantOfShape", shape, value=zero, hint="zeros")
 
@@ -249,7 +229,7 @@ class Sequences:
     """The places of B packed sequences among N tokens, int64.
 
     Attributes:
-        em: Where to build.
+        em: Where to build; it shares nodes.
         count: N: ().
         starts: The first token of each sequence: (B, 1).
         ends: The token after its last one: (B, 1).
@@ -269,9 +249,7 @@ class Sequences:
     @property
     def lengths(self) -> ir.Value:
         """The number of tokens of each sequence: (B, 1)."""
-        return self.em.once(
-            ("lengths", self.ends), lambda: self.em.op("Sub", self.ends, self.starts)
-        )
+        return self.em.op("Sub", self.ends, self.starts)
 
     def before(
         self, place: ir.Value, local: ir.Value, owner: ir.Value, rows: int, offsets: np.ndarray
@@ -288,12 +266,11 @@ class Sequences:
         Returns:
             Indices, (X, K), into the tokens followed by the rows of all states, (N + B * rows).
         """
-        op, away = self.em.op, self.em.constant(offsets.reshape(1, -1), "offsets")
+        op, away = self.em.op, offsets.reshape(1, -1)
         far = op("Add", local, away, hint="local")
-        base = op("Mul", owner, rows)
-        base = op("Add", op("Add", base, rows), self.count)
+        base = op("Add", op("Add", op("Mul", owner, rows), rows), self.count)
         in_state = op("Add", base, far, hint="in_state")
-        is_before = op("Less", far, 0, dtype=_B)
+        is_before = op("Less", far, 0)
         return where(self.em, is_before, in_state, op("Add", place, away), "places")
 
 
@@ -306,26 +283,15 @@ def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
             onnxruntime refuses others.
         tokens: (N, ...).
     """
-    count = dim_of(tokens, 0)
-
-    def cut(first: int, last: int) -> ir.Value:
-        wide = em.once(("bounds", bounds), lambda: cast(em, bounds, _I))
-        where_ = (em.constant(value, "bound") for value in ([first], [last], [0]))
-        return em.op("Reshape", em.op("Slice", wide, *where_), [-1, 1])
-
-    starts = em.once(("starts", bounds), lambda: cut(0, -1))
-    ends = em.once(("ends", bounds), lambda: cut(1, _END))
-    place = positions(em, count, tokens, 0, place=0, rank=2)
-    known = dim_of(bounds, 0)
+    em = em.sharing
+    wide, known = cast(em, bounds, _I), dim_of(bounds, 0)
+    starts, ends = (
+        em.op("Reshape", em.op("Slice", wide, [first], [last], [0]), [-1, 1])
+        for first, last in ((0, -1), (1, _END))
+    )
+    place = positions(em, dim_of(tokens, 0), tokens, 0, place=0, rank=2)
     batch = known - 1 if isinstance(known, int) else None
     number = positions(em, batch, ends, 0, place=0, rank=2)
-
-    def owner() -> ir.Value:
-        row = em.op("Reshape", ends, [1, -1])
-        is_over = em.op("Not", em.op("Less", place, row))
-        return reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
-
-    key = ("owner", bounds, count if count is not None else tokens)
-    return Sequences(
-        em, size(em, count, tokens, 0), starts, ends, number, place, em.once(key, owner)
-    )
+    is_over = em.op("Not", em.op("Less", place, em.op("Reshape", ends, [1, -1])))
+    owner = reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
+    return Sequences(em, size_of(em, tokens, 0), starts, ends, number, place, owner)

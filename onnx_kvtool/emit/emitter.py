@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -137,6 +139,9 @@ class ScopedValues:
         return None
 
 
+_E = TypeVar("_E", bound="Emitter")
+
+
 class Emitter:
     """Nodes and constants that one rewrite adds; nothing is attached before `commit`.
 
@@ -158,6 +163,14 @@ class Emitter:
         self.nodes: list[ir.Node] = []
         self._constants: dict[Hashable, ir.Value] = {}
         self._shared: dict[Hashable, ir.Value] = {}
+        self._shares = False
+
+    @property
+    def sharing(self: _E) -> _E:
+        """This emitter, with an `op` that adds no node where an equal one is in reach."""
+        other = copy.copy(self)
+        other._shares = True
+        return other
 
     def op(
         self,
@@ -181,7 +194,14 @@ class Emitter:
         """
         given = {**(attributes or {}), **more}
         dtypes = None if dtype is None else (dtype,)
-        return self.multi(op_type, *inputs, attributes=given, dtypes=dtypes, hint=hint)[0]
+        if not self._shares:
+            return self.multi(op_type, *inputs, attributes=given, dtypes=dtypes, hint=hint)[0]
+        values = self._values(op_type, inputs)
+
+        def build() -> ir.Value:
+            return self.multi(op_type, *values, attributes=given, dtypes=dtypes, hint=hint)[0]
+
+        return self.once((op_type, dtype, *values, repr(sorted(given.items()))), build)
 
     def multi(
         self,
@@ -381,7 +401,12 @@ class Emitter:
             if output in shared or any(reader.outputs[0] not in found for reader in readers):
                 folded[output] = self.tensor(ir.Tensor(array), "folded")
                 output.replace_all_uses_with(folded[output])
-        self._shared.update({k: folded[v] for k, v in self._shared.items() if v in folded})
+        self._shared = {
+            tuple(folded.get(part, part) for part in key) if isinstance(key, tuple) else key: (
+                folded.get(value, value)
+            )
+            for key, value in self._shared.items()
+        }
         for node in self.nodes:
             if node.outputs[0] in found:
                 release(node)
