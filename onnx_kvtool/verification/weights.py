@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -16,10 +18,14 @@ from onnx import numpy_helper
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.stored import ConvertedTensor
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.comparison.compare import bits_differ, compare, distances, largest
 from onnx_kvtool.verification.subject import Subject
+
+if TYPE_CHECKING:
+    from onnx_kvtool.verification.shrinking.weights import Skeleton
 
 # Whether two models are the same but for names and the values of their weights.
 
@@ -27,7 +33,7 @@ from onnx_kvtool.verification.subject import Subject
 _A = onnx.AttributeProto
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Likeness:
     """How the parts of two models that are alike correspond.
 
@@ -37,9 +43,9 @@ class Likeness:
         tensors: The tensors in attributes and in sub-graphs, A's and B's, with what to call them.
     """
 
-    values: list[tuple[str, str]] = field(default_factory=list)
-    weights: list[tuple[str, str]] = field(default_factory=list)
-    tensors: list[tuple[str, onnx.TensorProto, onnx.TensorProto]] = field(default_factory=list)
+    values: list[tuple[str, str]]
+    weights: list[tuple[str, str]]
+    tensors: list[tuple[str, onnx.TensorProto, onnx.TensorProto]]
 
 
 def likeness(a: Subject, b: Subject) -> Likeness | None:
@@ -57,136 +63,109 @@ def likeness(a: Subject, b: Subject) -> Likeness | None:
 
 def alike(a: onnx.ModelProto, b: onnx.ModelProto) -> Likeness | None:
     """Return how two messages correspond; see `likeness`."""
-    pairing = _Pairing()
-    try:
-        pairing.models(a, b)
-    except _Unlike:
+    one, other = _Form(a), _Form(b)
+    if one.form != other.form:
         return None
-    return pairing.found
+    weights = dict(zip(one.weights, other.weights, strict=True))
+    tensors = zip(one.tensors, other.tensors, strict=True)
+    return Likeness(
+        list(zip(one.values, other.values, strict=True)),
+        [(tensor.name, weights[tensor.name]) for tensor in a.graph.initializer],
+        [(label, tensor, counterpart) for (label, tensor), (_, counterpart) in tensors],
+    )
 
 
-class _Unlike(Exception):
-    """The two models do different operations."""
+class _Form:
+    """What a model does: the same for models that differ in names, remarks and values of tensors.
 
+    Values have numbers in place of names, initializers in the order of their first use.
 
-class _Pairing:
-    """Walks two models in step."""
+    Attributes:
+        form: Lists and tuples that hold all that matters.
+        values: The node outputs of the main graph.
+        weights: The initializers of the main graph, in the order of their numbers.
+        tensors: The tensors in attributes and in sub-graphs, with what to call them.
+    """
 
-    def __init__(self) -> None:
-        self.found = Likeness()
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._numbers = itertools.count()
+        self.weights: list[str] = []
+        self.tensors: list[tuple[str, onnx.TensorProto]] = []
+        functions = sorted(model.functions, key=lambda f: (f.domain, f.name, f.overload))
+        self.form = (
+            _imports(model.opset_import),
+            [self._function(function) for function in functions],
+            self._graph(model.graph, {}, self.weights),
+        )
+        self.values = [name for node in model.graph.node for name in node.output if name]
 
-    def models(self, a: onnx.ModelProto, b: onnx.ModelProto) -> None:
-        _same(_imports(a.opset_import), _imports(b.opset_import))
-        functions = [
-            {(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b)
-        ]
-        _same(functions[0].keys(), functions[1].keys())
-        for key, function in functions[0].items():
-            self._functions(function, functions[1][key])
-        self._graphs(a.graph, b.graph, {"": ""}, is_main=True)
+    def _function(self, function: onnx.FunctionProto) -> object:
+        label, names = f"function `{function.name}`", dict[str, int]()
+        return (
+            (function.domain, function.name, function.overload),
+            _imports(function.opset_import),
+            list(function.attribute),
+            [self._attribute(given, names, label) for given in function.attribute_proto],
+            self._number(function.input, names),
+            self._nodes(function.node, names),
+            [names.get(name, name) for name in function.output],
+        )
 
-    def _functions(self, a: onnx.FunctionProto, b: onnx.FunctionProto) -> None:
-        _same(_imports(a.opset_import), _imports(b.opset_import))
-        _same(list(a.attribute), list(b.attribute))
-        _same(len(a.attribute_proto), len(b.attribute_proto))
-        names = {"": ""}
-        _bind(a.input, b.input, names)
-        for one, other in zip(a.attribute_proto, b.attribute_proto, strict=True):
-            self._attributes(one, other, names, f"function `{a.name}`")
-        self._nodes(a.node, b.node, names)
-        _same([names.get(name) for name in a.output], list(b.output))
-
-    def _graphs(
-        self, a: onnx.GraphProto, b: onnx.GraphProto, names: dict[str, str], *, is_main: bool
-    ) -> None:
-        """Pair two graphs; `names` maps A's names to B's, those of enclosing graphs included."""
-        _bind([v.name for v in a.input], [v.name for v in b.input], names)
-        self._initializers(a, b, names, is_main=is_main)
-        if a.sparse_initializer or b.sparse_initializer:
-            raise _Unlike
-        outputs = self._nodes(a.node, b.node, names)
-        if is_main:
-            self.found.values += outputs
-        _same([names.get(v.name) for v in a.output], [v.name for v in b.output])
-
-    def _initializers(
-        self, a: onnx.GraphProto, b: onnx.GraphProto, names: dict[str, str], *, is_main: bool
-    ) -> None:
-        """Pair initializers by their uses, since a name may have changed."""
-        own_a = {tensor.name: tensor for tensor in a.initializer}
-        own_b = {tensor.name: tensor for tensor in b.initializer}
-        for one, other in zip(a.node, b.node, strict=False):
-            for name, counterpart in zip(one.input, other.input, strict=False):
-                if name in own_a and counterpart in own_b:
-                    names.setdefault(name, counterpart)
-        for name, tensor in own_a.items():
-            # One that only a body or an output names.
-            counterpart = own_b.get(names.setdefault(name, name))
-            if counterpart is None:
-                raise _Unlike
-            _same(
-                (tensor.data_type, list(tensor.dims)),
-                (counterpart.data_type, list(counterpart.dims)),
-            )
-            if is_main:
-                self.found.weights.append((name, counterpart.name))
-            else:
-                self.found.tensors.append((f"initializer `{name}`", tensor, counterpart))
-        _same(len(own_a), len(own_b))
-
-    def _nodes(
-        self,
-        a: Sequence[onnx.NodeProto],
-        b: Sequence[onnx.NodeProto],
-        names: dict[str, str],
-    ) -> list[tuple[str, str]]:
-        _same(len(a), len(b))
-        outputs: list[tuple[str, str]] = []
-        for one, other in zip(a, b, strict=True):
-            _same(operator_of(one), operator_of(other))
-            _same([names.get(name) for name in one.input], list(other.input))
-            attributes = {attribute.name: attribute for attribute in other.attribute}
-            _same({attribute.name for attribute in one.attribute}, attributes.keys())
-            for attribute in one.attribute:
-                label = f"attribute `{attribute.name}` of node `{one.name or one.output[0]}`"
-                self._attributes(attribute, attributes[attribute.name], names, label)
-            _bind(one.output, other.output, names)
-            outputs += [(x, y) for x, y in zip(one.output, other.output, strict=True) if x]
-        return outputs
-
-    def _attributes(
-        self,
-        a: onnx.AttributeProto,
-        b: onnx.AttributeProto,
-        names: dict[str, str],
-        label: str,
-    ) -> None:
-        _same((a.type, a.ref_attr_name), (b.type, b.ref_attr_name))
-        if a.type == _A.GRAPH and not a.ref_attr_name:
-            self._graphs(a.g, b.g, dict(names), is_main=False)
-        elif a.type == _A.GRAPHS:
-            _same(len(a.graphs), len(b.graphs))
-            for one, other in zip(a.graphs, b.graphs, strict=True):
-                self._graphs(one, other, dict(names), is_main=False)
-        elif a.type == _A.TENSOR and not a.ref_attr_name:
-            _same((a.t.data_type, list(a.t.dims)), (b.t.data_type, list(b.t.dims)))
-            self.found.tensors.append((label, a.t, b.t))
+    def _graph(
+        self, graph: onnx.GraphProto, outer: Mapping[str, int], weights: list[str] | None = None
+    ) -> object:
+        """Return the form of a graph; `outer` has the numbers of values of enclosing graphs."""
+        names = dict(outer)
+        inputs = self._number([value.name for value in graph.input], names)
+        own = {tensor.name: tensor for tensor in graph.initializer}
+        read = [name for node in every_node(graph) for name in node.input if name in own]
+        read += [value.name for value in graph.output if value.name in own]
+        unread = sorted(own.keys() - {*read})
+        order = [*dict.fromkeys(read), *unread]
+        self._number([name for name in order if name not in names], names)
+        if weights is None:
+            self.tensors += [(f"initializer `{name}`", own[name]) for name in order]
         else:
-            _same(_bytes(a), _bytes(b))
+            weights += order
+        return (
+            inputs,
+            unread,
+            [(names[name], own[name].data_type, list(own[name].dims)) for name in order],
+            [object() for _ in graph.sparse_initializer],  # which is equal to nothing
+            self._nodes(graph.node, names),
+            [names.get(value.name, value.name) for value in graph.output],
+        )
 
+    def _number(self, defined: Iterable[str], names: dict[str, int]) -> list[int | str]:
+        """Give each name a number of its own, and return what stands for them."""
+        names.update((name, next(self._numbers)) for name in defined if name)
+        return [names.get(name, name) for name in defined]
 
-def _bind(a: Iterable[str], b: Iterable[str], names: dict[str, str]) -> None:
-    """Let each name of `a` stand for the one of `b` at the same position."""
-    one, other = list(a), list(b)
-    _same(len(one), len(other))
-    for name, counterpart in zip(one, other, strict=True):
-        _same(bool(name), bool(counterpart))
-        names[name] = counterpart
+    def _nodes(self, nodes: Iterable[onnx.NodeProto], names: dict[str, int]) -> list[object]:
+        found: list[object] = []
+        for node in nodes:
+            label = f"of node `{node.name or node.output[0]}`"
+            read = [names.get(name, name) for name in node.input]
+            attributes = [
+                (given.name, self._attribute(given, names, f"attribute `{given.name}` {label}"))
+                for given in sorted(node.attribute, key=lambda given: given.name)
+            ]
+            found.append((operator_of(node), read, attributes, self._number(node.output, names)))
+        return found
 
-
-def _same(a: object, b: object) -> None:
-    if a != b:
-        raise _Unlike
+    def _attribute(
+        self, given: onnx.AttributeProto, names: Mapping[str, int], label: str
+    ) -> object:
+        if given.type in (_A.GRAPH, _A.GRAPHS) and not given.ref_attr_name:
+            graphs = given.graphs if given.type == _A.GRAPHS else [given.g]
+            return given.type, [self._graph(graph, names) for graph in graphs]
+        if given.type == _A.TENSOR and not given.ref_attr_name:
+            self.tensors.append((label, given.t))
+            return given.type, given.t.data_type, list(given.t.dims)
+        bare = onnx.AttributeProto()
+        bare.CopyFrom(given)
+        bare.ClearField("doc_string")
+        return bare.SerializeToString(deterministic=True)
 
 
 def operator_of(node: onnx.NodeProto) -> tuple[str, str, str]:
@@ -196,14 +175,6 @@ def operator_of(node: onnx.NodeProto) -> tuple[str, str, str]:
 
 def _imports(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {canonical_domain(entry.domain): entry.version for entry in imports}
-
-
-def _bytes(attribute: onnx.AttributeProto) -> bytes:
-    bare = onnx.AttributeProto()
-    bare.CopyFrom(attribute)
-    bare.ClearField("doc_string")
-    data: bytes = bare.SerializeToString(deterministic=True)
-    return data
 
 
 # Weights that two models share, compared with each other.
@@ -222,18 +193,8 @@ _MADE = "kvtool/"
 """How the names of constants begin that a rewrite makes."""
 
 
-class Weighted(Protocol):
-    """A model with known weights."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
-
-    @property
-    def weights(self) -> Mapping[str, ir.TensorProtocol]:
-        """The initializers of its main graph, by name."""
-        ...
+Weighted: TypeAlias = "Subject | Skeleton"
+"""A model with known weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,39 +227,30 @@ def weight_differences(
 
     In models that are not alike, those of one name, type and shape are compared.
     """
-    for name_a, name_b in _names(a, b, found):
-        one, other = a.weights[name_a], b.weights[name_b]
-        reason = _difference(f"initializer `{name_a}`", one, other, (a.name, b.name))
-        if reason is not None:
-            yield _described(
-                WeightDifference(name_a, name_b, (), reason, math.inf, False), one, other
-            )
-
-
-def _described(
-    found: WeightDifference, a: ir.TensorProtocol, b: ir.TensorProtocol
-) -> WeightDifference:
-    """Return the difference with all that follows from the values."""
-    one, other = array(a), array(b)
-    if (one.dtype, one.shape) != (other.dtype, other.shape) or one.dtype == np.dtype(object):
-        return found
-    flat = [value.reshape(len(value) if value.ndim else 1, -1) for value in (one, other)]
-    step = max(1, _CHUNK // max(1, flat[0].shape[1]))
-    rows: list[int] = []
-    apart = 0.0
-    for start in range(0, len(flat[0]), step):
-        parts = [value[start : start + step] for value in flat]
-        differs = bits_differ(*parts).any(axis=1)
-        if differs.any():
-            rows += [start + int(row) for row in np.flatnonzero(differs)]
-            apart = max(apart, distances(*(part[differs] for part in parts))[0])
-    scale = largest(one)
-    return replace(
-        found,
-        rows=_some(rows) if one.ndim else (),
-        share=apart / scale if scale else math.inf,
-        is_permuted=bool(np.array_equal(np.sort(one, axis=None), np.sort(other, axis=None))),
-    )
+    for name_a, name_b, reason in _reasons(a, b, found):
+        one, other = array(a.weights[name_a]), array(b.weights[name_b])
+        if (one.dtype, one.shape) != (other.dtype, other.shape) or one.dtype == np.dtype(object):
+            yield WeightDifference(name_a, name_b, (), reason, math.inf, False)
+            continue
+        flat = [value.reshape(len(value) if value.ndim else 1, -1) for value in (one, other)]
+        step = max(1, _CHUNK // max(1, flat[0].shape[1]))
+        rows: list[int] = []
+        apart = 0.0
+        for start in range(0, len(flat[0]), step):
+            parts = [value[start : start + step] for value in flat]
+            differs = bits_differ(*parts).any(axis=1)
+            if differs.any():
+                rows += [start + int(row) for row in np.flatnonzero(differs)]
+                apart = max(apart, distances(*(part[differs] for part in parts))[0])
+        scale = largest(one)
+        yield WeightDifference(
+            name_a,
+            name_b,
+            _some(rows) if one.ndim else (),
+            reason,
+            apart / scale if scale else math.inf,
+            bool(np.array_equal(np.sort(one, axis=None), np.sort(other, axis=None))),
+        )
 
 
 def _some(rows: list[int]) -> tuple[int, ...]:
@@ -309,12 +261,8 @@ def _some(rows: list[int]) -> tuple[int, ...]:
 
 def weight_difference(a: Weighted, b: Weighted, found: Likeness) -> str | None:
     """Return the first weight that differs between models that are alike; None if none does."""
-    for name_a, name_b in _names(a, b, found):
-        label, sides = f"initializer `{name_a}`", (a.name, b.name)
-        reason = _difference(label, a.weights[name_a], b.weights[name_b], sides)
-        if reason is not None:
-            return reason
-    return tensor_difference(a, b, found)
+    reasons = (reason for *_, reason in _reasons(a, b, found))
+    return next(reasons, None) or tensor_difference(a, b, found)
 
 
 def tensor_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str | None:
@@ -392,15 +340,17 @@ def _is_made(name: str, other: str, tensor: ir.TensorProtocol) -> bool:
     return name != other and other.startswith(_MADE) and tensor.dtype in SIZES
 
 
-def _difference(
-    label: str, a: ir.TensorProtocol, b: ir.TensorProtocol, sides: tuple[str, str]
-) -> str | None:
-    if a is b or place_of(a) == place_of(b) is not None:
-        return None
-    try:
-        return _compared(label, array(a), array(b), sides)
-    except KvtoolError:
-        return None  # values that cannot be read; whoever runs the models meets the same
+def _reasons(a: Weighted, b: Weighted, found: Likeness | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the names of each initializer that differs, and its first element that does."""
+    for name_a, name_b in _names(a, b, found):
+        one, other = a.weights[name_a], b.weights[name_b]
+        if one is other or place_of(one) == place_of(other) is not None:
+            continue
+        # Whoever runs models whose values cannot be read meets the same.
+        with suppress(KvtoolError):
+            label, sides = f"initializer `{name_a}`", (a.name, b.name)
+            if (reason := _compared(label, array(one), array(other), sides)) is not None:
+                yield name_a, name_b, reason
 
 
 def place_of(tensor: ir.TensorProtocol) -> tuple[Any, ...] | None:
