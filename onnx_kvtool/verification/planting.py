@@ -229,61 +229,42 @@ def open_to_mistakes(
     the value. One that is fed moves the value for all that read it, bodies and outputs included.
 
     Args:
-        view: The model; its message is as it was before.
+        view: The model.
         names: Values of its main graph.
         dtypes: The dtype of each of them that mistakes may be planted in.
 
     Returns:
         The model, and the values that have such an input.
     """
-    graph = view.proto.graph
-    ports = {
-        name: dtype.name
-        for name, dtype in dtypes.items()
-        if dtype.name in _THROUGH and _is_recent(view.proto)
-    }
-    own = list(graph.node)
-    sizes = len(graph.output), len(graph.input), len(graph.initializer)
+    model = onnx.ModelProto.FromString(view.subject.model)
+    graph = model.graph
+    versions = [entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
+    is_recent = min(versions, default=0) >= _OLDEST
+    ports = {n: d.name for n, d in dtypes.items() if is_recent and d.name in _THROUGH}
     nodes: list[onnx.NodeProto] = []
-    for node in own:
-        renamed = node
-        if not ports.keys().isdisjoint(node.output):
-            renamed = onnx.NodeProto.FromString(node.SerializeToString())
-        nodes.append(renamed)
+    for node in graph.node:
+        nodes.append(node)
         for index, name in enumerate(node.output):
             if name in ports:
-                renamed.output[index] = _right(name)
+                node.output[index] = f"{name}.kvtool_right"
                 nodes += _moved(name, ports[name])
-    del graph.node[:]
-    graph.node.extend(nodes)
+    moved = onnx.GraphProto(node=nodes)
+    graph.ClearField("node")
+    graph.MergeFrom(moved)
     for name, dtype in ports.items():
         type_, numpy_type = _THROUGH[dtype]
         graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((), numpy_type), port(name)))
         graph.input.append(onnx.helper.make_tensor_value_info(port(name), type_, None))
     given = {value.name for value in graph.output}
     graph.output.extend(onnx.ValueInfoProto(name=n) for n in dict.fromkeys(names) if n not in given)
-    data: bytes = view.proto.SerializeToString()
-    del graph.node[:]
-    graph.node.extend(own)
-    for field, size in zip((graph.output, graph.input, graph.initializer), sizes, strict=True):
-        del field[size:]
+    data: bytes = model.SerializeToString()
     return data, frozenset(ports)
-
-
-def _right(name: str) -> str:
-    """Return the name of what the producer of a value gives."""
-    return f"{name}.kvtool_right"
-
-
-def _is_recent(model: onnx.ModelProto) -> bool:
-    versions = [entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS]
-    return bool(versions) and min(versions) >= _OLDEST
 
 
 def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
     """Return nodes that compute `name` of what its producer gives and of its input."""
     make = onnx.helper.make_node
-    right = _right(name)
+    right = f"{name}.kvtool_right"
     if dtype == "bool":
         return [make("Xor", [right, port(name)], [name])]
     if dtype not in _BACK:
@@ -414,7 +395,7 @@ class Recorder:
                 self.lit.add(name)
         return outputs
 
-    def let_go(self) -> None:
+    def unload(self) -> None:
         """Hold the session no more, which is not run again."""
         self._session = None
 
