@@ -68,21 +68,6 @@ class Said:
     directs: Directions = field(default_factory=Directions)
 
 
-@dataclass(slots=True)
-class Verdict:
-    """The result for all differences between the models.
-
-    Attributes:
-        detail: Why the models are different; None if they are not.
-        unnoticed: What no output shows in these runs.
-        noticed: How many parts outputs show.
-    """
-
-    detail: str | None = None
-    unnoticed: list[Unnoticed] = field(default_factory=list)
-    noticed: int = 0
-
-
 class Watch(Judge):
     """Detects other outputs than those of the leader, without statistics."""
 
@@ -114,6 +99,11 @@ class Disagreement:
         b: Model B.
         found: How the models correspond; None if they are not alike.
         with_attributes: Whether attributes are compared, which a rewrite may well change.
+
+    Attributes:
+        said: The differences.
+        noticed: How many of them outputs show.
+        unnoticed: Those that no output shows in these runs.
     """
 
     def __init__(
@@ -121,6 +111,8 @@ class Disagreement:
     ) -> None:
         self._subjects = a, b
         self.said: list[Said] = []
+        self.noticed = 0
+        self.unnoticed: list[Unnoticed] = []
         weights = list(weight_differences(a, b, found))
         if not weights and (found is not None or not with_attributes):
             return
@@ -168,40 +160,42 @@ class Disagreement:
             tuple(dict.fromkeys(n for said in self.said for n in said.directs.lengths)),
         )
 
-    def judge(self, run: Callable[[Subject], Watch], *, leads_b: bool, seconds: float) -> Verdict:
+    def judge(
+        self, run: Callable[[Subject], Watch], *, leads_b: bool, seconds: float
+    ) -> str | None:
         """Give the model that leads each part of the other, and see whether runs show it.
 
         Args:
             run: Runs the leader beside a copy of it with that part of the other.
             leads_b: Whether B leads.
             seconds: Time after which no further part is tried.
+
+        Returns:
+            Why the models are different; None if they are not.
         """
         leader = self._subjects[int(leads_b)]
-        verdict = Verdict()
+        detail = None
         end = time.monotonic() + seconds
         for said in self.said:
-            if time.monotonic() > end:
-                why = f"{said.reason}; there was no time to see whether the runs show it"
-                verdict.unnoticed.append(Unnoticed(said.location, why))
-                continue
-            message = onnx.ModelProto.FromString(leader.model)
-            said.edit(message, leads_b)
-            try:
-                shown = run(replace(leader, model=message.SerializeToString(), _sessions={}))
-            except RuntimeUnavailable:
-                continue  # it is no model with this part alone: another difference belongs to it
-            if shown.is_beyond or (shown.is_changed and said.is_rounded):
-                verdict.noticed += 1
-                continue
-            if said.is_telling and not shown.is_changed:
-                verdict.detail = (
-                    verdict.detail or f"{said.reason}; no output shows it in these runs"
-                )
-            else:
-                why = "what outputs show of it lies within their tolerance"
-                why = why if shown.is_changed else "no output shows it in these runs"
-                verdict.unnoticed.append(Unnoticed(said.location, f"{said.reason}; {why}"))
-        return verdict
+            why = "there was no time to see whether the runs show it"
+            if time.monotonic() <= end:
+                message = onnx.ModelProto.FromString(leader.model)
+                said.edit(message, leads_b)
+                try:
+                    shown = run(replace(leader, model=message.SerializeToString(), _sessions={}))
+                except RuntimeUnavailable:
+                    continue  # no model with this part alone: another difference belongs to it
+                if shown.is_beyond or (shown.is_changed and said.is_rounded):
+                    self.noticed += 1
+                    continue
+                why = "no output shows it in these runs"
+                if said.is_telling and not shown.is_changed:
+                    detail = detail or f"{said.reason}; {why}"
+                    continue
+                if shown.is_changed:
+                    why = "what outputs show of it lies within their tolerance"
+            self.unnoticed.append(Unnoticed(said.location, f"{said.reason}; {why}"))
+        return detail
 
     def _attributes(self, a: onnx.ModelProto, b: onnx.ModelProto) -> Iterator[Said]:
         """Yield the attributes that differ of nodes that compute the same value."""

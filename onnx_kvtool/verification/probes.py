@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnx_kvtool.core.reporting import Place, Unnoticed
+from onnx_kvtool.core.reporting import Covered, Place, Unnoticed
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, Session, open_session
@@ -62,20 +62,29 @@ notice anyhow."""
 
 
 @dataclass(slots=True)
-class Probed:
-    """The result of comparing inner values of two models.
+class _Probe:
+    """What is known of a place.
 
     Attributes:
-        places: Number of places.
-        noticed: Number of places where a mistake would have been noticed.
-        unnoticed: Places where none would, and why.
-        difference: The first place whose values differ though they must not; None without.
+        place: The place.
+        is_seen: Whether the comparison of its values would have noticed a mistake.
+        is_exact: Whether the values are constants of the same bits, where no mistake hides.
+        planted: Whether a planted mistake was noticed; None where none was planted.
+        why: Why a mistake would go unnoticed.
+        others: The runs where A has another value there, each with that value.
     """
 
-    places: int = 0
-    noticed: int = 0
-    unnoticed: list[Unnoticed] = field(default_factory=list)
-    difference: EarliestDifference | None = None
+    place: Place
+    is_seen: bool = False
+    is_exact: bool = False
+    planted: bool | None = None
+    why: str = ""
+    others: list[tuple[Arrays, Array]] = field(default_factory=list)
+
+    @property
+    def is_noticed(self) -> bool | None:
+        """Whether a mistake there would have been noticed; None if nobody knows."""
+        return (self.is_seen or None) if self.planted is None else self.planted
 
 
 class Probes:
@@ -110,7 +119,7 @@ class Probes:
         thorough: bool = False,
     ) -> None:
         self._a, self._b = a, b
-        self._places = places
+        self._probes = [_Probe(place) for place in places]
         self._measure = measure
         self._runtime: RuntimeName = runtime
         self._is_binding = is_binding
@@ -118,68 +127,60 @@ class Probes:
         self._thorough = thorough
         self._attempts = _ATTEMPTS
         self._noise: Noise | None = None
-        self._handed: list[str] = []
-        self._seen: set[_Key] = set()
-        self._exact: set[_Key] = set()
-        self._why: dict[_Key, str] = {}
-        self._planted: dict[_Key, bool] = {}
-        self._differs: set[_Key] = set()
-        self._others: defaultdict[_Key, list[tuple[Arrays, Array]]] = defaultdict(list)
+        self._handed: Collection[str] = ()
         self._is_hosted = (a.subject.host, b.subject.host) != (None, None)
         self._difference: EarliestDifference | None = None
 
-    def look(self, runs: Sequence[Arrays], last: Arrays | None, seconds: float) -> Probed:
+    def look(
+        self, runs: Sequence[Arrays], last: Arrays | None, seconds: float
+    ) -> tuple[Covered, EarliestDifference | None]:
         """Compare the places in `runs`, then plant mistakes.
 
         Args:
-            runs: Inputs where the models agree.
+            runs: Inputs where the models agree, at least of one run.
             last: Inputs of one more run, for places where these say nothing; None for none.
             seconds: How long the comparison took so far.
+
+        Returns:
+            The places, and those where a mistake would have been noticed; then the first place
+            whose values differ though they must not.
         """
-        known = {
-            _key(place): place
-            for place in self._places
-            if place.a in self._a.producers and place.b in self._b.producers
-        }
-        if not self._thorough:
-            self._seen = {key for key in known if key[0] == key[1] and key[0] in self._lit}
-            known = {key: place for key, place in known.items() if key not in self._seen}
-        is_light = not runs or total_bytes(runs[0]) <= _LIGHT
-        pending = list(known.values()) if is_light or self._thorough else _few_alike(known.values())
+        for probe in () if self._thorough else self._probes:
+            probe.is_seen = probe.place.a == probe.place.b and probe.place.a in self._lit
+        pending = [probe for probe in self._probes if not probe.is_seen]
+        is_light = total_bytes(runs[0]) <= _LIGHT
+        if not is_light and not self._thorough:
+            pending = _few_alike(pending)
         size = _GROUP if is_light else _FEW
-        for start in range(0, len(pending) if runs else 0, size):
+        for start in range(0, len(pending), size):
             self._group(pending[start : start + size], runs, seconds * _SHARE)
             if self._difference is not None:
                 break
             give_back()
-        dark = [place for place in pending if not self._is_known(_key(place))][:size]
+        dark = [probe for probe in pending if not (probe.others or probe.is_noticed)][:size]
         if dark and last and self._difference is None:
             self._group(dark, [last], 0.0)
         if self._difference is not None:
-            return Probed(len(self._places), difference=self._difference)
-        return self._concluded()
+            return Covered(len(self._probes)), self._difference
+        return self._concluded(), None
 
-    def _is_known(self, key: _Key) -> bool:
-        """Return whether a mistake at a place is noticed, or its values differ anyhow."""
-        return key in self._differs or self._planted.get(key, key in self._seen)
-
-    def _group(self, group: Sequence[Place], runs: Sequence[Arrays], seconds: float) -> None:
-        for place in group:
-            self._why[_key(place)] = "no runtime hands out its values"
-            self._planted.pop(_key(place), None)
+    def _group(self, group: Sequence[_Probe], runs: Sequence[Arrays], seconds: float) -> None:
+        for probe in group:
+            probe.why, probe.planted = "no runtime hands out its values", None
         self._noise = None
-        of_a = self._hand_out(group, runs)
-        handed = [place for place in group if _key(place) in of_a]
-        self._handed = list(dict.fromkeys(place.a for place in handed))
-        dtypes = {place.b: of_a[_key(place)][0].dtype for place in handed}
+        of_a = self._hand_out([probe.place.a for probe in group], runs)
+        self._handed = of_a.keys()
+        handed = [probe for probe in group if probe.place.a in of_a]
+        dtypes = {probe.place.b: of_a[probe.place.a][0].dtype for probe in handed}
         is_light = self._thorough or len(self._b.subject.model) <= _LIGHT_MODEL
         opened = _Open.of(self._b, dtypes, self._runtime, runs, is_open=is_light)
         if opened is None:
             return
-        for place in handed:
-            for inputs, value, base in zip(runs, of_a[_key(place)], opened.bases, strict=True):
-                if base is not None:
-                    self._compare(place, value, base.values[place.b], inputs)
+        for probe in handed:
+            of_b = (base and base.values[probe.place.b] for base in opened.bases)
+            for inputs, one, other in zip(runs, of_a[probe.place.a], of_b, strict=True):
+                if other is not None:
+                    self._compare(probe, one, other, inputs)
                 if self._difference is not None:
                     return
         more = int(seconds / max(opened.seconds, 1e-6)) if is_light else 0
@@ -189,87 +190,73 @@ class Probes:
             opened = _Open.of(self._b, dtypes, self._runtime, runs, is_open=True)
         if opened is None:
             return
-        for place in candidates:
-            self._planted[_key(place)] = self._is_noticed(opened, handed, place, runs)
+        for probe in candidates:
+            probe.planted = any(
+                base is not None and self._notices(opened, handed, probe, inputs, base)
+                for inputs, base in zip(runs, opened.bases, strict=True)
+            )
 
-    def _is_noticed(
-        self, opened: _Open, places: Sequence[Place], place: Place, runs: Sequence[Arrays]
-    ) -> bool:
-        return any(
-            base is not None and self._notices(opened, places, place, inputs, base)
-            for inputs, base in zip(runs, opened.bases, strict=True)
-        )
-
-    def _hand_out(self, group: Sequence[Place], runs: Sequence[Arrays]) -> dict[_Key, list[Array]]:
-        """Return the values of places in A; those that no runtime hands out are left out."""
-        if not group or not self._attempts:
+    def _hand_out(self, names: Sequence[str], runs: Sequence[Arrays]) -> dict[str, list[Array]]:
+        """Return values of A in all runs; those that no runtime hands out are left out."""
+        if not names or not self._attempts:
             return {}
         self._attempts -= 1
-        data = handing_out(self._a, dict.fromkeys(place.a for place in group))
+        data = handing_out(self._a, names)
         subject = self._a.subject
         try:
             session = open_session(self._runtime, data, subject.directory, optimize=False)
             del data
             found = [session.run(subject.fed(inputs)) for inputs in runs]
         except (RunFailed, RuntimeUnavailable):
-            half = len(group) // 2
+            half = len(names) // 2
             if not half:
                 return {}
-            return {**self._hand_out(group[:half], runs), **self._hand_out(group[half:], runs)}
-        return {_key(place): [run[place.a] for run in found] for place in group}
+            return {**self._hand_out(names[:half], runs), **self._hand_out(names[half:], runs)}
+        return {name: [run[name] for run in found] for name in names}
 
-    def _compare(self, place: Place, a: Array, b: Array, inputs: Arrays) -> None:
+    def _compare(self, probe: _Probe, a: Array, b: Array, inputs: Arrays) -> None:
         """Compare a place in one run, and see whether a mistake would have been noticed there."""
-        key = _key(place)
+        place = probe.place
         if (a.shape, a.dtype) != (b.shape, b.dtype):
-            self._why[key] = "the values there have other shapes or types"
+            probe.why = "the values there have other shapes or types"
             return
         found = self._compared(place, a, b)
         if not found.within and self._is_binding:
             found = self._explained(place, a, b, inputs, found)
         if not found.within:
-            self._seen.discard(key)
-            if key not in self._differs:
-                self._why[key] = f"{found.reason}".replace("output", "value", 1)
+            probe.is_seen = False
+            if not probe.others:
+                probe.why = f"{found.reason}".replace("output", "value", 1)
             if self._is_binding:
-                ends = (
-                    replace(place.location, value=place.a),
-                    self._b.location(place.b),
-                )
-                self._difference = EarliestDifference(*ends, found.first_mismatch, self._why[key])
-            self._differs.add(key)
-            self._others[key].append((inputs, a))
-            return
-        if key in self._seen or key in self._differs:
-            return
-        tolerance = self._tolerance(a, *key)
-        if self._a.producers[place.a][1].op_type == "Constant" and not bits_differ(a, b).any():
+                ends = replace(place.location, value=place.a), self._b.location(place.b)
+                self._difference = EarliestDifference(*ends, found.first_mismatch, probe.why)
+            probe.others.append((inputs, a))
+        elif not (probe.is_seen or probe.others):
+            tolerance = self._tolerance(place, a)
             # The same in every run, with no rounding that a mistake hides in.
-            self._seen.add(key)
-            self._exact.add(key)
-        elif is_seen(a, tolerance):
-            self._seen.add(key)
-        else:
-            self._why[key] = _reason(a, tolerance)
+            probe.is_exact = self._is_constant(place) and not bits_differ(a, b).any()
+            probe.is_seen = probe.is_exact or is_seen(a, tolerance)
+            if not probe.is_seen:
+                probe.why = _reason(a, tolerance)
 
     def _compared(self, place: Place, a: Array, b: Array) -> OutputDifference:
-        return compare(place.a, a, b, self._tolerance(a, place.a, place.b))
+        return compare(place.a, a, b, self._tolerance(place, a))
 
-    def _tolerance(self, value: Array, *names: str) -> Tolerance:
+    def _tolerance(self, place: Place, value: Array) -> Tolerance:
         """Return the tolerance of a value within a model.
 
         What is added up to a small number is as large as other elements of the value, so that the
         absolute tolerance, which is for values of the order of 1, grows with these.
         """
-        if not self._measure.moved.isdisjoint(names) or self._is_constant(names[0]):
+        if not self._measure.moved.isdisjoint((place.a, place.b)) or self._is_constant(place):
             return EXACT
-        usual = self._measure.of(value, *names)
+        usual = self._measure.of(value, place.a, place.b)
         if self._measure.is_given or not usual.atol:
             return usual
         return replace(usual, atol=usual.atol * max(largest(value), 1.0))
 
-    def _is_constant(self, name: str) -> bool:
-        return self._a.producers[name][1].op_type == "Constant"
+    def _is_constant(self, place: Place) -> bool:
+        return self._a.producers[place.a][1].op_type == "Constant"
 
     def _explained(
         self, place: Place, a: Array, b: Array, inputs: Arrays, found: OutputDifference
@@ -281,84 +268,79 @@ class Probes:
         if self._noise is None:
             data = handing_out(self._a, self._handed)
             self._noise = Noise(data, subject.directory, self._runtime)
-        usual = self._tolerance(a, place.a, place.b)
+        usual = self._tolerance(place, a)
         again = self._noise.compare(place.a, subject.fed(inputs), (a, b), usual)
         return again[0] if again is not None and again[0].within else found
 
-    def _candidates(self, group: Sequence[Place], more: int) -> list[Place]:
+    def _candidates(self, group: Sequence[_Probe], more: int) -> list[_Probe]:
         """Return the places where mistakes are planted.
 
         These are the ones where the comparison at the place alone would not notice them, and as
         many others as there is time for; of places that are alike a few, unless all are wanted.
         """
-        group = [place for place in group if _key(place) not in self._exact]
+        group = [probe for probe in group if not probe.is_exact]
         if self._thorough:
             return group
-        wrong = [place for place in group if _key(place) in self._differs]
-        dark = [place for place in group if _key(place) not in self._seen | self._differs]
-        light = [place for place in group if _key(place) in self._seen]
+        wrong = [probe for probe in group if probe.others]
+        dark = [probe for probe in group if not (probe.is_seen or probe.others)]
+        light = [probe for probe in group if probe.is_seen]
         return [*wrong[:_MOST_WRONG], *_few_alike(dark), *_few_alike(light, 1)[: min(more, _MOST)]]
 
     def _notices(
-        self, opened: _Open, places: Sequence[Place], place: Place, inputs: Arrays, base: _Run
+        self, opened: _Open, probes: Sequence[_Probe], probe: _Probe, inputs: Arrays, base: _Run
     ) -> bool:
         """Return whether some comparison notices a mistake that is planted at a place of B.
 
         If A has another value there, and no host explains that, the mistake is the value of A.
         """
-        if place.b not in opened.ports:
+        name = probe.place.b
+        if name not in opened.ports:
             return False
-        value = base.values[place.b]
+        value = base.values[name]
         planted = mistake(value)
-        if not self._is_hosted and (others := self._others[_key(place)]):
-            of_a = next((array for run, array in others if run is inputs), value)
+        if not self._is_hosted and probe.others:
+            of_a = next((array for run, array in probe.others if run is inputs), value)
             planted = difference(value, of_a)
         if planted is None:
             return False
-        run = opened.run(inputs, {port(place.b): planted})
+        run = opened.run(inputs, {port(name): planted})
         if run is None:
             return True  # B fails where A runs
-        for name, expected in base.outputs.items():
-            if (
-                name not in self._measure.random
-                and not compare(
-                    name,
-                    expected,
-                    run.outputs[name],
-                    self._measure.of(expected, name),
-                    exact=name in self._measure.moved,
-                ).within
-            ):
-                return True
+        measure = self._measure
         return any(
-            not self._compared(other, base.values[other.b], run.values[other.b]).within
-            for other in places
-            if _key(other) in self._seen
+            name not in measure.random
+            and not compare(
+                name,
+                expected,
+                run.outputs[name],
+                measure.of(expected, name),
+                exact=name in measure.moved,
+            ).within
+            for name, expected in base.outputs.items()
+        ) or any(
+            not self._compared(
+                seen.place, base.values[seen.place.b], run.values[seen.place.b]
+            ).within
+            for seen in probes
+            if seen.is_seen
         )
 
-    def _concluded(self) -> Probed:
+    def _concluded(self) -> Covered:
         """Return the verdict for every place, including places covered by another one."""
-        verdicts: dict[_Key, bool] = dict.fromkeys(self._seen, True)
-        verdicts.update(self._planted)
         alike: defaultdict[str | None, list[bool]] = defaultdict(list)
-        for place in self._places:
-            if (verdict := verdicts.get(_key(place))) is not None:
-                alike[place.location.op].append(verdict)
-        found = Probed(len(self._places))
-        for place in self._places:
-            verdict = verdicts.get(_key(place))
-            if verdict is False:
-                location = replace(place.location, value=place.location.value or place.a)
-                found.unnoticed.append(Unnoticed(location, self._why[_key(place)]))
-            elif verdict or ((others := alike[place.location.op]) and all(others)):
-                found.noticed += 1
-        return found
+        for probe in self._probes:
+            if probe.is_noticed is not None:
+                alike[probe.place.location.op].append(probe.is_noticed)
+        noticed, unnoticed = 0, []
+        for probe in self._probes:
+            location = probe.place.location
+            if probe.is_noticed is False:
+                location = replace(location, value=location.value or probe.place.a)
+                unnoticed.append(Unnoticed(location, probe.why))
+            elif probe.is_noticed or ((others := alike[location.op]) and all(others)):
+                noticed += 1
+        return Covered(len(self._probes), noticed, tuple(unnoticed))
 
-
-DType = np.dtype[Any]
-
-_Key = tuple[str, str]
-"""The names of a place in A and in B."""
 
 _MOST = 4
 """Places where mistakes are planted though the comparison there would notice them."""
@@ -368,18 +350,15 @@ _MOST_WRONG = 16
 """Places with different values that are looked into, of those that are looked at together."""
 
 
-def _key(place: Place) -> _Key:
-    return place.a, place.b
-
-
-def _few_alike(places: Iterable[Place], most: int = _ALIKE) -> list[Place]:
+def _few_alike(probes: Iterable[_Probe], most: int = _ALIKE) -> list[_Probe]:
     """Return a limited number of places of each kind."""
-    counts: defaultdict[str | None, int] = defaultdict(int)
+    counts = Counter[str | None]()
     found = []
-    for place in places:
-        counts[place.location.op] += 1
-        if counts[place.location.op] <= most:
-            found.append(place)
+    for probe in probes:
+        op = probe.place.location.op
+        counts[op] += 1
+        if counts[op] <= most:
+            found.append(probe)
     return found
 
 
@@ -392,8 +371,7 @@ def _reason(value: Array, tolerance: Tolerance) -> str:
     return f"its values lie below the tolerance of {tolerance.atol:.2g}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """The outputs of B in one run.
 
     Attributes:
@@ -428,7 +406,7 @@ class _Open:
     @staticmethod
     def of(
         view: GraphView,
-        dtypes: Mapping[str, DType],
+        dtypes: Mapping[str, np.dtype[Any]],
         runtime: RuntimeName,
         runs: Sequence[Arrays],
         *,
@@ -458,7 +436,7 @@ class _Open:
     def _try(
         view: GraphView,
         names: Collection[str],
-        dtypes: Mapping[str, DType],
+        dtypes: Mapping[str, np.dtype[Any]],
         runtime: RuntimeName,
         runs: Sequence[Arrays],
     ) -> _Open | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,13 +17,13 @@ from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import origin, serialize
 from onnx_kvtool.ops.contrib import is_contrib
-from onnx_kvtool.runtime.errors import CannotDraw, ModelRejected, RuntimeUnavailable
+from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
 from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
 from onnx_kvtool.verification.comparison.randomness import random_values
+from onnx_kvtool.verification.comparison.rounding import Noise
 from onnx_kvtool.verification.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
-from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.twins import twin
 
 # Sessions of models that are fed, and whose outputs are read, as a host of theirs would do it.
@@ -221,6 +221,18 @@ class Subject:
             raise known
         return known
 
+    def refusal(self, runtime: RuntimeName) -> RuntimeUnavailable | None:
+        """Return why `runtime` does not load the model; None if it does."""
+        try:
+            self.session(runtime)
+        except RuntimeUnavailable as error:
+            return error
+        return None
+
+    def noise(self, runtime: RuntimeName) -> Noise:
+        """Return what measures the model, as its host uses it, against itself."""
+        return Noise(self.model, self.directory, runtime, self.hosted)
+
     def unload(self) -> None:
         """Let go of what the runtimes have loaded; `session` loads it again."""
         self._sessions.clear()
@@ -296,36 +308,3 @@ def _directory(model: ir.Model) -> str:
         if isinstance(tensor, ir.ExternalTensor)
     }
     return bases.pop() if len(bases) == 1 else ""
-
-
-# Why runtimes do not load two models, and whether that is a difference.
-
-
-def refusal(subject: Subject, runtime: RuntimeName) -> RuntimeUnavailable | None:
-    """Return why `runtime` does not load a model; None if it does."""
-    try:
-        subject.session(runtime)
-    except RuntimeUnavailable as error:
-        return error
-    return None
-
-
-def reasons_of(
-    subjects: Sequence[Subject], refusals: Sequence[RuntimeUnavailable | None]
-) -> list[str]:
-    """Return the messages of `refusals`; each names its model unless both models share it."""
-    messages = [None if error is None else error.message for error in refusals]
-    if messages[0] is not None and messages[0] == messages[1]:
-        return [messages[0]]
-    pairs = zip(subjects, messages, strict=True)
-    return [f"{subject.name}: {message}" for subject, message in pairs if message is not None]
-
-
-def rejected_of(
-    refusals: Sequence[RuntimeUnavailable | None], settings: Settings
-) -> RuntimeUnavailable | None:
-    """Return what breaks the specification in one model while the other is loaded, if it does."""
-    a, b = refusals
-    if a is None and isinstance(b, ModelRejected):
-        return b
-    return a if b is None and isinstance(a, ModelRejected) and not settings.is_a_right else None

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.core.reporting import Covered, Place
+from onnx_kvtool.core.reporting import Covered
 from onnx_kvtool.emit.forms import reduce
 from onnx_kvtool.rewrite.lowering import normalization
 from onnx_kvtool.rewrite.report import Verification
@@ -287,7 +287,7 @@ def test_a_place_that_the_first_runs_leave_empty_is_looked_at_in_the_last_one() 
         views = GraphView.of(a), GraphView.of(b)
         places = places_between(*views, Settings(is_a_right=True))
         probes = Probes(*views, places, measure, "onnxruntime", is_binding=True)
-        seen = probes.look(runs[:2], last, 0.0)
+        seen, _ = probes.look(runs[:2], last, 0.0)
         return seen.noticed, [place.why for place in seen.unnoticed]
 
     assert found(None) == (0, ["it has no element in these runs"])
@@ -324,9 +324,9 @@ def test_mistakes_are_planted_at_every_place_if_the_caller_asks_for_it(
     planted: set[str] = set()
     notices = Probes._notices
 
-    def note(self: Probes, opened: Any, places: Any, place: Place, *rest: Any) -> bool:
-        planted.add(place.a)
-        return notices(self, opened, places, place, *rest)
+    def note(self: Probes, opened: Any, probes: Any, probe: Any, *rest: Any) -> bool:
+        planted.add(probe.place.a)
+        return notices(self, opened, probes, probe, *rest)
 
     monkeypatch.setattr(Probes, "_notices", note)
     names = [*"vwabcd", "y"]
@@ -379,9 +379,9 @@ def test_of_alike_places_of_a_larger_model_two_are_looked_at_with_one_loading(
         loaded.append(1)
         return open_session(*args, **options)
 
-    def note(self: Probes, place: Place, *rest: Any) -> None:
-        handed.append(place.a)
-        compared(self, place, *rest)
+    def note(self: Probes, probe: Any, *rest: Any) -> None:
+        handed.append(probe.place.a)
+        compared(self, probe, *rest)
 
     monkeypatch.setattr(module, "_LIGHT", 0)
     monkeypatch.setattr(module, "open_session", load)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from onnx_kvtool.verification.comparison.compare import (
     kept_rows,
 )
 from onnx_kvtool.verification.comparison.randomness import RandomOutputs
-from onnx_kvtool.verification.comparison.rounding import Measure, Noise, Scales, TwinRun, Twins
+from onnx_kvtool.verification.comparison.rounding import Measure, Noise, Scales
 from onnx_kvtool.verification.inputs.plan import InputPlan
+
+if TYPE_CHECKING:
+    from onnx_kvtool.verification.narrow import TwinRun, Twins
 
 
 @dataclass(slots=True)
