@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import prod
 
-import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.contrib.heads import dim_of
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # Elements of 2, 4 or 8 bits packed in bytes, as tensors of quantized values.
 
@@ -31,8 +31,7 @@ def apart(em: Emitter, packed: ir.Value, bits: int, dtype: ir.DataType) -> ir.Va
         if dtype == _D.INT8:
             digits = np.where(digits >= 1 << bits - 1, digits - (1 << bits), digits)
         table = ir.Tensor(digits.astype(dtype.numpy()))
-        hint = f"{bits}_bits_of_byte"
-        return em.op("Constant", value=table, hint=hint)
+        return em.op("Constant", value=table, hint=f"{bits}_bits_of_byte")
 
     table = em.once(("bits of a byte", bits, dtype), build)
     return em.op("Gather", table, cast(em, packed, _D.INT32))
@@ -64,7 +63,7 @@ def packed_zero_points(
     em: Emitter,
     given: ir.Value | None,
     bits: int,
-    dtype: ir.DataType | None,
+    dtype: ir.DataType,
     shape: tuple[int, ...],
     along: tuple[int, ...] | None = None,
 ) -> ir.Value:
@@ -83,35 +82,25 @@ def packed_zero_points(
         `shape`, of the type of the quantized values.
     """
     *front, blocks = along or shape
-    rows = prod(front)
-    assert dtype is not None
-    if given is None:
-        middle = np.full(shape, 2 ** (bits - 1), np.uint8)
-        return _tensor(em, middle, dtype)
-    row = -(-blocks * bits // 8)
-    if is_stored(given):
-        assert given.const_value is not None
+    rows, row = prod(front), -(-blocks * bits // 8)
+    if given is not None and not is_stored(given):
+        points = reshaped(em, given, (rows, row))
+        if bits == 8:
+            return reshaped(em, points, shape)
+        points = reshaped(em, apart(em, points, bits, _D.UINT8), (rows, row * 8 // bits))
+        points = _first(em, points, blocks)
+        if shape != (rows, blocks):
+            points = reshaped(em, points, shape)
+        return cast(em, points, dtype)
+    whole: np.ndarray = np.full(shape, 2 ** (bits - 1), np.uint8)
+    if given is not None and (stored := given.const_value) is not None:
         is_dense = dtype.bitwidth == bits and blocks * bits == row * 8
-        if is_dense and given.const_value.size == rows * row:
+        if is_dense and stored.size == rows * row:
             return stored_as(em, given, dtype, shape)
-        packed = array(given.const_value).reshape(rows, row)
-        digits = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1
-        whole = digits.reshape(rows, -1)[:, :blocks].astype(np.uint8)
-        return _tensor(em, whole.reshape(shape), dtype)
-    packed_row = reshaped(em, given, (rows, row))
-    if bits == 8:
-        return reshaped(em, packed_row, shape)
-    digits_row = reshaped(em, apart(em, packed_row, bits, _D.UINT8), (rows, row * 8 // bits))
-    whole_rows = _first(em, digits_row, blocks)
-    if shape != (rows, blocks):
-        whole_rows = reshaped(em, whole_rows, shape)
-    return cast(em, whole_rows, dtype)
-
-
-def _tensor(em: Emitter, quantized: np.ndarray, dtype: ir.DataType) -> ir.Value:
-    if dtype == _D.UINT4:
-        return em.tensor(ir.Tensor(quantized.astype(ml_dtypes.uint4), dtype=dtype), "zero_points")
-    return em.constant(quantized, "zero_points")
+        packed = array(stored).reshape(rows, row, 1)
+        digits = packed >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1
+        whole = digits.reshape(rows, -1)[:, :blocks].reshape(shape)
+    return em.tensor(ir.Tensor(whole.astype(dtype.numpy()), dtype=dtype), "zero_points")
 
 
 def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
@@ -136,112 +125,60 @@ def mat_mul_n_bits(site: Site) -> Replacement:
     of other than 4 bits, since onnxruntime has no kernel.
     """
     refuse_value(site, "weight_prepacked", 0)
-    refuse_value(site, "bits", 2, 4, 8)
-    a, scales, bits = site.required("A"), site.required("scales"), site.integer("bits")
-    width, columns, block = (site.integer(name) for name in ("K", "N", "block_size"))
-    if block < 1 or width < 1 or columns < 1:
-        raise no_form("`K`, `N` or `block_size` of `MatMulNBits` is below 1")
-    blocks = -(-width // block)
-    op, dtype = site.op, known_type(scales)
-    quantized = packed_values(site, site.required("B"), bits, (columns, blocks * block))
-    scales = reshaped(site, scales, (columns, blocks))
-    zero, order = site.input("zero_points"), site.input("g_idx")
-    if order is not None:
-        if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
-            refuse_input(site, "g_idx")
-        weights = _reordered(site, quantized, scales, zero, order, (columns, width))
-    elif zero is not None and zero.dtype != _D.UINT8:
-        split = (columns, blocks, block)
-        values = cast(site, reshaped(site, quantized, split), dtype)
-        column = (columns, blocks, 1)
-        centred = op("Sub", values, reshaped(site, cast(site, zero, dtype), column))
-        weights = op("Mul", centred, reshaped(site, scales, column))
-        weights = reshaped(site, weights, (columns, blocks * block))
-    else:
-        weights = _dequantized(site, quantized, scales, zero, (bits, block, columns, blocks))
-    if blocks * block != width and order is None:
-        weights = _first(site, weights, width)
-    return only(_product(site, a, weights, site.input("bias")))
+    return only(block_product(site, site.required("A"), site.integer("N")))
 
 
-def block_product(site: Site, a: ir.Value, name: str, columns: int) -> ir.Value:
-    """Return one of several products of a node, whose weights have blocks and no zero points.
+def block_product(site: Site, a: ir.Value, columns: int, prefix: str = "") -> ir.Value:
+    """Return a product of a node with weights that have blocks.
 
     Args:
         site: The node, which has `K`, `bits` and `block_size`.
         a: (..., K).
-        name: The prefix of the inputs: `gate` for `gate_B`, `gate_scales` and `gate_bias`.
         columns: N.
+        prefix: Of the inputs: `gate_` for `gate_B`, `gate_scales` and `gate_bias`.
 
     Returns:
         (..., N).
     """
     refuse_value(site, "bits", 2, 4, 8)
-    bits, width, block = (site.integer(part) for part in ("bits", "K", "block_size"))
-    if block < 1 or width < 1 or columns < 1:
-        raise no_form(f"a size of `{site.node.op_type}` is below 1")
-    blocks = -(-width // block)
-    quantized = packed_values(site, site.required(f"{name}_B"), bits, (columns, blocks * block))
-    scales = reshaped(site, site.required(f"{name}_scales"), (columns, blocks))
-    weights = _dequantized(site, quantized, scales, None, (bits, block, columns, blocks))
-    if blocks * block != width:
-        weights = _first(site, weights, width)
-    return _product(site, a, weights, site.input(f"{name}_bias"))
-
-
-def _dequantized(
-    em: Emitter,
-    quantized: ir.Value,
-    scales: ir.Value,
-    zero: ir.Value | None,
-    sizes: tuple[int, int, int, int],
-) -> ir.Value:
-    """Return the dequantized values, (N, blocks * block); `sizes` are (bits, block, N, blocks)."""
-    bits, block, *shape = sizes
-    points = packed_zero_points(em, zero, bits, quantized.dtype, (shape[0], shape[1]))
-    attributes = {"axis": 1, "block_size": block}
+    bits, width, block = (site.integer(name) for name in ("bits", "K", "block_size"))
+    if min(block, width, columns) < 1:
+        text = f"`K`, `block_size` or the number of columns of `{site.node.op_type}` is below 1"
+        raise no_form(text)
+    op, blocks = site.op, -(-width // block)
+    whole = (columns, blocks * block)
+    quantized = packed_values(site, site.required(f"{prefix}B"), bits, whole)
+    scales = reshaped(site, site.required(f"{prefix}scales"), (columns, blocks))
+    zero, order, bias = (site.find(prefix + name) for name in ("zero_points", "g_idx", "bias"))
     dtype = known_type(scales)
-    return em.op("DequantizeLinear", quantized, scales, points, attributes=attributes, dtype=dtype)
-
-
-def _product(em: Emitter, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
-    """Return the product of `a` and transposed weights, (N, K), plus the bias."""
-    result = em.op("MatMul", a, em.op("Transpose", weights, perm=[1, 0]))
-    return result if bias is None else em.op("Add", result, bias)
-
-
-def _reordered(
-    em: Emitter,
-    quantized: ir.Value,
-    scales: ir.Value,
-    zero: ir.Value | None,
-    order: ir.Value,
-    shape: tuple[int, int],
-) -> ir.Value:
-    """Return dequantized values whose columns have the scale of any block: (N, K).
-
-    Args:
-        em: Where to build.
-        quantized: (N, K rounded up to whole blocks).
-        scales: (N, blocks).
-        zero: (N, blocks) real numbers, or flat; None for 8.
-        order: The block of each column: (K,).
-        shape: N and K.
-    """
-    op = em.op
-    factors = op("Gather", scales, order, axis=1)
-    values = _first(em, cast(em, quantized, known_type(scales)), shape[1])
-    middle: ir.Value | int = 8
-    if zero is not None:
-        rows = reshaped(em, zero, (shape[0], -1))
-        middle = op("Gather", rows, order, axis=1)
-    return op("Mul", op("Sub", values, middle), factors)
+    if order is not None:
+        if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
+            refuse_input(site, "g_idx")
+        values, middle = _first(site, cast(site, quantized, dtype), width), None
+        factors = op("Gather", scales, order, axis=1)
+        if zero is not None:  # real numbers, one for each block
+            middle = op("Gather", reshaped(site, zero, (columns, -1)), order, axis=1)
+        weights = op("Mul", op("Sub", values, 8 if middle is None else middle), factors)
+    elif zero is not None and zero.dtype != _D.UINT8:
+        column = (columns, blocks, 1)
+        values = cast(site, reshaped(site, quantized, (columns, blocks, block)), dtype)
+        centred = op("Sub", values, reshaped(site, cast(site, zero, dtype), column))
+        weights = op("Mul", centred, reshaped(site, scales, column))
+        weights = reshaped(site, weights, whole)
+    else:
+        points = packed_zero_points(site, zero, bits, dtype_of(quantized), (columns, blocks))
+        weights = op(
+            "DequantizeLinear", quantized, scales, points, axis=1, block_size=block, dtype=dtype
+        )
+    if blocks * block != width and order is None:
+        weights = _first(site, weights, width)
+    result = op("MatMul", a, op("Transpose", weights, perm=[1, 0]))
+    return result if bias is None else op("Add", result, bias)
 
 
 def _first(em: Emitter, value: ir.Value, count: int, axis: int = 1) -> ir.Value:
     """Return the first elements along an axis; by default, the first columns of a matrix."""
-    bounds = (em.constant([bound], "bound") for bound in (0, count, axis))
-    return em.op("Slice", value, *bounds)
+    return em.op("Slice", value, [0], [count], [axis])
 
 
 def gather_block_quantized(site: Site) -> Replacement:
@@ -252,8 +189,8 @@ def gather_block_quantized(site: Site) -> Replacement:
     An index out of range fails; onnxruntime returns zeros there.
     """
     data, indices, scales = site.operands("data", "indices", "scales")
-    dims, at = dims_of(data), dims_of(indices)
-    if dims is None or at is None or dims_of(scales) is None:
+    dims, at, sizes = (dims_of(value) for value in (data, indices, scales))
+    if dims is None or at is None or sizes is None:
         raise Refusal(
             "unknown-rank",
             "the rank of `data`, `indices` or `scales` of `GatherBlockQuantized` is unknown",
@@ -268,95 +205,58 @@ def gather_block_quantized(site: Site) -> Replacement:
     refuse_value(site, "bits", 2, 4, 8)
     along = counted_axis(site.integer("gather_axis"), len(dims), "gather_axis")
     blocks = counted_axis(site.integer("quantize_axis"), len(dims), "quantize_axis")
-    table = _Table(site, bits, data.dtype == _D.INT4)
-    op, dtype = site.op, known_type(scales)
+    op, dtype, is_packed = site.op, known_type(scales), data.dtype == _D.UINT8
+    narrow = _D.INT8 if data.dtype == _D.INT4 else _D.UINT8
     zero, block = site.input("zero_points"), site.integer("block_size")
-    if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
+    if is_packed and (along, blocks) != (0, len(dims) - 1):
         raise no_form(
             "`GatherBlockQuantized` of uint8 gathers along another axis than 0, or has its blocks "
             "along another than the last"
         )
-    if data.dtype != _D.UINT8 and not table.has_bytes(data, along):
-        attributes = {"axis": blocks, "block_size": block}
+
+    def bytes_of(quantized: ir.Value) -> ir.Value | None:
+        """Return stored 4-bit values as bytes; None unless the last axis has whole ones."""
+        sizes = fixed_sizes(dims_of(quantized))
+        if not is_stored(quantized) or not sizes or along >= len(sizes) - 1 or sizes[-1] % 2:
+            return None
+        return stored_as(site, quantized, _D.UINT8, (*sizes[:-1], sizes[-1] // 2))
+
+    def rows(quantized: ir.Value) -> ir.Value:
+        """Return slices as int8 or uint8, one byte an element."""
+        packed = quantized if is_packed else bytes_of(quantized)
+        if packed is None:
+            return op("Gather", cast(site, quantized, narrow), indices, axis=along)
+        found = op("Gather", packed, indices, axis=along)
+        if bits == 8:
+            return found
+        # The elements of a byte are a dimension of their own, which joins the one before it. A size
+        # that is known is written, since -1 fails for an array without elements.
+        size = dim_of(packed, -1)
+        joined = size * (8 // bits) if isinstance(size, int) else -1
+        front = len(dims_of(quantized) or ()) + len(at) - 2
+        return op("Reshape", apart(site, found, bits, narrow), [*[0] * front, joined])
+
+    attributes = {"axis": blocks, "block_size": block}
+    if not is_packed and bytes_of(data) is None:
         values = op("DequantizeLinear", data, scales, zero, attributes=attributes, dtype=dtype)
         return only(op("Gather", values, indices, axis=along))
-    axis = blocks + (len(at) - 1 if blocks > along else 0)
+    attributes["axis"] += len(at) - 1 if blocks > along else 0
     slices = op("Gather", scales, indices, axis=along)
-    sizes = dims_of(scales) or ()
     slices.shape = ir.Shape([*sizes[:along], *at, *sizes[along + 1 :]])
     points = None
     if zero is not None:
-        points = table.rows(zero, indices, along, dims_of(scales))
-    elif data.dtype == _D.UINT8:
-        middle = site.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
-        points = site.op("Expand", middle, site.op("Shape", slices))
-    quantized = table.rows(data, indices, along, None)
-    attributes = {"axis": axis, "block_size": block}
-    inputs = quantized, slices, points
+        points, count = rows(zero), dim_of(scales, -1)
+        if bits != 8 and (is_packed or bytes_of(zero) is not None):
+            if not isinstance(count, int):
+                raise Refusal(
+                    "unknown-size",
+                    "the number of blocks of `GatherBlockQuantized` is unknown",
+                    help="declare the shape of `scales`",
+                )
+            if is_packed and count * bits % 8:
+                points = _first(site, points, count, len(dims) + len(at) - 2)
+    elif is_packed:
+        middle = np.array(2 ** (bits - 1), np.uint8)
+        points = op("Expand", middle, op("Shape", slices))
+    inputs = rows(data), slices, points
     return only(op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype))
-
-
-class _Table:
-    """Rows of quantized values that are packed in bytes, gathered as bytes.
-
-    Args:
-        em: Where to build.
-        bits: Bits of an element.
-        is_signed: Whether the elements are signed.
-    """
-
-    def __init__(self, em: Emitter, bits: int, is_signed: bool) -> None:
-        self.em, self.bits, self.is_signed = em, bits, is_signed
-
-    def has_bytes(self, quantized: ir.Value, along: int) -> bool:
-        """Return whether stored 4-bit values are rows of whole bytes along the last axis."""
-        dims = dims_of(quantized) or ()
-        sizes = [dim for dim in dims if isinstance(dim, int)]
-        is_sized = is_stored(quantized) and len(sizes) == len(dims)
-        return is_sized and along < len(dims) - 1 and sizes[-1] % 2 == 0
-
-    def rows(
-        self,
-        quantized: ir.Value,
-        indices: ir.Value,
-        along: int,
-        wanted: tuple[object, ...] | None,
-    ) -> ir.Value:
-        """Return slices as int8 or uint8, one byte an element.
-
-        Args:
-            quantized: uint8 of packed elements, or stored int4 or uint4.
-            indices: Which slices.
-            along: The axis that is gathered.
-            wanted: Dimensions; the result gets the last of them. None for all elements.
-        """
-        em, dtype = self.em, _D.INT8 if self.is_signed else _D.UINT8
-        packed = quantized
-        if quantized.dtype != _D.UINT8:
-            if not self.has_bytes(quantized, along):
-                wide = cast(em, quantized, dtype)
-                return em.op("Gather", wide, indices, axis=along)
-            dims = [d for d in dims_of(quantized) or () if isinstance(d, int)]
-            packed = stored_as(em, quantized, _D.UINT8, (*dims[:-1], dims[-1] // 2))
-        rows = em.op("Gather", packed, indices, axis=along)
-        if self.bits == 8:
-            return rows
-        rows = apart(em, rows, self.bits, dtype)
-        rank = len(dims_of(quantized) or ()) + len(dims_of(indices) or ()) - 1
-        # The elements of a byte are a dimension of their own, which joins the one before it. A size
-        # that is known is written, since -1 fails for an array without elements.
-        size = (dims_of(packed) or (None,))[-1]
-        joined = size * (8 // self.bits) if isinstance(size, int) else -1
-        rows = em.op("Reshape", rows, [0] * (rank - 1) + [joined])
-        count = wanted[-1] if wanted else None
-        if wanted is None:
-            return rows
-        if not isinstance(count, int):
-            raise Refusal(
-                "unknown-size",
-                "the number of blocks of `GatherBlockQuantized` is unknown",
-                help="declare the shape of `scales`",
-            )
-        if count * self.bits % 8 == 0 or quantized.dtype != _D.UINT8:
-            return rows
-        return _first(em, rows, count, rank - 1)

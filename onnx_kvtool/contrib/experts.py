@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -16,183 +16,46 @@ from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, reduce, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# The weights of experts, quantized or not: of all experts, or of the chosen ones.
-
-
-_D = ir.DataType
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The experts that compute, each in its own slot.
-
-    Attributes:
-        site: The node.
-        experts: Number of experts.
-        chosen: The expert of each slot, (slots,), int64; None if slot n has expert n.
-        count: Number of slots.
-    """
-
-    site: Site
-    experts: int
-    chosen: ir.Value | None
-    count: int
-
-    def weights(self, name: str, rows: int, columns: int) -> ir.Value:
-        """Return the weights of one product: (slots, rows, columns), of the type of the input.
-
-        Args:
-            name: `fc1`, `fc2` or `fc3`.
-            rows: Number of features of the result.
-            columns: Number of features of the input.
-
-        Raises:
-            Refusal: If a shape is another, or unknown.
-        """
-        called, bits = f"{name}_experts_weights", width_of(self.site, name)
-        given = demanded(self.site, called)
-        demand_dims(self.site, called, self.experts, rows, columns * (bits or 8) // 8)
-        if bits is None:
-            return self._of(given)
-        return self._dequantized(given, name, (self.experts, rows, columns), bits)
-
-    def bias(self, name: str, rows: int) -> ir.Value | None:
-        """Return the bias of one product: (slots, rows, 1); None if it has none."""
-        given = self.site.input(f"{name}_experts_bias")
-        if given is None:
-            return None
-        demand_dims(self.site, f"{name}_experts_bias", self.experts, rows)
-        return unsqueeze(self.site, self._of(given), [2])
-
-    def _of(self, given: ir.Value) -> ir.Value:
-        if self.chosen is None:
-            return given
-        return self.site.op("Gather", given, self.chosen, hint="chosen")
-
-    def _dequantized(
-        self, packed: ir.Value, name: str, shape: tuple[int, int, int], bits: int
-    ) -> ir.Value:
-        """Return the dequantized values."""
-        em, site, (experts, rows, columns) = self.site, self.site, shape
-        block = site.attribute("block_size") or columns
-        assert isinstance(block, int)
-        if block < 1 or columns % block:
-            raise no_form(
-                f"`block_size` of `QMoE` is {block}, which does not divide the {columns} columns "
-                f"of `{name}_experts_weights`"
-            )
-        blocks = columns // block
-        scales = demanded(site, f"{name}_scales")
-        if site.attribute("block_size"):
-            demand_dims(site, f"{name}_scales", experts, rows, blocks)
-        else:
-            demand_dims(site, f"{name}_scales", experts, rows)
-            scales = reshaped(em, scales, (experts, rows, 1))
-        dtype = known_type(site.required("input"))
-        if known_type(scales) != dtype:
-            raise no_form(f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}")
-        quantized = packed_values(em, self._of(packed), bits, (self.count, rows, columns))
-        zero = site.input(f"{name}_zero_points")
-        points = self._points(name, zero, bits, quantized.dtype, (rows, blocks))
-        attributes = {"axis": 2, "block_size": block}
-        inputs = (quantized, self._of(scales), points)
-        return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype)
-
-    def _points(
-        self,
-        name: str,
-        zero: ir.Value | None,
-        bits: int,
-        dtype: ir.DataType | None,
-        shape: tuple[int, int],
-    ) -> ir.Value:
-        """Return the zero point of each block: (slots, rows, blocks)."""
-        rows, blocks = shape
-        if zero is None:
-            return packed_zero_points(self.site, None, bits, dtype, (self.count, rows, blocks))
-        whole = (self.experts, rows, blocks)
-        if not self.site.attribute("block_size"):
-            demand_dims(self.site, f"{name}_zero_points", self.experts, -(-rows * bits // 8))
-            along = (self.experts, rows)
-            return self._of(packed_zero_points(self.site, zero, bits, dtype, whole, along))
-        if blocks == 1 and bits != 8:
-            raise no_form(
-                f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads a layout "
-                "on the CPU that contradicts its documentation"
-            )
-        packed = -(-blocks * bits // 8)
-        demand_dims(self.site, f"{name}_zero_points", self.experts, rows, packed)
-        return self._of(packed_zero_points(self.site, zero, bits, dtype, whole))
-
-
-def width_of(site: Site, name: str) -> int | None:
-    """Return the bits of the quantized weights of one product; None if they are not quantized."""
-    if site.node.op_type == "MoE":
-        return None
-    given = site.attribute(f"{name}_expert_weight_bits")
-    return given if isinstance(given, int) else site.integer("expert_weight_bits")
-
-
-def demanded(site: Site, name: str) -> ir.Value:
-    """Return an input that the attributes of the node make necessary.
-
-    Raises:
-        Refusal: If it is absent.
-    """
-    value = site.input(name)
-    if value is None:
-        raise no_form(f"`{site.node.op_type}` has no `{name}`, expected one")
-    return value
-
-
-def demand_dims(site: Site, name: str, *expected: int) -> None:
-    """Demand that an input has a shape.
-
-    Raises:
-        Refusal: If it has another, or one that is unknown.
-    """
-    dims = dims_of(demanded(site, name))
-    if dims is None or not all(isinstance(dim, int) for dim in dims):
-        raise Refusal(
-            "unknown-size",
-            f"the shape of `{name}` of `{site.node.op_type}` is unknown",
-            help="declare it",
-        )
-    if dims != expected:
-        raise no_form(f"`{name}` of `{site.node.op_type}` has shape {dims}, expected {expected}")
-
-
 # The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
 
 
+_D = ir.DataType
 _GATED = ("swiglu", "geglu")
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The sizes of a node: E experts, k of them compute, from H features over I back to H."""
+    """The experts that compute, each in its own slot: from H features over I back to H.
+
+    Attributes:
+        site: The node.
+        experts: Number of experts: E.
+        inner: I.
+        hidden: H.
+        count: Number of slots.
+        chosen: The expert of each slot, (slots,), int64; None if slot n has expert n.
+    """
 
     site: Site
     experts: int
     inner: int
     hidden: int
+    count: int
+    chosen: ir.Value | None = None
 
     @classmethod
     def of(cls, site: Site) -> Experts:
-        """Read the sizes of a node.
+        """Read the sizes of a node, all of whose experts compute.
 
         Raises:
             Refusal: If the node has no standard form, or a size is unknown.
         """
-        op_type, kind, fusion = site.node.op_type, _activation(site), site.integer("swiglu_fusion")
+        op_type, kind = site.node.op_type, site.string("activation_type")
+        fusion, k = site.integer("swiglu_fusion"), site.integer("k")
         refuse_value(site, "use_sparse_mixer", 0, 1)
-        if kind not in ("identity", "relu", "relu2", "gelu", "silu", *_GATED):
-            raise no_form(
-                f"`activation_type` of `{op_type}` is `{kind}`, which has no standard form"
-            )
-        refuse_value(site, "swiglu_fusion", 0, 1, 2)
-        if kind == "geglu":
-            refuse_value(site, "swiglu_fusion", 1, 2)
+        kinds = ("identity", "relu", "relu2", "gelu", "silu", *_GATED)
+        refuse_value(site, "activation_type", *kinds)
+        refuse_value(site, "swiglu_fusion", *([1, 2] if kind == "geglu" else [0, 1, 2]))
         if kind != "swiglu":
             refuse_value(site, "swiglu_limit_after_activation", 0)
         if kind != "swiglu" or fusion:
@@ -207,10 +70,10 @@ class Experts:
                 f"`router_probs` of `{op_type}` has {routed} columns, expected one for each of "
                 f"{experts} experts"
             )
-        if not 1 <= site.integer("k") <= experts:
-            raise no_form(f"`k` of `{op_type}` is {site.integer('k')}, expected 1 to {experts}")
+        if not 1 <= k <= experts:
+            raise no_form(f"`k` of `{op_type}` is {k}, expected 1 to {experts}")
         is_fused = kind in _GATED and fusion > 0
-        return cls(site, experts, rows // 2 if is_fused else rows, hidden)
+        return cls(site, experts, rows // 2 if is_fused else rows, hidden, experts)
 
     def computed(self, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return the weighted sum of what the experts compute, in the shape of the input.
@@ -220,101 +83,63 @@ class Experts:
             gates: Their weights: (T, k), float32.
             least: Experts with this weight or less are left out of the sum.
         """
-        em, x = self.site, self.site.required("input")
-        op, dims = em.op, dims_of(x)
-        assert dims is not None
+        site, op, x = self.site, self.site.op, self.site.required("input")
+        dims, k = dims_of(x) or (), site.integer("k")
         rows = x if len(dims) == 2 else op("Reshape", x, [-1, self.hidden])
         tokens = prod(d for d in dims[:-1] if isinstance(d, int))
-        is_known = all(isinstance(dim, int) for dim in dims[:-1])
-        if is_known and tokens * self.site.integer("k") < self.experts:
-            total = self._of_chosen(rows, indices, gates, (least, tokens))
-        else:
-            total = self._of_all(rows, indices, gates, least)
-        if len(dims) == 2:
-            return total
-        return op("Reshape", total, em.op("Shape", x), hint="mixed")
-
-    def _of_all(self, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
-        """Return (T, H), where every expert computes every token; tokens are columns."""
-        em, op, router = self.site, self.site.op, self.site.required("router_probs")
-        columns = op("Transpose", rows, perm=[1, 0], hint="columns")
-        zero = ir.Tensor(np.zeros(1, np.float32))
-        shape = em.op("Shape", router)
-        none = em.op("ConstantOfShape", shape, value=zero)
-        spread = op("ScatterElements", none, indices, gates, axis=1, hint="gates")
-        turned = op("Transpose", spread, perm=[1, 0])
-        slots = Slots(self.site, self.experts, None, self.experts)
-        found = self._weighted(slots, columns, unsqueeze(em, turned, [1]), least)
-        total = reduce(em, "ReduceSum", found, [0], keepdims=False)
-        return op("Transpose", total, perm=[1, 0], hint="total")
-
-    def _of_chosen(
-        self,
-        rows: ir.Value,
-        indices: ir.Value,
-        gates: ir.Value,
-        limits: tuple[float, int],
-    ) -> ir.Value:
-        """Return (T, H), where each pair of a token and an expert that it chose has a slot."""
-        em, k, (least, tokens) = self.site, self.site.integer("k"), limits
         count = tokens * k
-        chosen = em.op("Reshape", indices, [count], hint="chosen")
-        columns = rows
-        if tokens > 1 and k > 1:
-            columns = em.op("Gather", rows, np.repeat(np.arange(tokens), k), hint="tokens")
-        shape = (tokens if tokens == 1 else count, self.hidden, 1)
-        columns = reshaped(em, columns, shape)
-        slots = Slots(self.site, self.experts, chosen, count)
-        turned = reshaped(em, gates, (count, 1, 1))
-        found = self._weighted(slots, columns, turned, least)
-        apart = reshaped(em, found, (tokens, k, self.hidden))
-        return reduce(em, "ReduceSum", apart, [1], keepdims=False)
+        if count < self.experts and all(isinstance(dim, int) for dim in dims[:-1]):
+            chosen = op("Reshape", indices, [count], hint="chosen")
+            if tokens > 1 and k > 1:
+                rows = op("Gather", rows, np.repeat(np.arange(tokens), k), hint="tokens")
+            columns = reshaped(site, rows, (tokens if tokens == 1 else count, self.hidden, 1))
+            slots = replace(self, count=count, chosen=chosen)
+            found = slots._weighted(columns, reshaped(site, gates, (count, 1, 1)), least)
+            apart = reshaped(site, found, (tokens, k, self.hidden))
+            total = reduce(site, "ReduceSum", apart, [1], keepdims=False)
+        else:  # every expert computes every token; tokens are columns
+            columns = op("Transpose", rows, perm=[1, 0], hint="columns")
+            zero = ir.Tensor(np.zeros(1, np.float32))
+            none = op("ConstantOfShape", op("Shape", site.required("router_probs")), value=zero)
+            spread = op("ScatterElements", none, indices, gates, axis=1, hint="gates")
+            turned = unsqueeze(site, op("Transpose", spread, perm=[1, 0]), [1])
+            found = self._weighted(columns, turned, least)
+            total = reduce(site, "ReduceSum", found, [0], keepdims=False)
+            total = op("Transpose", total, perm=[1, 0], hint="total")
+        return total if len(dims) == 2 else op("Reshape", total, op("Shape", x), hint="mixed")
 
-    def _weighted(self, slots: Slots, columns: ir.Value, gates: ir.Value, least: float) -> ir.Value:
+    def _weighted(self, columns: ir.Value, gates: ir.Value, least: float) -> ir.Value:
         """Return what the expert of each slot computes, times its weight: (slots, H, columns).
 
         Args:
-            slots: The experts.
             columns: (H, columns), or for each slot (slots, H, columns).
             gates: (slots, 1, columns), float32.
             least: As for `computed`.
         """
-        em, op = self.site, self.site.op
-        inner = self._inner(slots, columns)
-        found = self._product(slots, "fc2", inner, (self.hidden, self.inner))
-        weighted = op("Mul", found, cast(em, gates, dtype_of(found)), hint="weighted")
+        site, op = self.site, self.site.op
+        found = self._product("fc2", self._inner(columns), self.hidden, self.inner)
+        weighted = op("Mul", found, cast(site, gates, dtype_of(found)), hint="weighted")
         # An expert that was not chosen may overflow: infinity times 0 would be NaN.
-        counts = op("Greater", gates, least)
-        return where(em, counts, weighted, 0.0, "counted")
+        return where(site, op("Greater", gates, least), weighted, 0.0, "counted")
 
-    def _product(
-        self, slots: Slots, name: str, columns: ir.Value, shape: tuple[int, int]
-    ) -> ir.Value:
-        op = self.site.op
-        found = op("MatMul", slots.weights(name, *shape), columns, hint=name)
-        bias = slots.bias(name, shape[0])
-        return found if bias is None else op("Add", found, bias, hint=f"{name}_biased")
-
-    def _inner(self, slots: Slots, columns: ir.Value) -> ir.Value:
+    def _inner(self, columns: ir.Value) -> ir.Value:
         """Return the inner features: (slots, I, columns)."""
-        kind, fusion = _activation(self.site), self.site.integer("swiglu_fusion")
-        inner, hidden, em = self.inner, self.hidden, self.site
+        site, inner, hidden = self.site, self.inner, self.hidden
+        kind, fusion = site.string("activation_type"), site.integer("swiglu_fusion")
         if kind not in _GATED:
-            return _activated(em, kind, self._product(slots, "fc1", columns, (inner, hidden)))
+            return _activated(site, kind, self._product("fc1", columns, inner, hidden))
         if fusion == 0:
-            gate = self._product(slots, "fc1", columns, (inner, hidden))
-            return self._gated(gate, self._product(slots, "fc3", columns, (inner, hidden)))
-        both = self._product(slots, "fc1", columns, (2 * inner, hidden))
-        if fusion == 2:
-            return self._gated(*em.multi("Split", both, [inner, inner], axis=1, count=2))
-        gate, linear = (em.op("Slice", both, [first], [2 * inner], [1], [2]) for first in (0, 1))
-        return self._gated(gate, linear)
-
-    def _gated(self, gate: ir.Value, linear: ir.Value) -> ir.Value:
-        """Return SwiGLU or GEGLU of two products of one shape."""
-        site = self.site
-        if _activation(site) == "geglu":
-            return self.site.op("Mul", _activated(self.site, "gelu", gate), linear)
+            gate, linear = (self._product(fc, columns, inner, hidden) for fc in ("fc1", "fc3"))
+        else:
+            both = self._product("fc1", columns, 2 * inner, hidden)
+            if fusion == 2:
+                gate, linear = site.multi("Split", both, [inner, inner], axis=1, count=2)
+            else:
+                gate, linear = (
+                    site.op("Slice", both, [first], [2 * inner], [1], [2]) for first in (0, 1)
+                )
+        if kind == "geglu":
+            return site.op("Mul", _activated(site, "gelu", gate), linear)
         limit = site.attribute("swiglu_limit")
         swish = Swish(
             site.real("activation_alpha"),
@@ -322,11 +147,101 @@ class Experts:
             limit if isinstance(limit, float) else None,
             is_later=site.integer("swiglu_limit_after_activation") != 0,
         )
-        return swish.product(self.site, gate, linear)
+        return swish.product(site, gate, linear)
+
+    def _product(self, name: str, data: ir.Value, rows: int, columns: int) -> ir.Value:
+        """Return a product of `data` with weights (slots, rows, columns), and its bias.
+
+        Args:
+            name: `fc1`, `fc2` or `fc3`.
+            data: Of the type of the weights.
+            rows: Number of features of the result.
+            columns: Number of features of `data`.
+
+        Raises:
+            Refusal: If a shape is another, or unknown.
+        """
+        site, bits = self.site, width_of(self.site, name)
+        packed = columns * (bits or 8) // 8
+        given = demanded(site, f"{name}_experts_weights", self.experts, rows, packed)
+        if bits is None:
+            weights = self._of(given)
+        else:
+            weights = self._dequantized(given, name, rows, columns, bits)
+        found = site.op("MatMul", weights, data, hint=name)
+        if site.input(f"{name}_experts_bias") is None:
+            return found
+        bias = self._of(demanded(site, f"{name}_experts_bias", self.experts, rows))
+        return site.op("Add", found, unsqueeze(site, bias, [2]), hint=f"{name}_biased")
+
+    def _of(self, given: ir.Value) -> ir.Value:
+        if self.chosen is None:
+            return given
+        return self.site.op("Gather", given, self.chosen, hint="chosen")
+
+    def _dequantized(
+        self, packed: ir.Value, name: str, rows: int, columns: int, bits: int
+    ) -> ir.Value:
+        """Return the dequantized values: (slots, rows, columns)."""
+        site, experts, given = self.site, self.experts, self.site.number("block_size")
+        block = given or columns
+        if block < 1 or columns % block:
+            raise no_form(
+                f"`block_size` of `QMoE` is {block}, which does not divide the {columns} columns "
+                f"of `{name}_experts_weights`"
+            )
+        blocks = columns // block
+        along = (experts, rows, blocks) if given else (experts, rows)
+        scales = demanded(site, f"{name}_scales", *along)
+        if not given:
+            scales = reshaped(site, scales, (experts, rows, 1))
+        dtype = known_type(site.required("input"))
+        if known_type(scales) != dtype:
+            raise no_form(f"`{name}_scales` of `QMoE` is of type {scales.dtype}, expected {dtype}")
+        quantized = packed_values(site, self._of(packed), bits, (self.count, rows, columns))
+        zero = site.input(f"{name}_zero_points")
+        if zero is None:
+            whole = (self.count, rows, blocks)
+            points = packed_zero_points(site, None, bits, dtype_of(quantized), whole)
+        elif given and blocks == 1 and bits != 8:
+            raise no_form(
+                f"`{name}_zero_points` of `QMoE` has one block: onnxruntime reads a layout "
+                "on the CPU that contradicts its documentation"
+            )
+        else:
+            row = -(-along[-1] * bits // 8)
+            demanded(site, f"{name}_zero_points", *along[:-1], row)
+            whole = (experts, rows, blocks)
+            points = packed_zero_points(site, zero, bits, dtype_of(quantized), whole, along)
+            points = self._of(points)
+        inputs = (quantized, self._of(scales), points)
+        return site.op("DequantizeLinear", *inputs, axis=2, block_size=block, dtype=dtype)
 
 
-def _activation(site: Site) -> str:
-    return site.string("activation_type")
+def width_of(site: Site, name: str) -> int | None:
+    """Return the bits of the quantized weights of one product; None if they are not quantized."""
+    if site.node.op_type == "MoE":
+        return None
+    given = site.attribute(f"{name}_expert_weight_bits")
+    return given if isinstance(given, int) else site.integer("expert_weight_bits")
+
+
+def demanded(site: Site, name: str, *expected: int) -> ir.Value:
+    """Return an input that the attributes of the node make necessary.
+
+    Raises:
+        Refusal: If it is absent, or has another shape than `expected`, or an unknown one.
+    """
+    value, op_type = site.input(name), site.node.op_type
+    if value is None:
+        raise no_form(f"`{op_type}` has no `{name}`, expected one")
+    dims = dims_of(value)
+    if dims is None or not all(isinstance(dim, int) for dim in dims):
+        text = f"the shape of `{name}` of `{op_type}` is unknown"
+        raise Refusal("unknown-size", text, help="declare it")
+    if dims != expected:
+        raise no_form(f"`{name}` of `{op_type}` has shape {dims}, expected {expected}")
+    return value
 
 
 def _activated(em: Emitter, kind: str, x: ir.Value) -> ir.Value:
@@ -440,9 +355,8 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     at most `_JITTER` times the greater of the expert's logit and the magnitude of the other. The
     first expert does not count for the second. `normalize_routing_weights` has no effect.
     """
-    em = mixture.site
-    refuse_value(mixture.site, "k", 2)
-    op = em.op
+    em, op = mixture.site, mixture.site.op
+    refuse_value(em, "k", 2)
     every = em.constant(np.arange(mixture.experts), "experts")
     rest, taken = logits, None
     chosen, gates = [], []

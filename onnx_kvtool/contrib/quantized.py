@@ -329,7 +329,7 @@ def mat_mul_n_bits_mlp(site: Site) -> Replacement:
     refuse_value(site, "activation", "silu")
     x, total = _normalized(site)
     op = site.op
-    gate, up = (block_product(site, x, name, site.integer("N")) for name in ("gate", "up"))
+    gate, up = (block_product(site, x, site.integer("N"), name) for name in ("gate_", "up_"))
     silu = op("Mul", gate, op("Sigmoid", gate), hint="silu")
     return _with_total(site, op("Mul", silu, up), total=total)
 
@@ -337,8 +337,8 @@ def mat_mul_n_bits_mlp(site: Site) -> Replacement:
 def mat_mul_n_bits_qkv(site: Site) -> Replacement:
     """Write MatMulNBitsQkv as RMSNormalization-23, and three of what MatMulNBits is."""
     x, total = _normalized(site)
-    widths = {"q": "Nq", "k": "Nkv", "v": "Nkv"}
-    found = (block_product(site, x, name, site.integer(n)) for name, n in widths.items())
+    widths = {"q_": "Nq", "k_": "Nkv", "v_": "Nkv"}
+    found = (block_product(site, x, site.integer(n), name) for name, n in widths.items())
     return _with_total(site, *found, total=total)
 
 

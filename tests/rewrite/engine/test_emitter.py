@@ -61,3 +61,25 @@ def test_a_fraction_beside_an_unknown_type_is_refused() -> None:
     with pytest.raises(Refusal, match="beside") as raised:
         emitter().op("Mul", value(_D.UNDEFINED), 0.5)
     assert raised.value.code == "unknown-element-type"
+
+
+def test_a_sharing_emitter_adds_no_node_twice() -> None:
+    em, x, y = emitter(), value(_D.FLOAT), value(_D.FLOAT)
+    first = em.sharing.op("Concat", x, y, axis=0)
+    assert em.sharing.op("Concat", x, y, axis=0, hint="again") is first
+    others = [
+        em.sharing.op("Concat", x, y, axis=1),
+        em.sharing.op("Concat", y, x, axis=0),
+        em.op("Concat", x, y, axis=0),
+    ]
+    assert len({first, *others}) == len(em.nodes) == 4
+
+
+def test_what_is_shared_is_found_when_an_input_became_a_constant() -> None:
+    em, x = emitter(), value(_D.INT64)
+    em.op("Add", x, 1)
+    for _ in range(2):
+        five = em.sharing.op("Add", em.constant(2), 3)
+        em.sharing.op("Mul", x, five)
+        em.fold({five: np.array(5)}.get, ())
+    assert [node.op_type for node in em.nodes] == ["Add", "Mul"]
