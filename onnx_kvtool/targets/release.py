@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from onnx_kvtool.core.domains import is_onnxruntimes
+from onnx_kvtool.core.record import Key, Record
 
 Evidence = Literal["measured", "documented"]
 Number = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Record):
     """Nodes of one operator that a release lacks a kernel for, refuses, or computes wrongly.
 
     Attributes:
@@ -53,6 +54,8 @@ class Limit:
     attribute: str | None = None
     listed: bool = False
 
+    JSON = ("name", Key("operator", "op"), "reason", "evidence", "source", "help")
+
     def concerns(self, opset: int) -> bool:
         """Return whether it may apply to a model of this opset."""
         return self.since <= opset and (self.before is None or opset < self.before)
@@ -76,7 +79,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Record):
     """One release of a runtime.
 
     Attributes:
@@ -126,6 +129,19 @@ class Release:
     types: frozenset[str] | None = None
     plugins: bool = True
     named: bool = False
+
+    JSON = (
+        "runtime", "version", "max_opset", "max_ir_version", "evidence", "notes", "min_opset",
+        "source", Key("native", "native_ops"), "limits", "unsupported",
+    )  # fmt: skip
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Release:
+        """Return the release that this version of kvtool knows by the name in an object."""
+        from onnx_kvtool.targets.target import named_releases
+
+        (found,) = named_releases(f"{data.get('runtime')}@{data.get('version')}")
+        return found
 
     @property
     def number(self) -> Number:
