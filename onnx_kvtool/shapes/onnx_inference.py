@@ -32,7 +32,7 @@ from onnx_kvtool.shapes.infer import (
 )
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, constants
 
 # onnx's strict inference puts all errors into one text, and names nodes only by their names, which
 # may be missing or not unique. So kvtool renames the nodes of the message, by graph and output.
@@ -364,7 +364,7 @@ def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
         return ir.serde.serialize_tensor(tensor)
     if value.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
         return None
-    numbers = site.integers(value)
+    numbers = constants(site.elements(value))
     rank = site.rank_of(value)
     if numbers is None or rank is None or len(numbers) > _MOST_ELEMENTS:
         return None

@@ -45,7 +45,7 @@ from onnx_kvtool.symbolic.expressions import (
     variable,
 )
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, Unrelated
+from onnx_kvtool.symbolic.rules.site import ElementSite, Unknown, Unrelated
 from onnx_kvtool.symbolic.rules.sources import stored
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, interval, substitute
@@ -190,26 +190,29 @@ class IndexMaps:
             view = NodeView(node, self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
                 return None  # that of another version, perhaps, which gives it another meaning
+            site = ElementSite(
+                node, view.opset, _NOWHERE, self._around, self._operand, True, view,
+                value.index() or 0, self._dtype(view, value),
+            )  # fmt: skip
             # A constant has its own shape, and most nodes of a model are constants.
-            shape = () if node.op_type == "Constant" else self._result(view, value)
+            shape = () if node.op_type == "Constant" else self._result(site, value)
             if shape is None:
                 return None
-            dtype = self._dtype(view, value)
-            site = ElementSite(view, self._operand, self._shape_below, dtype, shape, value)
+            site.sizes = shape
             found = rule(site)
-        except MalformedNode:
+        except (MalformedNode, Unknown):
             return None
         if site.unrelated:
             self._unrelated[value] = tuple(site.unrelated)
         return found
 
-    def _result(self, view: NodeView, value: ir.Value) -> Exprs | None:
+    def _result(self, site: ElementSite, value: ir.Value) -> Exprs | None:
         """Return the shape of an output by its rule; sizes that this does not know, as declared.
 
         Raises:
             MalformedNode: If the operands contradict each other.
         """
-        declared, found = self._declared(value), self._inferred(view, value)
+        declared, found = self._declared(value), self._inferred(site)
         if found is None or declared is None or len(declared) != len(found):
             return declared if found is None else found
         return tuple(
@@ -217,24 +220,23 @@ class IndexMaps:
             for size, there in zip(found, declared, strict=True)
         )
 
-    def _inferred(self, view: NodeView, value: ir.Value) -> Exprs | None:
+    def _inferred(self, site: ElementSite) -> Exprs | None:
         knowledge = self._around
         knowledge.shapes.clear()
         knowledge.conflicts.clear()
         knowledge.assumed.clear()
-        for operand in view.node.inputs:
+        for operand in site.node.inputs:
             shape = None if operand is None else self._shape_below(operand)
             if operand is not None and shape is not None:
                 knowledge.shapes[operand] = shape
-        site = ShapeSite(view.node, view.opset, _NOWHERE, knowledge, self._operand, True, view)
-        rule = shape_rule(view.node.op_type)
+        rule = shape_rule(site.node.op_type)
         try:
             shapes = () if rule is None else rule(site)
         except Unknown:
             shapes = ()
         if knowledge.conflicts:
             raise MalformedNode("operand-shape", knowledge.conflicts[0].message)
-        found = shapes[index] if (index := value.index() or 0) < len(shapes) else None
+        found = shapes[site.output] if site.output < len(shapes) else None
         # With an empty operand, Reshape might copy another size.
         return None if knowledge.assumed or isinstance(found, Unknown) else found
 

@@ -390,6 +390,11 @@ def choose(condition: Expr, yes: Expr, no: Expr, facts: Facts) -> Expr:
     return variable(Choice(condition, yes, no))
 
 
+def from_the_front(index: Expr, size: Expr, facts: Facts) -> Expr:
+    """Return an index that may count from the end of an axis, counted from its front."""
+    return choose(is_less(index, ZERO, facts), index + size, index, facts)
+
+
 def lookup(numbers: tuple[int, ...], index: Expr) -> Expr:
     """Return the number at place `index` of a list; `index` is within the list."""
     place = index.number

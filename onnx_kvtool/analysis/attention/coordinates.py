@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_op, maker
 from onnx_kvtool.ops.operators import parse
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
@@ -30,7 +31,7 @@ from onnx_kvtool.symbolic.expressions import (
 )
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.rules.site import ElementSite
+from onnx_kvtool.symbolic.rules.site import ElementSite, Unknown
 from onnx_kvtool.symbolic.rules.table import element_rule
 from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, simplified, substitute
 
@@ -158,9 +159,13 @@ class Sight:
             return described if value is source else self.maps.of(value)
 
         try:
-            site = ElementSite(view, operand, self.shape, output.dtype, after, output)
-            found = rule(site)
-        except MalformedNode:
+            found = rule(
+                ElementSite(
+                    node, view.opset, Location(), self.knowledge, operand, True, view, 0,
+                    output.dtype, after,
+                )
+            )  # fmt: skip
+        except (MalformedNode, Unknown):
             return None
         element = None if found is None or found.element is None else found.element.atom
         if not isinstance(element, Element) or element.value is not source:

@@ -71,7 +71,7 @@ def broadcast_elements(
     known = [shape for shape in shapes if shape is not None]
     if len(known) != len(shapes):
         return None
-    sizes, rank = site.shape, len(site.shape)
+    sizes, rank = site.sizes, len(site.sizes)
     if any(len(shape) > rank for shape in known):
         return None  # it is declared with another rank
     facts = Facts(sizes)

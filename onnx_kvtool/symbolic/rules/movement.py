@@ -11,8 +11,17 @@ from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, product, total
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_elements, broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, asked, placed
-from onnx_kvtool.symbolic.simplification import Facts, choose, is_less, modulo, substitute
+from onnx_kvtool.symbolic.rules.site import (
+    ElementSite,
+    Shapes,
+    ShapeSite,
+    Unknown,
+    asked,
+    changed,
+    constants,
+    placed,
+)
+from onnx_kvtool.symbolic.simplification import Facts, from_the_front, modulo, substitute
 
 # Operators that move elements without a look at them.
 
@@ -92,19 +101,19 @@ def tile(site: ShapeSite) -> Shapes:
     return (tuple(size * n for size, n in zip(shape, repeats, strict=True)),)
 
 
-def renumbered(site: ElementSite, data: IndexMap, places: Mapping[int, int]) -> IndexMap | None:
-    """Return `data` with its axes in other places.
+def _renumbered(site: ElementSite, places: Mapping[int, int]) -> IndexMap | None:
+    """Return the first input with its axes in other places.
 
     Args:
         site: The node.
-        data: What is moved; its rank is known.
         places: The new axis of each old one; the coordinate along an axis without one is 0.
     """
-    rank = len(data.shape or ())
-    if any(axis >= len(site.shape) for axis in places.values()):
+    data, shape = site.ranked(0)
+    rank = len(shape)
+    if any(axis >= len(site.sizes) for axis in places.values()):
         return None  # it is declared with another rank
     new = {axis: coordinate(places[axis]) if axis in places else ZERO for axis in range(rank)}
-    facts = Facts(site.shape)
+    facts = Facts(site.sizes)
     if data.axis is not None and data.axis not in places:
         return site.opaque()
     parts = tuple(substitute(part, new, facts) for part in data.parts)
@@ -119,65 +128,57 @@ def identity_elements(site: ElementSite) -> IndexMap | None:
 
 def transpose_elements(site: ElementSite) -> IndexMap | None:
     """Transpose; without `perm` the axes are reversed."""
-    (data,) = site.inputs
-    if data.shape is None:
+    _, shape = site.ranked(0)
+    perm = site.integers("perm") or range(len(shape))[::-1]
+    if sorted(perm) != list(range(len(shape))):
         return None
-    rank = len(data.shape)
-    perm = site.integers("perm") or tuple(reversed(range(rank)))
-    if sorted(perm) != list(range(rank)):
-        return None
-    return renumbered(site, data, {old: new for new, old in enumerate(perm)})
+    return _renumbered(site, {old: new for new, old in enumerate(perm)})
 
 
 def unsqueeze_elements(site: ElementSite) -> IndexMap | None:
     """Unsqueeze-1/11/13: `axes` count in the result."""
-    data, axes = site.inputs[0], site.integers("axes")
-    if data.shape is None or axes is None:
+    (_, shape), axes = site.ranked(0), site.integers("axes")
+    if axes is None:
         return None
-    rank = len(data.shape) + len(axes)
+    rank = len(shape) + len(axes)
     added = counted_axes(axes, rank)
-    return renumbered(site, data, dict(enumerate(i for i in range(rank) if i not in added)))
+    return _renumbered(site, dict(enumerate(i for i in range(rank) if i not in added)))
 
 
 def squeeze_elements(site: ElementSite) -> IndexMap | None:
     """Squeeze-1/11/13; without `axes` every size must be a number."""
-    data, axes = site.inputs[0], site.integers("axes")
-    if data.shape is None or (axes is None and site.has("axes")):
-        return None
+    (_, shape), axes = site.ranked(0), site.integers("axes")
     if axes is None:
-        if any(size.number is None for size in data.shape):
+        if site.has("axes") or any(size.number is None for size in shape):
             return None
-        axes = tuple(i for i, size in enumerate(data.shape) if size.number == 1)
-    dropped = counted_axes(axes, len(data.shape))
-    kept = [axis for axis in range(len(data.shape)) if axis not in dropped]
-    return renumbered(site, data, {old: new for new, old in enumerate(kept)})
+        axes = tuple(i for i, size in enumerate(shape) if size.number == 1)
+    dropped = counted_axes(axes, len(shape))
+    kept = [axis for axis in range(len(shape)) if axis not in dropped]
+    return _renumbered(site, {old: new for new, old in enumerate(kept)})
 
 
 def expand_elements(site: ElementSite) -> IndexMap | None:
     """Expand-8/13: by its shape operand, or else by the inferred shape of its result."""
-    data, target = site.input("input"), site.input("shape")
-    if data is None or data.shape is None:
-        return None
-    sizes = None if target is None else target.vector()
+    (data, _), sizes = site.ranked(0), site.expressions("shape")
     # Equal sizes are not broadcast.
     return broadcast_elements(
-        site, [data], lambda operands, facts: operands[0], site.shape if sizes is None else sizes
+        site, [data], lambda operands, facts: operands[0], site.sizes if sizes is None else sizes
     )
 
 
 def tile_elements(site: ElementSite) -> IndexMap | None:
     """Tile-6/13 with fixed repeats."""
-    data, repeats = site.input("input"), site.integers("repeats")
-    if data is None or data.shape is None or repeats is None or len(repeats) != len(data.shape):
+    (data, shape), repeats = site.ranked(0), site.integers("repeats")
+    if repeats is None or len(repeats) != len(shape):
         return None
     if any(n < 0 for n in repeats):
         raise MalformedNode("negative-size", f"`repeats` is {list(repeats)}, expected 0 or more")
-    facts = Facts(site.shape)
+    facts = Facts(site.sizes)
     if data.axis is not None and repeats[data.axis] != 1:
         return site.opaque()
     wrapped = {
         axis: modulo(coordinate(axis), size, facts)
-        for axis, (size, n) in enumerate(zip(data.shape, repeats, strict=True))
+        for axis, (size, n) in enumerate(zip(shape, repeats, strict=True))
         if n != 1
     }
     return site.like(data.axis, tuple(substitute(part, wrapped, facts) for part in data.parts))
@@ -209,7 +210,7 @@ def gather(site: ShapeSite) -> Shapes:
     """Gather: the axis gives way to the axes of the indices."""
     shape, indices = site.shape(0), site.shape(1)
     axis = placed(site.view.integer("axis"), len(shape))
-    return ((*shape[:axis], *indices, *shape[axis + 1 :]),)
+    return (changed(shape, axis, *indices),)
 
 
 def gather_nd(site: ShapeSite) -> Shapes:
@@ -224,70 +225,57 @@ def gather_nd(site: ShapeSite) -> Shapes:
 
 def gather_elements(site: ElementSite) -> IndexMap | None:
     """Gather-11/13; an index may count from the end, and is taken to be in range."""
-    data, indices = site.input("data"), site.input("indices")
-    if data is None or indices is None or data.shape is None or indices.shape is None:
-        return None
-    axis = counted_axis(site.view.integer("axis"), len(data.shape))
-    rank = len(indices.shape)
+    (data, shape), (indices, index_shape) = site.ranked(0), site.ranked(1)
+    axis, rank = counted_axis(site.view.integer("axis"), len(shape)), len(index_shape)
     if not data.parts or not indices.parts:
         return site.opaque()
-    facts = Facts(site.shape)
-    behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(data.shape))}
+    facts = Facts(site.sizes)
+    # Coordinates behind the axis move by the rank of the indices, less the axis itself.
+    behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(shape))}
+    if data.axis == axis:
+        return _picked(site, data, indices, axis, behind)
 
     def pick(part: Expr, index: Expr) -> Expr:
         row = substitute(index, {i: coordinate(i + axis) for i in range(rank)}, facts)
-        row = choose(is_less(row, ZERO, facts), row + size, row, facts)
+        row = from_the_front(row, shape[axis], facts)
         return substitute(part, {**behind, axis: row}, facts)
 
-    size = data.shape[axis]
-    if data.axis == axis:
-        return _picked(site, data, indices, axis)
-    if indices.axis is None:
-        parts = [pick(part, indices.parts[0]) for part in data.parts]
-        if data.axis is None:
-            return site.whole(parts[0])
-        return site.stacked(data.axis + (rank - 1) * (data.axis > axis), parts)
-    if data.axis is not None:
+    if data.axis is not None and indices.axis is not None:
         return site.opaque()
-    parts = [pick(data.parts[0], index) for index in indices.parts]
-    return site.stacked(indices.axis + axis, parts)
+    parts = [pick(part, index) for part in data.parts for index in indices.parts]
+    if data.axis is not None:
+        return site.stacked(data.axis + (rank - 1) * (data.axis > axis), parts)
+    return site.like(None if indices.axis is None else indices.axis + axis, parts)
 
 
 def gather_nd_elements(site: ElementSite) -> IndexMap | None:
     """GatherND-11/12/13 without batch axes; an index may count from the end, and is in range."""
-    data, indices = site.input("data"), site.input("indices")
-    if data is None or indices is None or data.shape is None or indices.shape is None:
-        return None
-    rank = len(indices.shape)
+    (data, shape), (indices, index_shape) = site.ranked(0), site.ranked(1)
+    rank = len(index_shape)
     taken = indices.along(rank - 1) if rank else None
     element = data.element
     if taken is None or element is None or site.view.number("batch_dims") != 0:
         return site.opaque()
-    if len(taken) > len(data.shape):
+    if len(taken) > len(shape):
         return None
-    facts = Facts(site.shape)
-    places = {i: coordinate(i - len(taken) + rank - 1) for i in range(len(taken), len(data.shape))}
+    facts = Facts(site.sizes)
+    places = {i: coordinate(i - len(taken) + rank - 1) for i in range(len(taken), len(shape))}
     for axis, index in enumerate(taken):
-        size = data.shape[axis]
-        places[axis] = choose(is_less(index, ZERO, facts), index + size, index, facts)
+        places[axis] = from_the_front(index, shape[axis], facts)
     return site.whole(substitute(element, places, facts))
 
 
-def _picked(site: ElementSite, data: IndexMap, indices: IndexMap, axis: int) -> IndexMap:
+def _picked(
+    site: ElementSite, data: IndexMap, indices: IndexMap, axis: int, behind: Mapping[int, Expr]
+) -> IndexMap:
     """Gather among the parts of `data`, at constant places."""
-    chosen = indices.parts if indices.shape == () else indices.vector() or ()
-    places = [index.number for index in chosen]
-    size, rank = len(data.parts), len(indices.shape or ())
-    # Coordinates behind the axis move by the rank of the indices, less the axis itself.
-    behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(data.shape or ()))}
-    facts, parts = Facts(site.shape), []
-    for place in places:
-        if place is None or not -size <= place < size:
-            return site.opaque()
-        parts.append(substitute(data.parts[place], behind, facts))
-    if not parts:
+    is_scalar = indices.shape == ()
+    places = constants(indices.parts if is_scalar else indices.vector())
+    size, facts = len(data.parts), Facts(site.sizes)
+    if not places or any(not -size <= place < size for place in places):
         return site.opaque()
-    return site.whole(parts[0]) if rank == 0 else site.stacked(axis, parts)
+    parts = [substitute(data.parts[place], behind, facts) for place in places]
+    return site.like(None if is_scalar else axis, parts)
 
 
 def concat_elements(site: ElementSite) -> IndexMap | None:
@@ -297,8 +285,8 @@ def concat_elements(site: ElementSite) -> IndexMap | None:
         return None
     if len(pieces) == 1:
         return site.like(pieces[0].axis, pieces[0].parts)
-    axis = counted_axis(site.view.integer("axis"), len(site.shape))
-    length = site.shape[axis].number
+    axis = counted_axis(site.view.integer("axis"), len(site.sizes))
+    length = site.sizes[axis].number
     if length is None or length > MOST_PARTS:
         return site.opaque()
     columns: list[Expr] = []
@@ -312,40 +300,34 @@ def concat_elements(site: ElementSite) -> IndexMap | None:
 
 def scattered_elements(site: ElementSite) -> IndexMap | None:
     """ScatterElements of a short vector at distinct constant places, as in shape arithmetic."""
-    data, indices, updates = (site.input(n) for n in ("data", "indices", "updates"))
-    if data is None or indices is None or updates is None or data.shape is None:
+    if site.view.string("reduction", "none") != "none":
         return None
-    if "reduction" in site.view.facts.attributes and site.view.string("reduction") != "none":
-        return None
-    elements, places, new = data.vector(), indices.vector(), updates.vector()
+    elements, places, new = (
+        site.expressions("data"),
+        site.integers("indices"),
+        site.expressions("updates"),
+    )
     if elements is None or places is None or new is None or len(places) != len(new):
         return None
-    numbers = [place.number for place in places]
-    held = list(elements)
-    for number, expr in zip(numbers, new, strict=True):
-        if number is None or not -len(held) <= number < len(held):
+    held, size = list(elements), len(elements)
+    for place, expr in zip(places, new, strict=True):
+        if not -size <= place < size:
             return None
-        held[number] = expr
-    if len({n % len(held) for n in numbers if n is not None}) != len(numbers):
-        return None
-    return site.stacked(0, held)
+        held[place] = expr
+    return site.stacked(0, held) if len({n % size for n in places}) == len(places) else None
 
 
 def cumulative_sum_elements(site: ElementSite) -> IndexMap | None:
     """CumSum-11/14 along an axis along which the elements are equal."""
-    data, given = site.input("x"), site.input("axis")
-    if data is None or data.shape is None or data.element is None or given is None:
+    (data, shape), given = site.ranked(0), site.integers("axis")
+    if data.element is None or not given or site.dtype not in SIZE_TYPES:
         return None
-    scalar = given.scalar()
-    number = None if scalar is None else scalar.number
-    if number is None or site.dtype not in SIZE_TYPES:
-        return None
-    axis = counted_axis(number, len(data.shape))
+    axis = counted_axis(given[0], len(shape))
     if data.element.depends_on(axis):
         return None
     count = coordinate(axis)
     if site.view.integer("reverse"):
-        count = data.shape[axis] - 1 - count
+        count = shape[axis] - 1 - count
     if not site.view.integer("exclusive"):
         count = count + 1
     return site.whole(data.element * count)

@@ -9,8 +9,8 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
-from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, integer, product
-from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, asked
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, product
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, asked, changed
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     at_least,
@@ -24,13 +24,10 @@ from onnx_kvtool.symbolic.simplification import (
 
 def reshape(site: ShapeSite) -> Shapes:
     """Reshape: what is asked for, with 0 and -1 resolved."""
-    data, target = site.value(0), site.given(1)
-    if target is None:
-        wanted: tuple[Expr | None, ...] = tuple(integer(n) for n in site.listed("shape") or ())
-    else:
-        wanted = asked(site, target)
+    target = site.given(1)
+    wanted = asked(site, target) if target is not None else site.expressions("shape") or ()
     names = "`shape`" if target is None else f"`{target.name}`"
-    shape = site.knowledge.shapes.get(data)
+    shape = site.knowledge.shapes.get(site.value(0))
     keep_zero = site.view.number("allowzero") != 0
     sizes: list[Expr] = []
     place: int | None = None
@@ -122,23 +119,12 @@ class _Group:
 
 
 def reshape_elements(site: ElementSite) -> IndexMap | None:
-    """Reshape-5/13/14/..., where the sizes before and after can be matched."""
-    return _regrouped(site, site.input("data"))
-
-
-def flatten_elements(site: ElementSite) -> IndexMap | None:
-    """Flatten: a Reshape to a matrix."""
-    return _regrouped(site, site.input("input"))
-
-
-def _regrouped(site: ElementSite, data: IndexMap | None) -> IndexMap | None:
-    if data is None or data.shape is None:
-        return None
-    sizes = site.shape
-    before, after = product(data.shape).number, product(sizes).number
+    """Reshape-5/13/14/... and Flatten, where the sizes before and after can be matched."""
+    (data, old), sizes = site.ranked(0), site.sizes
+    before, after = product(old).number, product(sizes).number
     if before is not None and after is not None and before != after:
         raise MalformedNode("reshape-sizes", f"{counted(before, 'element')} cannot become {after}")
-    groups = _groups(data.shape, sizes)
+    groups = _groups(old, sizes)
     if groups is None or not data.parts:
         return site.opaque()
     axis = None
@@ -147,9 +133,9 @@ def _regrouped(site: ElementSite, data: IndexMap | None) -> IndexMap | None:
         if len(found) != 1 or len(found[0].old) != 1 or len(found[0].new) != 1:
             return site.opaque()
         axis = found[0].new[0]
-        sizes = (*sizes[:axis], data.shape[data.axis], *sizes[axis + 1 :])  # one axis, one size
+        sizes = changed(sizes, axis, old[data.axis])  # one axis, one size
     facts = Facts(sizes)
-    parts = tuple(_moved(part, groups, data.shape, sizes, facts) for part in data.parts)
+    parts = tuple(_moved(part, groups, old, sizes, facts) for part in data.parts)
     if axis is None:
         return site.like(None, parts)
     return IndexMap.stacked(sizes, site.dtype, axis, parts)

@@ -14,7 +14,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, given_input, given_integer
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
-from onnx_kvtool.symbolic.expressions import ZERO, Dimension, Element, Expr, Exprs, Extent
+from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
 # One node, for the rules that return the shapes of its outputs.
@@ -134,36 +134,38 @@ class ShapeSite:
             return None if content.element is None else (content.element,)
         return content.vector()
 
-    def integers(self, value: ir.Value) -> tuple[int, ...] | None:
-        """Return the elements of a scalar or vector of constants; None unless all are known."""
-        elements = self.elements(value)
-        if elements is None:
-            return None
-        numbers = [element.number for element in elements]
-        return None if None in numbers else tuple(n for n in numbers if n is not None)
+    def expressions(self, name: str) -> Exprs | None:
+        """Return numbers that are an attribute in some versions and an input in others.
+
+        None when neither is given, or the elements of the input are unknown.
+        """
+        if name not in self.view.facts.attributes:
+            operand = self.view.find(name)
+            return None if operand is None else self.elements(operand)
+        given = self.view.attribute(name)
+        numbers = given if isinstance(given, tuple) else (given,)
+        return None if given is None else tuple(integer(n) for n in numbers if isinstance(n, int))
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return such numbers where all are constants; `has` tells other reasons for None apart."""
+        return constants(self.expressions(name))
+
+    def has(self, name: str) -> bool:
+        """Return whether the node has an attribute or an input of this name."""
+        if name in self.view.facts.attributes:
+            return self.view.attribute(name) is not None
+        return self.view.find(name) is not None
 
     def listed(self, name: str) -> tuple[int, ...] | None:
-        """Return a list of integers that is an attribute in some versions and an input in others.
-
-        Returns:
-            None when neither is given.
+        """Return the same as `integers`; None only where the node has no such numbers.
 
         Raises:
-            Unknown: If the input is no constant.
+            Unknown: If they are not constant.
         """
-        facts = self.view.facts
-        if name in facts.attributes:
-            value = self.view.attribute(name)
-            return (
-                tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else None
-            )
-        operand = self.view.find(name)
-        if operand is None:
-            return None
-        numbers = self.integers(operand)
-        if numbers is None:
+        found, operand = self.integers(name), self.view.find(name)
+        if found is None and operand is not None:
             raise Unknown("data-dependent", f"`{name}` is not constant: {self.cause_of(operand)}")
-        return numbers
+        return found
 
     def cause_of(self, value: ir.Value) -> str:
         """Return the reason of a size that depends on the elements of `value`, as text."""
@@ -228,6 +230,14 @@ class ShapeSite:
         )
 
 
+def constants(elements: Exprs | None) -> tuple[int, ...] | None:
+    """Return elements as numbers; None unless all are known."""
+    numbers = [element.number for element in elements or ()]
+    return (
+        None if elements is None or None in numbers else tuple(n for n in numbers if n is not None)
+    )
+
+
 TypeOf = tuple[int, ...] | ir.DataType
 """Positions of inputs: the first given one has the type. Or the type itself."""
 
@@ -265,6 +275,11 @@ def placed(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise Unknown("malformed", f"axis {axis} lies outside of rank {rank}")
     return axis % rank
+
+
+def changed(shape: Shape, axis: int, *sizes: Expr) -> Shape:
+    """Return a shape with other sizes, perhaps none, in the place of that of an axis."""
+    return (*shape[:axis], *sizes, *shape[axis + 1 :])
 
 
 def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
@@ -308,67 +323,41 @@ class Unrelated:
 
 
 @dataclass(slots=True)
-class ElementSite:
-    """A node and what is known of its inputs.
+class ElementSite(ShapeSite):
+    """A node, the contents of its inputs, and one of its outputs.
 
     Attributes:
-        view: The node, read through its schema.
-        operands: The content of each value that the node reads.
-        shape_of: The shape of any value; None when its rank is unknown.
-        dtype: Element type of the output; None when unknown.
-        shape: Shape of the output.
-        output: The output that is described.
+        output: Index of the output.
+        dtype: Its element type; None when unknown.
+        sizes: Its shape.
         unrelated: Sizes whose equality a rule would need; rules add to it.
     """
 
-    view: NodeView
-    operands: Callable[[ir.Value], IndexMap]
-    shape_of: Callable[[ir.Value], Exprs | None]
-    dtype: ir.DataType | None
-    shape: Exprs
-    output: ir.Value
+    output: int = 0
+    dtype: ir.DataType | None = None
+    sizes: Exprs = ()
     unrelated: list[Unrelated] = field(default_factory=list)
-
-    @property
-    def node(self) -> ir.Node:
-        """The node."""
-        return self.view.node
 
     @property
     def inputs(self) -> list[IndexMap]:
         """The content of each input that is present, in order."""
-        return [self.operands(value) for value in self.node.inputs if value is not None]
+        return [self.content(value) for value in self.node.inputs if value is not None]
 
     def input(self, name: str) -> IndexMap | None:
         """Return the content of the input called `name`; None when it is absent."""
         value = self.view.find(name)
-        return None if value is None else self.operands(value)
+        return None if value is None else self.content(value)
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return fixed integers: an attribute, or a constant input.
+    def ranked(self, index: int) -> tuple[IndexMap, Exprs]:
+        """Return the content and the shape of the input at `index`, which the operator needs.
 
-        None when neither is present or the input is not constant; `has` tells the two apart.
+        Raises:
+            Unknown: If its rank is unknown.
         """
-        if name in self.view.facts.attributes:
-            value = self.view.attribute(name)
-            if isinstance(value, tuple):
-                return tuple(n for n in value if isinstance(n, int))
-            return None
-        given = self.input(name)
-        if given is None:
-            return None
-        elements = given.vector() or ((given.element,) if given.shape == () else None)
-        if elements is None:
-            return (0,)[:0] if given.shape == (ZERO,) else None
-        numbers = [e.number for e in elements if e is not None]
-        found = tuple(n for n in numbers if n is not None)
-        return found if len(found) == len(elements) else None
-
-    def has(self, name: str) -> bool:
-        """Return whether the node has an attribute or an input of this name."""
-        if name in self.view.facts.attributes:
-            return self.view.attribute(name) is not None
-        return self.view.find(name) is not None
+        found = self.content(self.value(index))
+        if found.shape is None:
+            raise Unknown("unknown-rank", f"the rank of input {index} is unknown")
+        return found, found.shape
 
     def tensor(self, name: str) -> ir.TensorProtocol | None:
         """Return a tensor attribute; None where the node has none.
@@ -384,15 +373,15 @@ class ElementSite:
 
     def opaque(self) -> IndexMap:
         """Return a map with unknown elements."""
-        return IndexMap(self.shape, self.dtype, None, ())
+        return IndexMap(self.sizes, self.dtype, None, ())
 
     def whole(self, element: Expr) -> IndexMap:
         """Return a map whose elements have one expression."""
-        return IndexMap.whole(self.shape, self.dtype, element)
+        return IndexMap.whole(self.sizes, self.dtype, element)
 
     def stacked(self, axis: int, parts: Sequence[Expr]) -> IndexMap:
         """Return a map with one expression per place along `axis`."""
-        return IndexMap.stacked(self.shape, self.dtype, axis, parts)
+        return IndexMap.stacked(self.sizes, self.dtype, axis, parts)
 
     def like(self, axis: int | None, parts: Sequence[Expr]) -> IndexMap:
         """Return a map from the `axis` and `parts` of an `IndexMap`."""
@@ -402,4 +391,8 @@ class ElementSite:
 
 
 ElementRule = Callable[[ElementSite], IndexMap | None]
-"""The elements of an output of a node; None when nothing is known."""
+"""The elements of an output of a node; None when nothing is known.
+
+Raises:
+    Unknown: Likewise.
+"""

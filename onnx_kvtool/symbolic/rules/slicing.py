@@ -18,7 +18,7 @@ from onnx_kvtool.symbolic.expressions import (
     integer,
     variable,
 )
-from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unknown, changed, placed
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     at_least,
@@ -41,7 +41,7 @@ def slice_(site: ShapeSite) -> Shapes:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
     shape = site.shape(0)
     is_old = "starts" in site.view.facts.attributes
-    starts, ends = _bounds(site, "starts", is_old), _bounds(site, "ends", is_old)
+    starts, ends = site.expressions("starts"), site.expressions("ends")
     try:
         axes, steps = site.listed("axes"), None if is_old else site.listed("steps")
     except Unknown as error:
@@ -54,13 +54,6 @@ def slice_(site: ShapeSite) -> Shapes:
         place = placed(axis, len(shape))
         result[place] = _length(site, place, starts, ends, steps, i)
     return (tuple(result),)
-
-
-def _bounds(site: ShapeSite, name: str, is_old: bool) -> Exprs | None:
-    if is_old:
-        return tuple(integer(n) for n in site.listed(name) or ())
-    value = site.view.required(name)
-    return site.elements(value)
 
 
 def _count(
@@ -136,10 +129,7 @@ def split(site: ShapeSite) -> Shapes:
         sizes = site.listed("split")
     except Unknown as error:
         places = range(len(site.node.outputs))
-        return [
-            (*shape[:axis], site.lost(axis, error.why, output=i), *shape[axis + 1 :])
-            for i in places
-        ]
+        return [changed(shape, axis, site.lost(axis, error.why, output=i)) for i in places]
     if sizes is not None:
         if len(sizes) < len(site.node.outputs):
             raise Unknown(
@@ -153,7 +143,7 @@ def split(site: ShapeSite) -> Shapes:
         chunk = divided(shape[axis] + (count - 1), integer(count), Facts())
         rest = [largest((shape[axis] - chunk * i, ZERO), Facts()) for i in range(count)]
         parts = [smallest((chunk, left), Facts()) for left in rest]
-    return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
+    return [changed(shape, axis, part) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +157,21 @@ class Cut:
 
 def slice_elements(site: ElementSite) -> IndexMap | None:
     """Slice-1/10/11/13; starts and ends may be computed, axes and steps are constants."""
-    data = site.input("data")
-    if data is None or data.shape is None:
-        return None
-    starts, ends = _expressions(site, "starts"), _expressions(site, "ends")
+    (data, shape), starts, ends = (
+        site.ranked(0),
+        site.expressions("starts"),
+        site.expressions("ends"),
+    )
     if starts is None or ends is None or len(starts) != len(ends):
         return None
     axes = site.integers("axes") if site.has("axes") else tuple(range(len(starts)))
     steps = site.integers("steps") if site.has("steps") else (1,) * len(starts)
     if axes is None or steps is None or not len(axes) == len(steps) == len(starts):
         return None
-    places = counted_axes(axes, len(data.shape))
+    places = counted_axes(axes, len(shape))
     cuts = {}
     for place, start, end, step in zip(places, starts, ends, steps, strict=True):
-        cut = cut_along(data.shape[place], start, end, step)
+        cut = cut_along(shape[place], start, end, step)
         if cut is None:
             return None
         cuts[place] = cut
@@ -188,7 +179,7 @@ def slice_elements(site: ElementSite) -> IndexMap | None:
 
 
 def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMap:
-    facts, parts, axis = Facts(site.shape), data.parts, data.axis
+    facts, parts, axis = Facts(site.sizes), data.parts, data.axis
     if axis is not None and axis in cuts:
         cut = cuts.pop(axis)
         offset, length = cut.offset.number, None if cut.length is None else cut.length.number
@@ -199,14 +190,6 @@ def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMa
             return site.whole(ZERO)
     moved = {a: cut.offset + coordinate(a) * cut.step for a, cut in cuts.items()}
     return site.like(axis, tuple(substitute(part, moved, facts) for part in parts))
-
-
-def _expressions(site: ElementSite, name: str) -> Exprs | None:
-    if name in site.view.facts.attributes:
-        numbers = site.integers(name)
-        return None if numbers is None else tuple(integer(n) for n in numbers)
-    given = site.input(name)
-    return None if given is None else given.vector()
 
 
 def cut_along(
@@ -247,19 +230,16 @@ def _clamped(bound: Expr, size: Expr, low: int, shift: int, facts: Facts) -> Exp
 
 def split_elements(site: ElementSite) -> IndexMap | None:
     """Split-2/11/13/18; sizes are constants, or the axis has a fixed size."""
-    data = site.inputs[0]
-    if data.shape is None:
-        return None
-    axis = counted_axis(site.view.integer("axis"), len(data.shape))
+    data, shape = site.ranked(0)
+    axis = counted_axis(site.view.integer("axis"), len(shape))
     sizes = site.integers("split")
     if sizes is None:
-        count, n = len(site.node.outputs), data.shape[axis].number
+        count, n = len(site.node.outputs), shape[axis].number
         if site.has("split") or n is None:
             return None
         chunk = -(-n // count)
         sizes = tuple(min(chunk, max(0, n - chunk * i)) for i in range(count))
     if len(sizes) != len(site.node.outputs):
         raise MalformedNode("split-sizes", f"`split` is {list(sizes)}, which is not the whole axis")
-    place = site.output.index() or 0
-    cut = Cut(integer(sum(sizes[:place])), 1, integer(sizes[place]))
+    cut = Cut(integer(sum(sizes[: site.output])), 1, integer(sizes[site.output]))
     return _cut_out(site, data, {axis: cut})

@@ -24,9 +24,8 @@ from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, Unkn
 from onnx_kvtool.symbolic.simplification import (
     OUTSIDE,
     Facts,
-    choose,
     divided,
-    is_less,
+    from_the_front,
     is_zero,
     largest,
     lookup,
@@ -292,8 +291,8 @@ def range_elements(site: ElementSite) -> IndexMap | None:
 
 def shape_elements(site: ElementSite) -> IndexMap | None:
     """Shape-1/13/15/...: sizes of the input from `start` to `end`."""
-    value = site.view.required("data")
-    sizes = site.shape_of(value)
+    value = site.value(0)
+    sizes = site.knowledge.shapes.get(value)
     start, end = site.view.number("start"), site.view.number("end", OUTSIDE)
     if sizes is not None:
         return site.stacked(0, sizes[start:end])
@@ -304,8 +303,7 @@ def shape_elements(site: ElementSite) -> IndexMap | None:
 
 def size_elements(site: ElementSite) -> IndexMap | None:
     """Size-1/13/...: the number of elements of the input."""
-    sizes = site.shape_of(site.view.required("data"))
-    return None if sizes is None else site.whole(product(sizes))
+    return site.whole(product(site.shape(0)))
 
 
 def constant_of_shape_elements(site: ElementSite) -> IndexMap | None:
@@ -318,30 +316,28 @@ def constant_of_shape_elements(site: ElementSite) -> IndexMap | None:
         if held is None or element is None or held.dtype is None:
             return None
         dtype, number = held.dtype, element
-    if any((size.number or 0) < 0 for size in site.shape):
+    if any((size.number or 0) < 0 for size in site.sizes):
         raise MalformedNode("negative-size", "`ConstantOfShape` reads a size below 0")
-    return IndexMap.whole(site.shape, dtype, number)
+    return IndexMap.whole(site.sizes, dtype, number)
 
 
 def one_hot_elements(site: ElementSite) -> IndexMap | None:
     """OneHot-11: `on` where the new coordinate is the index, which may count from the end."""
-    indices, depth, values = site.input("indices"), site.input("depth"), site.input("values")
-    if indices is None or depth is None or values is None or indices.dtype not in SIZE_TYPES:
+    indices, shape = site.ranked(0)
+    depth, pair = site.expressions("depth"), site.expressions("values")
+    if indices.dtype not in SIZE_TYPES or indices.element is None or pair is None:
         return None
-    count, pair = depth.scalar(), values.vector()
-    if count is None and depth.vector() is not None:
-        (count,) = depth.vector() or (None,)
-    if indices.shape is None or indices.element is None or count is None or pair is None:
+    if depth is None or len(depth) != 1:
         return None
+    (count,) = depth
     if len(pair) != 2 or (count.number or 0) < 0:
         raise MalformedNode(
             "one-hot-operands", "`OneHot` takes two values and a depth of 0 or more"
         )
-    rank = len(indices.shape) + 1
+    rank = len(shape) + 1
     axis = counted_axis(site.view.integer("axis"), rank)
     place = {i: coordinate(i + (i >= axis)) for i in range(rank - 1)}
-    facts = Facts(site.shape)
-    row = substitute(indices.element, place, facts)
-    row = choose(is_less(row, ZERO, facts), row + count, row, facts)
+    facts = Facts(site.sizes)
+    row = from_the_front(substitute(indices.element, place, facts), count, facts)
     off, on = pair
     return site.whole(off + (on - off) * is_zero(row - coordinate(axis), facts))

@@ -81,7 +81,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
         _of("Equal", None, elementwise.equal_elements, folding.elementwise(np.equal)),
         _of("Expand", movement.expand, movement.expand_elements, folding.expand),
-        _of("Flatten", movement.flatten, reshape.flatten_elements, folding.flatten),
+        _of("Flatten", movement.flatten, reshape.reshape_elements, folding.flatten),
         _of("Gather", movement.gather, movement.gather_elements, folding.gather),
         _of("GatherElements", elementwise.like(1)),
         _of("GatherND", movement.gather_nd, movement.gather_nd_elements),

@@ -10,12 +10,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.wrong_sizes import scaled
-from onnx_kvtool.ops.contrib import default_of
-from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.dimensions import Shape
-from onnx_kvtool.symbolic.expressions import ONE, Expr, Exprs, integer
+from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown, changed, placed
 from onnx_kvtool.symbolic.simplification import Facts, divided
 
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
@@ -67,13 +65,9 @@ def conv(weight: int = 1) -> ShapeRule:
         shape, filters = site.shape(0), site.shape(weight)
         if len(shape) != len(filters) or len(shape) < 3:
             raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
-        group = _attribute(site, "group")
-        if not isinstance(group, int):
-            raise Unknown("malformed", "`group` is no integer")
-        site.same(filters[1] * group, shape[1], 0, 1, "number of channels")
-        given = _numbers(site, "kernel_shape")
-        kernel = filters[2:] if given is None else tuple(map(integer, given))
-        windows = _windows(site, kernel, len(shape) - 2)
+        channels = filters[1] * site.view.integer("group")
+        site.same(channels, shape[1], 0, 1, "number of channels")
+        windows = _windows(site, filters[2:])
         return ((shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False)),)
 
     return rule
@@ -87,14 +81,12 @@ def conv_transpose(site: ShapeSite) -> Shapes:
         raise Unknown("malformed", "`ConvTranspose` takes data and filters of one rank")
     site.same(filters[0], shape[1], 0, 1, "number of channels")
     channels = filters[1] * site.view.integer("group")
-    asked = _numbers(site, "output_shape")
-    if asked is not None and len(asked) >= rank:
+    asked = site.view.integers("output_shape")
+    if len(asked) >= rank:
         return ((shape[0], channels, *map(integer, asked[-rank:])),)
-    given = _numbers(site, "kernel_shape")
-    kernel = filters[2:] if given is None else tuple(map(integer, given))
-    more = _numbers(site, "output_padding") or (0,) * rank
+    more = site.view.integers("output_padding") or [0] * rank
     sizes = []
-    for size, window, extra in zip(shape[2:], _windows(site, kernel, rank), more, strict=True):
+    for size, window, extra in zip(shape[2:], _windows(site, filters[2:]), more, strict=True):
         if window.auto_pad.startswith("SAME"):
             sizes.append(size * window.stride)
             continue
@@ -106,11 +98,10 @@ def conv_transpose(site: ShapeSite) -> Shapes:
 def pool(site: ShapeSite) -> Shapes:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
-    kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
     if len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
     ceil = site.view.number("ceil_mode") != 0
-    windows = _windows(site, kernel, len(shape) - 2)
+    windows = _windows(site, shape[2:])
     result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
     return (result,) * len(site.node.outputs)
 
@@ -128,45 +119,26 @@ def _legal(site: ShapeSite, sizes: Sequence[Expr]) -> Sequence[Expr]:
     return sizes
 
 
-def _windows(site: ShapeSite, kernel: Sequence[Expr], rank: int) -> list[_Window]:
-    """Return the window along each spatial axis.
+def _windows(site: ShapeSite, filters: Sequence[Expr]) -> list[_Window]:
+    """Return the window along each spatial axis, as long as `kernel_shape` or the filters say.
 
     Raises:
         Unknown: If an attribute has not as many numbers as there are axes.
     """
-    strides = _numbers(site, "strides") or (1,) * rank
-    dilations = _numbers(site, "dilations") or (1,) * rank
-    pads = _numbers(site, "pads") or (0,) * 2 * rank
+    view, rank = site.view, len(filters)
+    kernel = [*map(integer, view.integers("kernel_shape"))] or filters
+    strides = view.integers("strides") or [1] * rank
+    dilations = view.integers("dilations") or [1] * rank
+    pads = view.integers("pads") or [0] * 2 * rank
     lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
     if any(length != rank for length in lengths) or not all(n > 0 for n in strides):
         raise Unknown("malformed", f"the attributes are not those of {rank} spatial axes")
     # DeformConv has no such attribute: its padding is always given.
-    auto_pad = _attribute(site, "auto_pad")
-    how = auto_pad if isinstance(auto_pad, str) else "NOTSET"
+    how = view.string("auto_pad", "NOTSET")
     return [
         _Window((size - ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
         for i, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True))
     ]
-
-
-def _attribute(site: ShapeSite, name: str) -> AttributeValue:
-    """Return an attribute or its default; None if it has neither, or no such attribute exists."""
-    if not site.node.domain:
-        return site.view.attribute(name) if name in site.view.facts.attributes else None
-    given = site.node.attributes.get(name)
-    if given is None:
-        return default_of(site.node.op_type, name, site.opset, site.node.domain)
-    if given.is_ref():
-        raise Unknown("unbound-attribute", "an attribute refers to a parameter without a value")
-    value = given.value
-    return tuple(value) if isinstance(value, list | tuple) else value
-
-
-def _numbers(site: ShapeSite, name: str) -> tuple[int, ...] | None:
-    value = _attribute(site, name)
-    if not isinstance(value, tuple) or not value:
-        return None
-    return tuple(n for n in value if isinstance(n, int))
 
 
 # Operators that make an image larger or smaller, also one whose sizes are no numbers.
@@ -180,12 +152,10 @@ others may be rounded to either side of a whole number."""
 def resize(site: ShapeSite) -> Shapes:
     """Resize-10 and later: the sizes that are asked for, or each size times its scale."""
     shape = site.shape(0)
-    facts = site.view.facts
-    chosen = site.view.attribute("axes") if "axes" in facts.attributes else None
-    axes = [placed(int(a), len(shape)) for a in chosen] if isinstance(chosen, tuple) else None
-    axes = list(range(len(shape))) if axes is None else axes
+    chosen = site.view.integers("axes") or range(len(shape))
+    axes = [placed(axis, len(shape)) for axis in chosen]
     policy = "keep_aspect_ratio_policy"
-    if policy in facts.attributes and site.view.string(policy) != "stretch":
+    if site.view.string(policy, "stretch") != "stretch":
         raise Unknown("no-rule", f"`{policy}` makes one size depend on another")
     sizes = site.view.find("sizes")
     elements = None if sizes is None else site.elements(sizes)
@@ -195,8 +165,7 @@ def resize(site: ShapeSite) -> Shapes:
             why = site.cause_of(sizes)
             return (tuple(site.lost(i, why) if i in axes else n for i, n in enumerate(shape)),)
         return (_with(shape, axes, elements),)
-    mode = "coordinate_transformation_mode"
-    if mode in facts.attributes and site.view.string(mode) == "tf_crop_and_resize":
+    if site.view.string("coordinate_transformation_mode", "") == "tf_crop_and_resize":
         raise Unknown("no-rule", "`roi` crops before it is resized")
     value = site.view.input("scales")
     return (_with(shape, axes, _scaled(site, shape, axes, value)),)
@@ -206,11 +175,11 @@ def upsample(site: ShapeSite) -> Shapes:
     """Upsample-7 and 9: each size times its scale."""
     shape = site.shape(0)
     axes = list(range(len(shape)))
-    if "scales" in site.view.facts.attributes:
-        given = site.view.attribute("scales")
-        scales = [float(n) for n in given] if isinstance(given, tuple) else []
-        return (_with(shape, axes, _times(site, shape, axes, scales, "scales")),)
-    return (_with(shape, axes, _scaled(site, shape, axes, site.view.input("scales"))),)
+    if "scales" not in site.view.facts.attributes:
+        return (_with(shape, axes, _scaled(site, shape, axes, site.view.input("scales"))),)
+    given = site.view.attribute("scales")
+    scales = [float(n) for n in given] if isinstance(given, tuple) else []
+    return (_with(shape, axes, _times(site, shape, axes, scales, "scales")),)
 
 
 def _scaled(
@@ -289,30 +258,15 @@ def mat_mul(right: int = 1) -> ShapeRule:
     """Return the rule of a product of input 0 and the input at `right`, as numpy's matmul."""
 
     def rule(site: ShapeSite) -> Shapes:
-        return (product_shape(site, site.shape(0), site.shape(right), right),)
+        a, b = site.shape(0), site.shape(right)
+        if not a or not b:
+            raise Unknown("malformed", f"`{site.node.op_type}` takes no scalar")
+        inner, columns, behind = (b[-1], (), ()) if len(b) == 1 else (b[-2], b[-1:], b[:-2])
+        site.same(a[-1], inner, right, max(len(b) - 2, 0), "inner size")
+        stacked = broadcast_shapes(site, [(0, a[:-2]), (right, behind)])
+        return ((*stacked, *a[-2:-1], *columns),)
 
     return rule
-
-
-def product_shape(site: ShapeSite, a: Shape, b: Shape, right: int) -> Shape:
-    """Return the shape of numpy's matmul of two shapes.
-
-    Args:
-        site: The node.
-        a: Shape of the left operand.
-        b: Shape of the right one.
-        right: Position of the right one among the inputs, for the report.
-
-    Raises:
-        Unknown: If an operand is a scalar.
-    """
-    if not a or not b:
-        raise Unknown("malformed", f"`{site.node.op_type}` takes no scalar")
-    rows, left = (a[-2:-1], a[:-2])
-    inner, columns, behind = (b[-1], (), ()) if len(b) == 1 else (b[-2], b[-1:], b[:-2])
-    site.same(a[-1], inner, right, max(len(b) - 2, 0), "inner size")
-    stacked = broadcast_shapes(site, [(0, left), (right, behind)])
-    return (*stacked, *rows, *columns)
 
 
 def gemm(site: ShapeSite) -> Shapes:
@@ -362,8 +316,7 @@ def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
 
 def layer_normalization(site: ShapeSite) -> Shapes:
     """LayerNormalization: Y, and Mean and InvStdDev with 1 from `axis` on."""
-    shape = site.shape(0)
-    return normalized(shape, site.view.integer("axis"))
+    return normalized(site.shape(0), site.view.integer("axis"))
 
 
 def normalized(shape: Shape, axis: int) -> Shapes:
@@ -378,16 +331,11 @@ def normalized(shape: Shape, axis: int) -> Shapes:
 
 def pad(site: ShapeSite) -> Shapes:
     """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
-    shape = site.shape(0)
-    if "pads" in site.view.facts.attributes:
-        pads: Exprs | None = tuple(integer(n) for n in site.listed("pads") or ())
-        axes: Sequence[int] = range(len(shape))
-        name = "pads"
-    else:
-        value = site.value(1)
-        pads, name = site.elements(value), value.name or ""
-        chosen = site.listed("axes")
-        axes = range(len(shape)) if chosen is None else [placed(a, len(shape)) for a in chosen]
+    shape, pads, value = site.shape(0), site.expressions("pads"), site.view.find("pads")
+    axes: Sequence[int] = range(len(shape))
+    if (chosen := site.listed("axes")) is not None:
+        axes = [placed(axis, len(shape)) for axis in chosen]
+    name = "pads" if value is None else value.name
     result = list(shape)
     for i, axis in enumerate(axes):
         if pads is None or len(pads) != 2 * len(axes):
@@ -399,18 +347,11 @@ def pad(site: ShapeSite) -> Shapes:
 
 def top_k(site: ShapeSite) -> Shapes:
     """TopK: `k` along the axis, in both outputs."""
-    shape = site.shape(0)
+    shape, count = site.shape(0), site.expressions("k") or site.expressions("K")
     axis = placed(site.view.integer("axis"), len(shape))
-    results = []
-    for output in range(len(site.node.outputs)):
-        if "k" in site.view.facts.attributes:
-            size = integer(site.view.integer("k"))
-        else:
-            value = site.value(1)
-            count = site.elements(value)
-            one = count is not None and len(count) == 1
-            size = (
-                count[0] if one and count else site.lost(axis, site.cause_of(value), output=output)
-            )
-        results.append((*shape[:axis], size, *shape[axis + 1 :]))
-    return results
+    return [
+        changed(shape, axis, count[0])
+        if count is not None and len(count) == 1
+        else changed(shape, axis, site.lost(axis, site.cause_of(site.value(1)), output=output))
+        for output in range(len(site.node.outputs))
+    ]
