@@ -14,8 +14,8 @@ import onnx
 from onnx import numpy_helper
 
 from onnx_kvtool.ops.traits import SIZE_TYPES
-from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice, Sizes
-from onnx_kvtool.verification.shrinking.sizes import Shape, Size
+from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice
+from onnx_kvtool.verification.shrinking.sizes import Shape, Size, Sizes
 from onnx_kvtool.verification.shrinking.weights import (
     QUANTIZED_TYPES,
     WEIGHT_TYPES,
@@ -74,10 +74,10 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
         shape = sizes.shapes.get(name)
         if name in common or not shape or _settled(shape):
             continue
-        if len(shape) == 1 and name in sizes.links.readers:
+        if len(shape) == 1 and name in sizes.readers:
             continue  # its elements are sizes
         _keep_irregular(numpy_helper.to_array(tensor), shape)
-    for name, size in sizes.links.tables:
+    for name, size in sizes.tables:
         first, *rest = size.atoms()
         for atom in rest:
             atom.is_pinned = True
@@ -101,13 +101,10 @@ def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
     for axis, atom in enumerate(atoms):
         if atom.is_pinned or (atom.number or 0) <= LEAST:
             continue
-        moved = np.moveaxis(parts, axis, 0)
+        steps = np.moveaxis(parts, axis, 0)
         if parts.dtype.kind in "iu":
-            steps = moved[1:] - moved[:-1]
-            is_regular = bool((steps == steps[:1]).all())
-        else:
-            is_regular = bool((moved == moved[:1]).all())
-        if not is_regular:
+            steps = steps[1:] - steps[:-1]
+        if not (steps == steps[:1]).all():
             atom.is_pinned = True
 
 
@@ -163,16 +160,14 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
     differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
     made: dict[int, bool] = {}
-    for sizes in (one, other):
-        for shape in sizes.shapes.values():
-            for size in shape or ():
-                number = size.root().number
-                if number is None or number <= _TELLING:
-                    continue
-                if number not in made:
-                    made[number] = _stems(number, differing)
-                if made[number]:
-                    size.pin()
+    for size in (size for m in (one, other) for s in m.shapes.values() for size in s or ()):
+        number = size.root().number or 0
+        if number <= _TELLING:
+            continue
+        if number not in made:
+            made[number] = _stems(number, differing)
+        if made[number]:
+            size.pin()
 
 
 _TELLING = 8
@@ -194,7 +189,7 @@ def _lacking(numbers: Set[float], others: Set[float]) -> Iterator[float]:
 
 
 def _scales(sizes: Sizes) -> Iterator[float]:
-    for size in sizes.links.scales.values():
+    for size in sizes.scales.values():
         if number := size.root().number:
             yield from (number**-0.5, number**-0.25)
 

@@ -12,6 +12,9 @@ from onnx_kvtool.verification.shrinking.sizes import (
     Unknown,
     factor,
     fixed,
+    join_all,
+    merged,
+    name,
     need,
     pin,
 )
@@ -28,31 +31,53 @@ def attention(call: Call) -> Found:
     query, key, value = call.known(0, 1, 2)
     need(len(query) == len(key) == len(value))
     is_flat = len(query) == 3
-    found = _heads_of_rows(call, query, key, value) if is_flat else _heads(query, key, value)
-    heads, key_heads, size, value_size = found
+    if is_flat:
+        heads, key_heads = Size(call.number("q_num_heads")), Size(call.number("kv_num_heads"))
+        size = Size(query[2].parted(heads.number or 0))
+        value_size = Size(value[2].parted(key_heads.number or 0))
+    else:
+        need(len(query) == 4)
+        heads, key_heads, size, value_size = query[1], key[1], query[3], value[3]
+    _tie_groups(heads, key_heads)
+    if is_flat:
+        factor(query[2:], [heads, size])
+        factor(key[2:], [key_heads, size])
+        factor(value[2:], [key_heads, value_size])
+        call.link_attribute("q_num_heads", heads)
+        call.link_attribute("kv_num_heads", key_heads)
+    else:
+        join_all((key_heads, size), value[1:2] + key[3:])
+    name("heads", key_heads, heads)
+    name(_ELEMENTS, size, value_size)
     key[-2].join(value[-2])
     if mask := call.shape(3):
-        _tie_mask(mask, heads, query[-2])
+        pin(mask[-1:])
+        for one, other in zip(mask[-2:-4:-1], (query[-2], heads), strict=False):
+            if not one.is_one:
+                one.join(other)
     total = key[-2]
     for index, past_size in ((4, size), (5, value_size)):
         if past := call.shape(index):
             _tie_past(past, key_heads, past_size)
             total = fixed(None)
     if not any(attribute.name == "scale" for attribute in call.node.attribute):
-        call.links.scales[call.index] = size
+        call.sizes.scales[call.index] = size
     pin([key[-2]])
-    result: Shape = [*query[:-1], value_size]
-    if is_flat:
-        width = Size((heads.number or 0) * (value_size.number or 0))
-        factor([width], [heads, value_size])
-        result = [query[0], query[1], width]
+    widths = [merged([heads, value_size])] if is_flat else [value_size]
     outputs: list[Shape | None] = [
-        result,
+        [*query[:-1], *widths],
         [query[0], key_heads, total, size],
         [query[0], key_heads, total, value_size],
         [query[0], heads, query[-2], total],
     ]
     return outputs[: len(call.node.output)]
+
+
+_ELEMENTS = "elements of a head"
+
+
+def _tie_groups(heads: Size, key_heads: Size) -> None:
+    factor([heads], [key_heads, Size(heads.parted(key_heads.number or 0))])
 
 
 def group_query_attention(call: Call) -> Found:
@@ -72,7 +97,7 @@ def _kept_heads(call: Call) -> Found:
     (query,) = call.known(0)
     count, shared = call.number("num_heads"), call.number("kv_num_heads")
     need(len(query) == 3 and min(count, shared) > 0)
-    heads = count if call.has(1) else count + 2 * shared  # packed queries
+    heads = count if call.name(1) else count + 2 * shared  # packed queries
     size = query[2].parted(heads)
     pin(*call.shapes)
     present: Shape = [query[0], fixed(shared), fixed(None), fixed(size)]
@@ -82,18 +107,17 @@ def _kept_heads(call: Call) -> Found:
 def _scaled_heads(call: Call) -> Found:
     """Tie the sizes of heads that may be smaller and fewer."""
     query, key, value = call.known(0, 1, 2)
-    need(not any(call.has(index) for index in range(9, len(call.node.input))))
-    count, shared = call.number("num_heads"), call.number("kv_num_heads")
-    need(min(count, shared) > 0 and count % shared == 0)
+    need(not any(call.name(index) for index in range(9, len(call.node.input))))
+    heads, key_heads = Size(call.number("num_heads")), Size(call.number("kv_num_heads"))
+    count = heads.number or 0
     part = Size(query[-1].parted(count * 2 * _FEWEST))
     size = Size(query[-1].parted(count))
-    need(key[-1].number == value[-1].number == (size.number or 0) * shared)
-    heads, key_heads, group = Size(count), Size(shared), Size(count // shared)
+    need(key[-1].number == value[-1].number == (size.number or 0) * (key_heads.number or 0))
     factor([size], [fixed(2), part, fixed(_FEWEST)])
-    factor([heads], [key_heads, group])
-    factor([query[-1]], [key_heads, group, size])
+    _tie_groups(heads, key_heads)
+    factor(query[-1:], [heads, size])
     for operand in (key, value):
-        factor([operand[-1]], [key_heads, size])
+        factor(operand[-1:], [key_heads, size])
     for past in (call.shape(3), call.shape(4)):
         if past is not None:
             _tie_past(past, key_heads, size)
@@ -102,8 +126,9 @@ def _scaled_heads(call: Call) -> Found:
     call.link_attribute("num_heads", heads)
     call.link_attribute("kv_num_heads", key_heads)
     if not any(attribute.name == "scale" and attribute.f for attribute in call.node.attribute):
-        call.links.scales[call.index] = size
-    _name_heads(key_heads, heads, size, size)
+        call.sizes.scales[call.index] = size
+    name("heads", key_heads, heads)
+    name(_ELEMENTS, size)
     present: Shape = [query[0], key_heads, fixed(None), size]
     return _with_caches(call, [*query], present)
 
@@ -116,8 +141,7 @@ def _with_caches(call: Call, result: Shape, present: Shape) -> Found:
 def _tie_past(past: Shape, key_heads: Size, size: Size) -> None:
     """Tie the sizes of a cache, whose rows stay as many."""
     need(len(past) == 4)
-    past[1].join(key_heads)
-    past[3].join(size)
+    join_all(past[1::2], (key_heads, size))
     pin([past[2]])
 
 
@@ -128,54 +152,6 @@ def _tie_angles(call: Call, size: Size) -> None:
         need(len(table) == 2 and 2 * (table[1].number or 0) == size.number)
         pin([table[0]])  # positions index it
         factor([size], [fixed(2), table[1]])
-
-
-_Heads = tuple[Size, Size, Size, Size]
-
-
-def _heads(query: Shape, key: Shape, value: Shape) -> _Heads:
-    need(len(query) == 4)
-    group = Size(query[1].parted(key[1].number or 0))
-    key[1].join(value[1])
-    query[3].join(key[3])
-    factor([query[1]], [key[1], group])
-    _name_heads(key[1], query[1], query[3], value[3])
-    return query[1], key[1], query[3], value[3]
-
-
-def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Heads:
-    """Take the widths of rank 3 apart, as the attributes say."""
-    count, shared = call.number("q_num_heads"), call.number("kv_num_heads")
-    need(min(count, shared) > 0 and count % shared == 0)
-    key[2].parted(shared)
-    heads, key_heads, group = Size(count), Size(shared), Size(count // shared)
-    size, value_size = Size(query[2].parted(count)), Size(value[2].parted(shared))
-    factor([heads], [key_heads, group])
-    factor([query[2]], [key_heads, group, size])
-    factor([key[2]], [key_heads, size])
-    factor([value[2]], [key_heads, value_size])
-    call.link_attribute("q_num_heads", heads)
-    call.link_attribute("kv_num_heads", key_heads)
-    _name_heads(key_heads, heads, size, value_size)
-    return heads, key_heads, size, value_size
-
-
-def _name_heads(key_heads: Size, heads: Size, size: Size, value_size: Size) -> None:
-    for what, sizes in (("heads", (key_heads, heads)), ("elements of a head", (size, value_size))):
-        _name(what, *sizes)
-
-
-def _name(what: str, *sizes: Size) -> None:
-    for size in sizes:
-        for atom in size.atoms():
-            atom.what = what
-
-
-def _tie_mask(mask: Shape, heads: Size, queries: Size) -> None:
-    pin(mask[-1:])
-    for size, other in zip(mask[-2:-4:-1], (queries, heads), strict=False):
-        if not size.is_one:
-            size.join(other)
 
 
 def rotary_embedding(call: Call) -> Found:
@@ -190,7 +166,7 @@ def rotary_embedding(call: Call) -> Found:
     number = size.parted(1)
     turned = call.number("rotary_embedding_dim")
     cosine[-1].join(sine[-1])
-    if call.has(3):
+    if call.name(3):
         pin(cosine[:-1], sine[:-1])  # positions index them
     if turned not in (0, number) or number % 2 or cosine[-1].number != number // 2:
         pin([size, cosine[-1]])
@@ -205,18 +181,15 @@ def rotary_embedding(call: Call) -> Found:
 def tensor_scatter(call: Call) -> Found:
     """The rows of a cache stay as many as they are, and so do those that are written."""
     past, update = call.known(0, 1)
-    join_beside(past, update, call.axis(past))
+    pin(join_beside(past, update, call.axis(past)))
     return [past]
 
 
-def join_beside(a: Shape, b: Shape, axis: int) -> None:
-    """Let two shapes be the same but along an axis, where both stay as they are."""
+def join_beside(a: Shape, b: Shape, axis: int) -> tuple[Size, Size]:
+    """Let two shapes be the same but along an axis; return their sizes there."""
     need(len(a) == len(b))
-    for place, (one, other) in enumerate(zip(a, b, strict=True)):
-        if place == axis:
-            pin([one, other])
-        else:
-            one.join(other)
+    join_all(a[:axis] + a[axis + 1 :], b[:axis] + b[axis + 1 :])
+    return a[axis], b[axis]
 
 
 def scatter_nd(call: Call) -> Found:
@@ -225,10 +198,8 @@ def scatter_nd(call: Call) -> Found:
     need(indices)
     depth = indices[-1].parted(1)
     need(depth <= len(data) and len(updates) == len(indices) - 1 + len(data) - depth)
-    for one, other in zip(data[depth:], updates[len(indices) - 1 :], strict=True):
-        one.join(other)
-    for one, other in zip(indices[:-1], updates, strict=False):
-        one.join(other)
+    join_all(data[depth:], updates[len(indices) - 1 :])
+    join_all(indices[:-1], updates)
     pin(indices[-1:])
     for place, size in enumerate(data[:depth]):
         along = updates[place] if len(updates) == len(data) else None
@@ -245,9 +216,8 @@ def scatter_elements(call: Call) -> Found:
     """All sizes but that of the axis are those of the updates."""
     data, indices, updates = call.known(0, 1, 2)
     need(len(indices) == len(updates))
-    for index, other in zip(indices, updates, strict=True):
-        index.join(other)
-    join_beside(data, updates, call.axis(data))
+    join_all(indices, updates)
+    pin(join_beside(data, updates, call.axis(data)))
     return [data]
 
 
@@ -258,19 +228,15 @@ def dequantize(call: Call) -> Found:
     """Scales are one number, one for each index of an axis, or one for each block along it."""
     (shape,) = call.known(0)
     block = call.number("block_size")
-    for scale in call.known(*(i for i in range(1, len(call.node.input)) if call.has(i))):
+    for scale in call.known(*(i for i in range(1, len(call.node.input)) if call.name(i))):
         if not scale or (len(scale) == 1 and scale[0].is_one and not block):
             continue
         axis = call.axis(shape)
-        if not block:
+        if block:
+            _tie_blocks(*join_beside(shape, scale, axis), block)
+        else:
             need(len(scale) == 1)
             shape[axis].join(scale[0])
-            continue
-        need(len(scale) == len(shape))
-        for place, (one, other) in enumerate(zip(shape, scale, strict=True)):
-            if place != axis:
-                one.join(other)
-        _tie_blocks(shape[axis], scale[axis], block)
     return [shape]
 
 
@@ -279,16 +245,16 @@ def mat_mul_n_bits(call: Call) -> Found:
     a, b, scales = call.known(0, 1, 2)
     columns, rows = call.number("K"), call.number("N")
     size, bits = call.number("block_size"), call.number("bits")
-    need(len(b) == 3 and not call.has(4) and size > 0 and columns % size == 0)
+    need(len(b) == 3 and not call.name(4) and size > 0 and columns % size == 0)
     n, blocks = b[0], b[1]
     need((n.number, blocks.number, a[-1].number) == (rows, columns // size, columns))
-    _name(_BLOCKS, blocks)
+    name(_BLOCKS, blocks)
     pin(b[2:])
     factor([a[-1]], [blocks, fixed(size)])
-    for place, values in ((2, scales), (3, call.shape(3))):
-        if values is not None:
-            _tie_to_blocks(values, n, blocks, bits, is_packed=place == 3)
-    if call.has(5):
+    _tie_to_blocks(scales, n, blocks, 8)
+    if (zero := call.shape(3)) is not None:
+        _tie_to_blocks(zero, n, blocks, bits)
+    if call.name(5):
         (bias,) = call.known(5)
         need(len(bias) == 1)
         bias[0].join(n)
@@ -313,13 +279,10 @@ def gather_block_quantized(call: Call) -> Found:
     zero = call.shape(3)
     need(_fit_packed(data[-1], width, bits))
     _tie_width(width, scales[-1], block, zero, bits)
-    for one, other in zip(data[:-1], scales[:-1], strict=True):
-        one.join(other)
-    for one, other in zip(data[:-1], zero or (), strict=False):
-        one.join(other)
-    if call.is_token[1]:
-        for atom in data[0].atoms():
-            atom.what = atom.what or "tokens"
+    join_all(data[:-1], scales)
+    join_all(data[:-1], zero or ())
+    if call.is_token(1):
+        name("tokens", data[0])
     else:
         pin(data[:1])
     return [[*indices, *data[1:-1], width]]
@@ -347,20 +310,19 @@ def _tie_width(width: Size, count: Size, block: int, zero: Shape | None, bits: i
 def _tie_blocks(width: Size, count: Size, block: int) -> None:
     """Tie a width to so many blocks of `block` values."""
     need(count.number is not None and count.number * block == width.number)
-    _name(_BLOCKS, count)
+    name(_BLOCKS, count)
     factor([width], [count, fixed(block)])
 
 
 _BLOCKS = "blocks of weights"
 
 
-def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bool) -> None:
-    """Tie values that each block of each column has one of."""
+def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int) -> None:
+    """Tie values of so many bits that each block of each column has one of, packed or not."""
     count, number = blocks.number or 0, n.number or 0
-    each = blocks
+    each, per_byte = blocks, 8 // bits
     total = math.prod(size.number or 0 for size in values)
-    if is_packed and total != count * number:
-        per_byte = 8 // bits
+    if total != count * number:
         need(total == number * -(-count // per_byte))
         if count % per_byte:
             pin([blocks])
@@ -368,8 +330,6 @@ def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed
         else:
             each = Size(count // per_byte)
             factor([blocks], [each, fixed(per_byte)])
-    else:
-        need(total == count * number)
     factor(values, [n, each])
 
 
@@ -393,7 +353,7 @@ def quantized_mixture_of_experts(call: Call) -> Found:
 
     Weights that come with scales of another kind keep their sizes.
     """
-    need(not any(call.has(index) for index in range(15, len(call.node.input))))
+    need(not any(call.name(index) for index in range(15, len(call.node.input))))
     pin(call.shape(14))
     return _tied(call, ((2, 4), (5, 7), (8, 10)), call.number("expert_weight_bits"))
 

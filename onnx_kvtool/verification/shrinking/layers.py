@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -204,29 +204,23 @@ class Side:
         self, dropped: Set[int], renamed: Mapping[str, str], shown: Iterable[str]
     ) -> Skeleton:
         """Return the model without some segments, and with further outputs."""
-        message = self.skeleton.copied()
+        message, flow = self.skeleton.copied(), self.flow
         graph = message.graph
-        left = [node for i, node in enumerate(graph.node) if self._home[i] not in dropped]
-        for node in left:
+        left = [node for i, node in enumerate(flow.nodes) if self._home[i] not in dropped]
+        _keep(graph.node, left)
+        for node in graph.node:
             for place, name in enumerate(node.input):
                 node.input[place] = renamed.get(name, name)
-        gone = {
-            name for n in dropped for i in self.members[n] for name in self.flow.nodes[i].output
-        }
-        outputs = [value for value in graph.output if value.name not in gone]
+        gone = {name for n in dropped for i in self.members[n] for name in flow.nodes[i].output}
+        outputs = [value for name, value in self.outputs.items() if name not in gone]
         outputs += [onnx.ValueInfoProto(name=name) for name in shown]
-        read = {name for node in left for name in (*node.input, *captured(node))}
-        read.update(value.name for value in outputs)
-        never = self.inputs.keys() - self.flow.readers.keys()
         _keep(graph.output, outputs)
-        _keep(graph.input, [v for v in graph.input if v.name in read or v.name in never])
-        _keep(graph.initializer, [t for t in graph.initializer if t.name in read])
-        _keep(graph.node, left)
-        names = {tensor.name for tensor in graph.initializer}
-        weights = {name: t for name, t in self.skeleton.weights.items() if name in names}
-        return replace(
-            self.skeleton, message=message, weights=weights, bare=self.skeleton.bare & names
-        )
+        read = {name for node in graph.node for name in (*node.input, *captured(node))}
+        read.update(value.name for value in outputs)
+        fed = read | (self.inputs.keys() - flow.readers.keys())
+        _keep(graph.input, [value for name, value in self.inputs.items() if name in fed])
+        _keep(graph.initializer, [t for name, t in self.tensors.items() if name in read])
+        return self.skeleton.of(message)
 
 
 def _is_shaped(node: onnx.NodeProto) -> bool:
@@ -240,13 +234,10 @@ def _is_shaped(node: onnx.NodeProto) -> bool:
     )
 
 
-def _keep(field: Any, messages: Sequence[Any]) -> None:
-    """Let a repeated field of a message hold some of its elements, or others."""
-    copies = [type(message)() for message in messages]
-    for copy, message in zip(copies, messages, strict=True):
-        copy.CopyFrom(message)
+def _keep(field: Any, messages: Iterable[Any]) -> None:
+    """Let a repeated field of a message hold some of the elements that another one has."""
     del field[:]
-    field.extend(copies)
+    field.extend(messages)
 
 
 # Layers that are alike: a few are enough to compare two models.

@@ -32,6 +32,8 @@ from onnx_kvtool.verification.shrinking.sizes import (
     broadcast,
     factor,
     fixed,
+    merged,
+    name,
     need,
     pin,
 )
@@ -74,7 +76,7 @@ def _matched(shape: Shape, items: list[Size | None]) -> Shape:
     before = shape[begin[0] : len(shape) - end[0]]
     after = items[begin[1] : len(items) - end[1]]
     if after == [None]:
-        items[begin[1]] = _merged(before)
+        items[begin[1]] = merged(before)
     elif (left := _left(before, after)) is not None:
         items[begin[1] + after.index(None)] = left
         factor(before, [size if size is not None else left for size in after])
@@ -140,22 +142,9 @@ def _group(shape: Shape, items: list[Size | None]) -> tuple[int, int] | None:
     return i, j
 
 
-def _merged(sizes: Shape) -> Size:
-    """Return the product of sizes; it stays as it is if one of them has no number."""
-    if len(sizes) == 1:
-        return sizes[0]
-    numbers = [size.number for size in sizes]
-    if None in numbers:
-        pin(sizes)
-        return fixed(None)
-    result = Size(math.prod(number or 0 for number in numbers))
-    factor([result], sizes)
-    return result
-
-
 def _repeated(count: Size, size: Size) -> Size:
     """Return the size of something that stands `count` times in a row."""
-    return _merged([count, size])
+    return merged([count, size])
 
 
 def tile(call: Call) -> Found:
@@ -192,21 +181,16 @@ def expand(call: Call) -> Found:
 
 def concat(call: Call) -> Found:
     """The same size several times is a product; other parts stay as they are."""
-    parts = call.known(*range(len(call.shapes)))
-    need(len({len(part) for part in parts}) == 1)
-    axis = call.axis(parts[0])
-    for part in parts[1:]:
-        for place, size in enumerate(part):
-            if place != axis:
-                parts[0][place].join(size)
-    joined = [part[axis] for part in parts]
+    first, *others = call.known(*range(len(call.node.input)))
+    axis = call.axis(first)
+    joined = [first[axis], *(join_beside(first, part, axis)[1] for part in others)]
     if len({id(size.root()) for size in joined}) == 1 and joined[0].number is not None:
         whole = _repeated(fixed(len(joined)), joined[0])
     else:
         pin(joined)
         numbers = [size.number for size in joined]
         whole = fixed(None if None in numbers else sum(number or 0 for number in numbers))
-    return [[whole if place == axis else size for place, size in enumerate(parts[0])]]
+    return [[*first[:axis], whole, *first[axis + 1 :]]]
 
 
 def split(call: Call) -> Found:
@@ -216,7 +200,7 @@ def split(call: Call) -> Found:
     whole, count = shape[axis], len(call.node.output)
     given = call.numbers("split")
     sizes = given if given is not None else call.constant(1)
-    is_equal = (sizes is None and not call.has(1)) or (sizes is not None and len(set(sizes)) == 1)
+    is_equal = (sizes is None and not call.name(1)) or (sizes is not None and len(set(sizes)) == 1)
     if whole.number is None or not is_equal or whole.number % count:
         pin([whole])
         numbers: list[int | None] = list(sizes) if sizes is not None else [None] * count
@@ -237,7 +221,7 @@ def slice_(call: Call) -> Found:
     starts, ends = call.constant(1), call.constant(2)
     if axes is None or not all(-len(shape) <= a < len(shape) for a in axes):
         raise Unknown
-    steps = call.constant(4) if call.has(4) else [1] * len(axes)
+    steps = call.constant(4) if call.name(4) else [1] * len(axes)
     result = list(shape)
     linked: tuple[dict[int, Size], dict[int, Size]] = ({}, {})
     for element, axis in enumerate(axes):
@@ -337,7 +321,7 @@ def _gemm(call: Call) -> Found:
     right = b[::-1] if call.number("transB") else b
     left[1].join(right[0])
     result = [left[0], right[1]]
-    if call.has(2):
+    if call.name(2):
         # The bias has no more dimensions than the product.
         return [broadcast([result, call.shape(2)])]
     return [result]
@@ -346,13 +330,12 @@ def _gemm(call: Call) -> Found:
 def _gather(call: Call) -> Found:
     data, indices = call.known(0, 1)
     axis = call.axis(data)
-    if call.is_token[1]:
-        for atom in data[axis].atoms():
-            atom.what = atom.what or "tokens"
+    if call.is_token(1):
+        name("tokens", data[axis])
     elif len(indices) == 1 and indices[0].number == data[axis].number:
         # A constant that puts all in another order; it may follow where it says so regularly.
         data[axis].join(indices[0])
-        call.links.tables.append((call.node.input[1], data[axis]))
+        call.sizes.tables.append((call.node.input[1], data[axis]))
     else:
         pin(data[axis : axis + 1])
     return [[*data[:axis], *indices, *data[axis + 1 :]]]
@@ -361,7 +344,7 @@ def _gather(call: Call) -> Found:
 def _gather_elements(call: Call) -> Found:
     """Indices have the sizes of what they are taken from, but along the axis."""
     data, indices = call.known(0, 1)
-    join_beside(data, indices, call.axis(data))
+    pin(join_beside(data, indices, call.axis(data)))
     return [indices]
 
 
@@ -378,7 +361,7 @@ def _axes(call: Call, rank: int) -> list[int]:
     """Return the axes of an attribute or of the second input."""
     axes = call.numbers("axes")
     if axes is None:
-        axes = call.constant(1) if call.has(1) else []
+        axes = call.constant(1) if call.name(1) else []
     return _counted(axes, rank)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
 
-import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
@@ -20,9 +18,10 @@ from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
     Item,
-    Links,
     Shape,
+    Shapes,
     Size,
+    Sizes,
     Unknown,
     carried,
     count_carriers,
@@ -39,21 +38,6 @@ _A = onnx.AttributeProto
 LONGEST = 64
 """Elements of a constant that may hold sizes or axes."""
 
-Shapes = dict[str, Shape | None]
-
-
-@dataclass(slots=True)
-class Sizes:
-    """The sizes of one model.
-
-    Attributes:
-        shapes: The sizes of every value of the main graph by name; None for an unknown rank.
-        links: Numbers that are sizes, and tables that index them.
-    """
-
-    shapes: Shapes
-    links: Links
-
 
 def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
     """Return the sizes of a model, tied by what its operators ask for.
@@ -66,118 +50,104 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
         free: Weights that get other values, and constants where a part may do.
         tokens: Inputs that hold token ids, so that the tables which they index may be shorter.
     """
-    walk = _Walk(skeleton, free, tokens)
-    return Sizes(walk.shapes, walk.links)
-
-
-class _Walk:
-    def __init__(self, skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> None:
-        graph = skeleton.message.graph
-        self.links = Links()
-        self.shapes: Shapes = {}
-        self._tokens = set(tokens)
-        self._opsets = {o.domain: o.version for o in skeleton.message.opset_import}
-        self._integers: dict[str, list[int]] = {}
-        self._items: dict[str, list[Item]] = {}
-        self._symbols: dict[str, Size] = {}
-        self._inferred = _inferred(skeleton.message)
-        for value in graph.input:
-            self.shapes[value.name] = self._declared(value)
-        for tensor in graph.initializer:
-            is_pinned = tensor.name not in free
-            self.shapes[tensor.name] = [Size(size, is_pinned=is_pinned) for size in tensor.dims]
-            self._note(tensor.name, tensor)
-        for sparse in graph.sparse_initializer:
-            self.shapes[sparse.values.name] = [fixed(size) for size in sparse.dims]
-        for index, node in enumerate(graph.node):
-            self._node(node, index)
-        self._check_readers(graph.node, [value.name for value in graph.output])
-
-    def _check_readers(self, nodes: Sequence[onnx.NodeProto], outputs: list[str]) -> None:
-        """Tie sizes that are one number, and keep those that some node reads for anything else."""
-        readers: Counter[str] = Counter(outputs)
-        for node in nodes:
-            readers.update(name for name in node.input if name)
-            readers.update(captured(node))
-        count_carriers(nodes, self._items, self.links, readers)
-        first: dict[object, Size] = {}
-        for link in self.links.numbers:
-            # Nodes that share a constant share what it says.
-            first.setdefault((link.place, link.element), link.size).join(link.size)
-            known = self.links.readers
-            if isinstance(link.place, str) and readers[link.place] != known.get(link.place, 0):
-                link.size.pin()
-
-    def _node(self, node: onnx.NodeProto, index: int) -> None:
+    graph = skeleton.message.graph
+    sizes = Sizes(tokens={*tokens})
+    opsets = {entry.domain: entry.version for entry in skeleton.message.opset_import}
+    inferred = _inferred(skeleton.message)
+    symbols: dict[str, Size] = {}
+    for value in graph.input:
+        sizes.shapes[value.name] = _declared(value, symbols)
+    for tensor in graph.initializer:
+        is_pinned = tensor.name not in free
+        sizes.shapes[tensor.name] = [Size(size, is_pinned=is_pinned) for size in tensor.dims]
+        _note(sizes, tensor.name, tensor)
+    for sparse in graph.sparse_initializer:
+        sizes.fresh(sparse.values.name, sparse.dims)
+    for index, node in enumerate(graph.node):
         if node.op_type == "Constant" and node.domain in DEFAULT_DOMAINS:
-            self._constant(node)
-            return
-        call = Call(
-            node,
-            [self.shapes.get(name) if name else None for name in node.input],
-            [self._integers.get(name) for name in node.input],
-            [self._items.get(name) for name in node.input],
-            [name in self._tokens for name in node.input],
-            self._opsets.get(node.domain, NEWEST),
-            index,
-            self.links,
-        )
-        if (items := carried(call)) is not None:
-            self._items[node.output[0]] = items
-        try:
-            outputs = SIZE_RULES.get((canonical_domain(node.domain), node.op_type), unknown)(call)
-        except Unknown:
-            pin(*call.shapes, *(self.shapes.get(name) for name in captured(node)))
-            outputs = [self._fresh(name) for name in node.output]
-        for name, shape in zip(node.output, outputs, strict=False):
-            # A size that stays, where a rule knows no rank but inference does.
-            self.shapes[name] = self._fresh(name) if shape is None else shape
-        is_copy = traits(node).any(Trait.VIEW, Trait.CASTS)
-        if is_copy and node.input and node.input[0] in self._tokens:
-            self._tokens.update(node.output)
+            _constant(sizes, node, inferred)
+        else:
+            _node(Call(node, index, opsets.get(node.domain, NEWEST), sizes), inferred)
+    _check_readers(sizes, graph)
+    return sizes
 
-    def _fresh(self, name: str) -> Shape | None:
-        """Return pinned sizes in the rank that inference finds."""
-        sizes = self._inferred.get(name)
-        return None if sizes is None else [fixed(size) for size in sizes]
 
-    def _constant(self, node: onnx.NodeProto) -> None:
-        (name,) = node.output
-        for attribute in node.attribute:
-            if attribute.type == _A.TENSOR:
-                self.shapes[name] = [fixed(size) for size in attribute.t.dims]
-                self._note(name, attribute.t)
-            elif attribute.type in (_A.INTS, _A.INT):
-                numbers = list(attribute.ints) if attribute.type == _A.INTS else [attribute.i]
-                self._hold(name, numbers)
-                self.shapes[name] = [fixed(len(numbers))] if attribute.type == _A.INTS else []
-            else:
-                self.shapes[name] = self._fresh(name)
+_Inferred = Mapping[str, Sequence[int | None]]
 
-    def _note(self, name: str, tensor: onnx.TensorProto) -> None:
-        """Remember a constant that may hold sizes or axes."""
-        if tensor.data_type not in SIZE_TYPES or tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return
-        if int(np.prod(tensor.dims)) <= LONGEST:
-            self._hold(name, [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)])
 
-    def _hold(self, name: str, numbers: list[int]) -> None:
-        self._integers[name] = numbers
-        self._items[name] = [Item(n, (name, element)) for element, n in enumerate(numbers)]
+def _check_readers(sizes: Sizes, graph: onnx.GraphProto) -> None:
+    """Tie sizes that are one number, and keep those that some node reads for anything else."""
+    readers = Counter(value.name for value in graph.output)
+    for node in graph.node:
+        readers.update(filter(None, node.input))
+        readers.update(captured(node))
+    count_carriers(graph.node, sizes, readers)
+    first: dict[object, Size] = {}
+    for link in sizes.numbers:
+        # Nodes that share a constant share what it says.
+        first.setdefault((link.place, link.element), link.size).join(link.size)
+        if isinstance(link.place, str) and readers[link.place] != sizes.readers[link.place]:
+            link.size.pin()
 
-    def _declared(self, value: onnx.ValueInfoProto) -> Shape | None:
-        """Return the sizes of an input; those of one name are the same."""
-        type_ = value.type.tensor_type
-        if not type_.HasField("shape"):
-            return None
-        return [
-            Size(dim.dim_value)
-            if dim.HasField("dim_value")
-            else self._symbols.setdefault(dim.dim_param, fixed(None))
-            if dim.dim_param
-            else fixed(None)
-            for dim in type_.shape.dim
-        ]
+
+def _node(call: Call, inferred: _Inferred) -> None:
+    node, sizes = call.node, call.sizes
+    if (items := carried(call)) is not None:
+        sizes.items[node.output[0]] = items
+    try:
+        outputs = SIZE_RULES.get((canonical_domain(node.domain), node.op_type), unknown)(call)
+    except Unknown:
+        pin(*call.shapes, *(sizes.shapes.get(name) for name in captured(node)))
+        outputs = [None] * len(node.output)
+    for name, shape in zip(node.output, outputs, strict=False):
+        sizes.shapes[name] = shape
+        if shape is None:  # a size that stays, where a rule knows no rank but inference does
+            sizes.fresh(name, inferred.get(name))
+    if traits(node).any(Trait.VIEW, Trait.CASTS) and call.is_token(0):
+        sizes.tokens.update(node.output)
+
+
+def _constant(sizes: Sizes, node: onnx.NodeProto, inferred: _Inferred) -> None:
+    (name,) = node.output
+    for attribute in node.attribute:
+        if attribute.type == _A.TENSOR:
+            sizes.fresh(name, attribute.t.dims)
+            _note(sizes, name, attribute.t)
+        elif attribute.type in (_A.INTS, _A.INT):
+            is_list = attribute.type == _A.INTS
+            numbers = [*attribute.ints] if is_list else [attribute.i]
+            _hold(sizes, name, numbers)
+            sizes.fresh(name, [len(numbers)] if is_list else [])
+        else:
+            sizes.fresh(name, inferred.get(name))
+
+
+def _note(sizes: Sizes, name: str, tensor: onnx.TensorProto) -> None:
+    """Remember a constant that may hold sizes or axes."""
+    if tensor.data_type not in SIZE_TYPES or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return
+    if math.prod(tensor.dims) <= LONGEST:
+        _hold(sizes, name, numpy_helper.to_array(tensor).ravel().tolist())
+
+
+def _hold(sizes: Sizes, name: str, numbers: list[int]) -> None:
+    sizes.integers[name] = numbers
+    sizes.items[name] = [Item(n, (name, element)) for element, n in enumerate(numbers)]
+
+
+def _declared(value: onnx.ValueInfoProto, symbols: dict[str, Size]) -> Shape | None:
+    """Return the sizes of an input; those of one name are the same."""
+    type_ = value.type.tensor_type
+    if not type_.HasField("shape"):
+        return None
+    return [
+        Size(dim.dim_value)
+        if dim.HasField("dim_value")
+        else symbols.setdefault(dim.dim_param, fixed(None))
+        if dim.dim_param
+        else fixed(None)
+        for dim in type_.shape.dim
+    ]
 
 
 def _inferred(message: onnx.ModelProto) -> dict[str, list[int | None]]:
@@ -210,18 +180,22 @@ _SMALL = 64
 
 
 class Choice:
-    """The new size of each size that has one."""
+    """A new size for each size of a weight or an input of some models that may have another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: Iterable[Shapes]) -> None:
         self._new: dict[Size, int] = {}
-
-    def give(self, atom: Size, number: int) -> None:
-        """Choose a size, which must be no product."""
-        self._new[atom] = number
-
-    def is_given(self, atom: Size) -> bool:
-        """Return whether a size was chosen."""
-        return atom in self._new
+        fresh, few = itertools.count(_FIRST, _STEP), itertools.cycle((3, 2))
+        shapes = (shape or () for model in models for shape in model.values())
+        for atom in (atom for shape in shapes for size in shape for atom in size.atoms()):
+            number = atom.number
+            if number is None or atom.is_pinned or number <= LEAST or atom in self._new:
+                continue
+            is_few = atom.is_part or atom.is_indexed or bool(atom.what)
+            if number <= _SMALL and not is_few:
+                continue
+            new = next(few if is_few and atom.what != "tokens" else fresh)
+            if new < number:
+                self._new[atom] = new
 
     def parts(self, size: Size) -> list[tuple[int, int]]:
         """Return the old and the new size of each part."""
@@ -256,7 +230,7 @@ class Choice:
         constants = {
             node.output[0]: node for node in message.graph.node if node.op_type == "Constant"
         }
-        for link in sizes.links.numbers:
+        for link in sizes.numbers:
             new = self.of(link.size)
             if new == link.size.root().number:
                 continue
@@ -266,8 +240,12 @@ class Choice:
             elif link.place in tensors:
                 _set(tensors[link.place], link.element, new)
             else:
-                _set_constant(constants[link.place], link.element, new)
-        for index, size in sizes.links.scales.items():
+                (attribute,) = constants[link.place].attribute
+                if attribute.HasField("t"):
+                    _set(attribute.t, link.element, new)
+                else:
+                    _set_attribute(constants[link.place], attribute.name, link.element, new)
+        for index, size in sizes.scales.items():
             if (number := size.root().number) is not None and self.of(size) != number:
                 # The scale follows from the size of the heads of the model, not of the copy.
                 attribute = helper.make_attribute("scale", 1 / math.sqrt(number))
@@ -280,37 +258,9 @@ def _set(tensor: onnx.TensorProto, element: int, number: int) -> None:
     tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
-def _set_constant(node: onnx.NodeProto, element: int, number: int) -> None:
-    (attribute,) = node.attribute
-    if attribute.HasField("t"):
-        _set(attribute.t, element, number)
-    else:
-        _set_attribute(node, attribute.name, element, number)
-
-
 def _set_attribute(node: onnx.NodeProto, name: str, element: int, number: int) -> None:
     attribute = next(attribute for attribute in node.attribute if attribute.name == name)
     if attribute.type == onnx.AttributeProto.INTS:
         attribute.ints[element] = number
     else:
         attribute.i = number
-
-
-def choose(models: Iterable[Shapes]) -> Choice:
-    """Choose a new size for each size of a weight or an input that may have another one."""
-    choice = Choice()
-    fresh = itertools.count(_FIRST, _STEP)
-    few = itertools.cycle((3, 2))
-    for shapes in models:
-        for shape in shapes.values():
-            for atom in (atom for size in shape or () for atom in size.atoms()):
-                number = atom.number
-                if number is None or atom.is_pinned or number <= LEAST or choice.is_given(atom):
-                    continue
-                is_few = atom.is_part or atom.is_indexed or bool(atom.what)
-                if number <= _SMALL and not is_few:
-                    continue
-                new = next(few if is_few and atom.what != "tokens" else fresh)
-                if new < number:
-                    choice.give(atom, new)
-    return choice

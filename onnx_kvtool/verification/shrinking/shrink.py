@@ -23,8 +23,8 @@ from onnx_kvtool.verification.shrinking.constants import (
     separated,
     shortened,
 )
-from onnx_kvtool.verification.shrinking.shapes import Choice, Shapes, Sizes, choose, sizes_of
-from onnx_kvtool.verification.shrinking.sizes import factor, fixed, pin, unify
+from onnx_kvtool.verification.shrinking.shapes import Choice, sizes_of
+from onnx_kvtool.verification.shrinking.sizes import Shapes, Sizes, factor, fixed, pin, unify
 from onnx_kvtool.verification.shrinking.weights import (
     READ,
     WEIGHT_TYPES,
@@ -87,12 +87,12 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     # A size that stays may be a part of one in another table.
     keep_irregular_tables(a, one, common)
     keep_irregular_tables(b, other, common)
-    choice = choose([one.shapes, other.shapes])
+    choice = Choice([one.shapes, other.shapes])
     dims = [_dims(model, table, choice) for model, table in ((a, one), (b, other))]
     # What scales something in one model scales it in the other, whatever the operators.
     of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
     quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
-    draw = _Draw(seed, quantised, _forms((a, b), dims), shared)
+    draw = _Draw(seed, quantised, _forms(a, b, dims), shared)
     return Pair(
         _copy(a, one, choice, draw, dims[0], most),
         _copy(b, other, choice, draw, dims[1], most),
@@ -110,27 +110,25 @@ def check_weights(a: Skeleton, b: Skeleton) -> None:
         CannotShrink: If one of them has a weight that the other has not, or with other values.
         KvtoolError: If a weight that has to be read cannot be.
     """
-    seen: set[str] = set()
-    for one, other in ((a, b), (b, a)):
-        for name in one.drawable:
-            if name in seen:
-                continue
-            seen.add(name)
-            counterpart = other.weights.get(name)
-            if counterpart is None:
-                raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
-            if not same_values(one.weights[name], counterpart):
-                raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
+    of_a, of_b = a.drawable, b.drawable
+    for name in {**of_a, **of_b}:
+        one, other = (a, b) if name in of_a else (b, a)
+        counterpart = other.weights.get(name)
+        if counterpart is None:
+            raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
+        if not same_values(one.weights[name], counterpart):
+            raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
 
 
 def _common_constants(a: Skeleton, b: Skeleton) -> set[str]:
     """Return the small weights that both models have with the same values."""
-    one, other = a.constants, b.constants
+    other = b.constants
     return {
         name
-        for name in one.keys() & other.keys()
-        if one[name].data_type in WEIGHT_TYPES
-        and one[name].SerializeToString() == other[name].SerializeToString()
+        for name, tensor in a.constants.items()
+        if tensor.data_type in WEIGHT_TYPES
+        and name in other
+        and tensor.SerializeToString() == other[name].SerializeToString()
     }
 
 
@@ -157,9 +155,7 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
             unify(one[name], other[name])
         else:
             pin(one.get(name), other.get(name))
-    both = {t.name for t in a.message.graph.initializer} & {
-        t.name for t in b.message.graph.initializer
-    }
+    both = set.intersection(*({t.name for t in m.message.graph.initializer} for m in (a, b)))
     for name in both - shared.keys():
         unify(one[name], other[name])
 
@@ -181,14 +177,13 @@ _Form = tuple[ir.TensorProtocol, list[int]]
 """A weight that the models have in two forms: the one that is drawn, and its shape in the copy."""
 
 
-def _forms(models: tuple[Skeleton, Skeleton], dims: list[dict[str, list[int]]]) -> dict[str, _Form]:
+def _forms(a: Skeleton, b: Skeleton, dims: list[dict[str, list[int]]]) -> dict[str, _Form]:
     """Return the weights that the models read as two types or shapes, as one that is no byte."""
     found: dict[str, _Form] = {}
-    a, b = models
-    for name in a.weights.keys() & b.weights.keys():
-        if is_recast(a.weights[name], b.weights[name]):
-            side = 1 if a.weights[name].dtype == ir.DataType.UINT8 else 0
-            found[name] = models[side].weights[name], dims[side][name]
+    for name, one in a.weights.items():
+        if (other := b.weights.get(name)) is not None and is_recast(one, other):
+            is_byte = one.dtype == ir.DataType.UINT8
+            found[name] = (other, dims[1][name]) if is_byte else (one, dims[0][name])
     return found
 
 

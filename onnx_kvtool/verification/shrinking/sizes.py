@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.ops.contrib import default_of
-from onnx_kvtool.ops.schema import NEWEST
 
 # Which dimensions of two models have to have the same size, and which may be another.
 #
@@ -107,6 +107,7 @@ class Size:
 
 
 Shape = list[Size]
+Shapes = dict[str, Shape | None]
 
 Found = list[Shape | None]
 """The shapes of the outputs of a node; None for one whose rank only inference knows."""
@@ -182,8 +183,7 @@ def unify(a: Shape | None, b: Shape | None) -> None:
     if a is None or b is None or len(a) != len(b):
         pin(a, b)
         return
-    for one, other in zip(a, b, strict=True):
-        one.join(other)
+    join_all(a, b)
 
 
 def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
@@ -192,20 +192,45 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
     if len(known) < len(shapes):
         pin(*known)
         return None
-    rank = max(map(len, known), default=0)
     result: Shape = []
-    for place in range(-rank, 0):
-        sizes = [shape[place] for shape in known if len(shape) >= -place]
-        wide = [size for size in sizes if not size.is_one]
-        for size in wide[1:]:
-            wide[0].join(size)
-        result.append(wide[0] if wide else sizes[0])
-    return result
+    for sizes in zip_longest(*(shape[::-1] for shape in known)):
+        given = [size for size in sizes if size is not None]
+        first, *others = [size for size in given if not size.is_one] or given[:1]
+        for size in others:
+            first.join(size)
+        result.append(first)
+    return result[::-1]
 
 
 def fixed(number: int | None) -> Size:
     """Return a new size that stays as it is."""
     return Size(number, is_pinned=True)
+
+
+def merged(sizes: Shape) -> Size:
+    """Return the product of sizes; it stays as it is if one of them has no number."""
+    if len(sizes) == 1:
+        return sizes[0]
+    numbers = [size.number for size in sizes if size.number is not None]
+    if len(numbers) < len(sizes):
+        pin(sizes)
+        return fixed(None)
+    result = Size(math.prod(numbers))
+    factor([result], sizes)
+    return result
+
+
+def join_all(a: Iterable[Size], b: Iterable[Size]) -> None:
+    """Let the sizes of two shapes be the same, as far as the shorter one goes."""
+    for one, other in zip(a, b, strict=False):
+        one.join(other)
+
+
+def name(what: str, *sizes: Size) -> None:
+    """Say what sizes count, unless that is known."""
+    for size in sizes:
+        for atom in size.atoms():
+            atom.what = atom.what or what
 
 
 # A node as the rules of shrinking see it: its operands' shapes and small constants.
@@ -242,20 +267,32 @@ class Link:
 
 
 @dataclass(slots=True)
-class Links:
-    """What rules find in one model beside the sizes of its values.
+class Sizes:
+    """The sizes of one model, and what rules find beside them.
 
     Attributes:
+        shapes: The sizes of every value of the main graph by name; None for an unknown rank.
+        integers: What small constants of integers hold, by name.
+        items: What values hold that are shapes, constants or computed from sizes, by name.
+        tokens: Names of values that hold token ids that are fed.
         numbers: Numbers that are sizes.
         readers: How many nodes read a constant for numbers that are sizes.
         tables: Constants that hold indices along a size, with it.
         scales: Indices of Attention nodes whose scale follows from the size of their heads.
     """
 
+    shapes: Shapes = field(default_factory=dict)
+    integers: dict[str, list[int]] = field(default_factory=dict)
+    items: dict[str, list[Item]] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
     numbers: list[Link] = field(default_factory=list)
-    readers: dict[str, int] = field(default_factory=dict)
+    readers: Counter[str] = field(default_factory=Counter)
     tables: list[tuple[str, Size]] = field(default_factory=list)
     scales: dict[int, Size] = field(default_factory=dict)
+
+    def fresh(self, name: str, sizes: Iterable[int | None] | None) -> None:
+        """Give a value pinned sizes; none if its rank is unknown."""
+        self.shapes[name] = None if sizes is None else [fixed(size) for size in sizes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,27 +301,41 @@ class Call:
 
     Attributes:
         node: The node.
-        shapes: Shapes of its inputs; None for an unknown rank and for an input that is left out.
-        integers: What its inputs hold where they are small constants of integers.
-        items: What its inputs hold where they are shapes: constants, or computed from sizes.
-        is_token: For each input, whether it holds token ids that are fed.
-        opset: Version of its domain.
         index: Index of the node.
-        links: Where rules note what else they find.
+        opset: Version of its domain.
+        sizes: The sizes that are known; rules note there what else they find.
     """
 
     node: onnx.NodeProto
-    shapes: Sequence[Shape | None]
-    integers: Sequence[list[int] | None]
-    items: Sequence[list[Item] | None]
-    is_token: Sequence[bool]
-    opset: int = NEWEST
-    index: int = 0
-    links: Links = field(default_factory=Links)
+    index: int
+    opset: int
+    sizes: Sizes
+
+    def name(self, index: int) -> str:
+        """Return the name of an input; "" if it is left out."""
+        return self.node.input[index] if index < len(self.node.input) else ""
 
     def shape(self, index: int) -> Shape | None:
         """Return the shape of an input; None if it is left out or of unknown rank."""
-        return self.shapes[index] if index < len(self.shapes) else None
+        name = self.name(index)
+        return self.sizes.shapes.get(name) if name else None
+
+    @property
+    def shapes(self) -> list[Shape | None]:
+        """The shapes of all inputs."""
+        return [self.shape(index) for index in range(len(self.node.input))]
+
+    def is_token(self, index: int) -> bool:
+        """Return whether an input holds token ids that are fed."""
+        return self.name(index) in self.sizes.tokens
+
+    def integers(self, index: int) -> list[int] | None:
+        """Return what an input holds if it is a small constant of integers."""
+        return self.sizes.integers.get(self.name(index))
+
+    def items(self, index: int) -> list[Item] | None:
+        """Return what an input holds if it is a shape."""
+        return self.sizes.items.get(self.name(index))
 
     def known(self, *indices: int) -> list[Shape]:
         """Return the shapes of some inputs.
@@ -296,11 +347,13 @@ class Call:
         need(len(shapes) == len(indices))
         return shapes
 
+    def _keep_length(self, index: int) -> None:
+        pin((self.shape(index) or [])[:1])
+
     def constant(self, index: int) -> list[int] | None:
         """Return the integers that an input is known to hold, and keep how many they are."""
-        if shape := self.shape(index):
-            shape[0].pin()
-        return self.integers[index] if index < len(self.integers) else None
+        self._keep_length(index)
+        return self.integers(index)
 
     def target(self, index: int) -> list[Item]:
         """Return the integers of an input that is a shape, and keep how many they are.
@@ -308,33 +361,27 @@ class Call:
         Raises:
             Unknown: If nobody knows them.
         """
-        if shape := self.shape(index):
-            shape[0].pin()
-        items = self.items[index] if index < len(self.items) else None
+        self._keep_length(index)
+        items = self.items(index)
         if items is None:
             raise Unknown
         return items
 
-    def link_target(self, index: int, sizes: dict[int, Size]) -> None:
+    def link_target(self, index: int, sizes: Mapping[int, Size]) -> None:
         """Note that integers of a shape are sizes, all others no sizes that may change."""
-        name = self.node.input[index]
-        self.links.readers[name] = self.links.readers.get(name, 0) + 1
-        for element, item in enumerate(self.items[index] or ()):
+        self.sizes.readers[self.name(index)] += 1
+        for element, item in enumerate(self.items(index) or ()):
             if element in sizes and item.place is not None:
-                self.links.numbers.append(Link(*item.place, sizes[element]))
+                self.sizes.numbers.append(Link(*item.place, sizes[element]))
 
-    def link(self, index: int, sizes: dict[int, Size]) -> None:
+    def link(self, index: int, sizes: Mapping[int, Size]) -> None:
         """Note that elements of a constant input are sizes, all others no sizes that may change."""
         if sizes:
             self.link_target(index, sizes)
 
     def link_attribute(self, name: str, size: Size, element: int = 0) -> None:
         """Note that a number of an attribute is a size."""
-        self.links.numbers.append(Link((self.index, name), element, size))
-
-    def has(self, index: int) -> bool:
-        """Return whether an input is given."""
-        return index < len(self.node.input) and bool(self.node.input[index])
+        self.sizes.numbers.append(Link((self.index, name), element, size))
 
     def number(self, name: str) -> int:
         """Return the value of an integer attribute, or the schema's default; 0 without either."""
@@ -382,17 +429,17 @@ def _shape(call: Call) -> _Items:
 
 
 def _same(call: Call) -> _Items:
-    return call.items[0]
+    return call.items(0)
 
 
 def _reshaped(call: Call) -> _Items:
     """One number as a vector, or as a scalar."""
-    items = call.items[0]
+    items = call.items(0)
     return items if items is not None and len(items) == 1 else None
 
 
 def _gather(call: Call) -> _Items:
-    items, indices = call.items[0], call.integers[1]
+    items, indices = call.items(0), call.integers(1)
     if items is None or indices is None or call.number("axis") not in (0, -1):
         return None
     if not all(-len(items) <= index < len(items) for index in indices):
@@ -401,9 +448,9 @@ def _gather(call: Call) -> _Items:
 
 
 def _slice(call: Call) -> _Items:
-    items = call.items[0]
+    items = call.items(0)
     begins, ends, axes, steps = (
-        call.integers[place] if call.has(place) else default
+        call.integers(place) if call.name(place) else default
         for place, default in ((1, None), (2, None), (3, [0]), (4, [1]))
     )
     if items is None or begins is None or ends is None or axes not in ([0], [-1]) or steps != [1]:
@@ -413,8 +460,8 @@ def _slice(call: Call) -> _Items:
 
 def _concat(call: Call) -> _Items:
     joined: list[Item] = []
-    for items in call.items:
-        if items is None:
+    for index in range(len(call.node.input)):
+        if (items := call.items(index)) is None:
             return None
         joined += items
     return joined
@@ -450,26 +497,19 @@ def _are_flat(call: Call) -> bool:
     """Return whether what a node hands on are vectors or scalars."""
     if call.node.op_type == "Shape":
         return True
-    handed = range(len(call.shapes) if call.node.op_type == "Concat" else 1)
-    return all((shape := call.shape(place)) is not None and len(shape) <= 1 for place in handed)
+    handed = call.shapes if call.node.op_type == "Concat" else call.shapes[:1]
+    return all(shape is not None and len(shape) <= 1 for shape in handed)
 
 
-def count_carriers(
-    nodes: Sequence[onnx.NodeProto], known: Mapping[str, object], links: Links, all_: Counter[str]
-) -> None:
+def count_carriers(nodes: Sequence[onnx.NodeProto], sizes: Sizes, all_: Counter[str]) -> None:
     """Count a node that hands a shape on among those that read it for sizes, if all that follow do.
 
     Args:
         nodes: The nodes of the graph, in order.
-        known: Shapes that were put together, by name.
-        links: Whose `readers` are counted up.
+        sizes: Whose `readers` are counted up.
         all_: How many nodes read each value, the outputs of the graph among them.
     """
     for node in reversed(nodes):
-        if node.op_type not in CARRYING or not node.output or node.output[0] not in known:
-            continue
-        name = node.output[0]
-        if all_[name] == links.readers.get(name, 0):
-            handed = node.input if node.op_type == "Concat" else node.input[:1]
-            for read in handed:
-                links.readers[read] = links.readers.get(read, 0) + 1
+        name = next(iter(node.output), None)
+        if node.op_type in CARRYING and name in sizes.items and all_[name] == sizes.readers[name]:
+            sizes.readers.update(node.input if node.op_type == "Concat" else node.input[:1])

@@ -220,6 +220,12 @@ class Skeleton:
         message.CopyFrom(self.message)
         return message
 
+    def of(self, message: onnx.ModelProto) -> Skeleton:
+        """Return the model with another message, and those of its weights that are left there."""
+        names = {tensor.name for tensor in message.graph.initializer}
+        weights = {name: tensor for name, tensor in self.weights.items() if name in names}
+        return Skeleton(self.name, message, weights, self.bare & names)
+
 
 def skeleton(model: ir.Model, name: str) -> Skeleton:
     """Return the skeleton of `model`, which may be edited afterwards; no weight is read.
@@ -421,11 +427,10 @@ def _without(model: Skeleton, other: Skeleton) -> Skeleton:
     message = model.copied()
     del message.graph.node[:]
     message.graph.node.extend(kept)
-    weights = [tensor for tensor in message.graph.initializer if tensor.name not in gone]
+    weights = [tensor for tensor in graph.initializer if tensor.name not in gone]
     del message.graph.initializer[:]
     message.graph.initializer.extend(weights)
-    left = {name: tensor for name, tensor in model.weights.items() if name not in gone}
-    return replace(model, message=message, weights=left, bare=model.bare - gone)
+    return model.of(message)
 
 
 def live(graph: onnx.GraphProto) -> set[str]:
