@@ -23,6 +23,7 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
 )
 from onnx_kvtool.ops.contrib import quant_type_values
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Operators on 8-bit quantized values: DequantizeLinear, the operator of ONNX, QuantizeLinear.
@@ -34,22 +35,22 @@ _CONV = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 def q_linear_add(site: Site) -> Replacement:
     """Write QLinearAdd as Add of DequantizeLinear of both, quantized."""
-    return _binary(site, "Add")
+    return _elementwise(site, "Add", 2)
 
 
 def q_linear_mul(site: Site) -> Replacement:
     """Write QLinearMul as Mul of DequantizeLinear of both, quantized."""
-    return _binary(site, "Mul")
+    return _elementwise(site, "Mul", 2)
 
 
 def q_linear_sigmoid(site: Site) -> Replacement:
     """Write QLinearSigmoid as Sigmoid of DequantizeLinear, quantized."""
-    return _unary(site, "Sigmoid", {})
+    return _elementwise(site, "Sigmoid")
 
 
 def q_linear_leaky_relu(site: Site) -> Replacement:
     """Write QLinearLeakyRelu as LeakyRelu of DequantizeLinear, quantized."""
-    return _unary(site, "LeakyRelu", given(site, "alpha"))
+    return _elementwise(site, "LeakyRelu", attributes=given(site, "alpha"))
 
 
 def q_linear_softmax(site: Site) -> Replacement:
@@ -57,36 +58,33 @@ def q_linear_softmax(site: Site) -> Replacement:
 
     With an `opset` below 13 the sum goes over all axes from `axis` on.
     """
-    x, axis = (
-        _dequantized(site, "X", scale="X_scale", zero="x_zero_point"),
-        site.integer("axis"),
-    )
+    x, axis = _dequantized(site), site.integer("axis")
     if site.integer("opset") >= 13:
         result = site.op("Softmax", x, axis=axis)
     else:
         result = softmax_from(site, x, axis, site.required("X"))
-    return only(_requantized(site, result, "y", "X"))
+    return only(_requantized(site, result))
 
 
 def q_linear_global_average_pool(site: Site) -> Replacement:
     """Write QLinearGlobalAveragePool as ReduceMean of DequantizeLinear, quantized."""
     rank = known_rank(site, site.required("X"))
-    x = _dequantized(site, "X", scale="x_scale", zero="x_zero_point")
+    x = _dequantized(site)
     first = 1 if site.integer("channels_last") else 2
     axes = list(range(first, first + rank - 2))
-    return only(_requantized(site, reduce(site, "ReduceMean", x, axes), "y", "X"))
+    return only(_requantized(site, reduce(site, "ReduceMean", x, axes)))
 
 
 def q_linear_average_pool(site: Site) -> Replacement:
     """Write QLinearAveragePool as AveragePool of DequantizeLinear, quantized."""
-    x = _dequantized(site, "X", scale="x_scale", zero="x_zero_point")
+    x = _dequantized(site)
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     is_last = site.integer("channels_last") != 0
     rank = known_rank(site, site.required("X")) if is_last else 0
     result = channels_first(site, x, rank) if is_last else x
     result = site.op("AveragePool", result, attributes=given(site, *names))
     result = channels_last(site, result, rank) if is_last else result
-    return only(_requantized(site, result, "y", "X"))
+    return only(_requantized(site, result))
 
 
 def q_linear_conv(site: Site) -> Replacement:
@@ -104,7 +102,7 @@ def q_linear_conv(site: Site) -> Replacement:
 def q_linear_concat(site: Site) -> Replacement:
     """Write QLinearConcat as Concat of DequantizeLinear of each, quantized."""
     scale, zero, *rest = site.node.inputs
-    if len(rest) % 3 or not rest or None in (scale, zero, *rest):
+    if len(rest) % 3 or not rest or zero is None or None in (scale, *rest):
         raise no_form(
             f"`QLinearConcat` has {len(rest)} inputs behind its zero point, expected three for "
             "each part"
@@ -114,14 +112,12 @@ def q_linear_concat(site: Site) -> Replacement:
         for at in range(0, len(rest), 3)
     ]
     result = site.op("Concat", *parts, axis=site.integer("axis"))
-    assert scale is not None and zero is not None
     return only(quantized(site, result, scale, zero, zero.dtype))
 
 
 def q_linear_where(site: Site) -> Replacement:
     """Write QLinearWhere as Where of DequantizeLinear, quantized."""
-    yes, no = (_dequantized(site, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
-               for n in "XY")  # fmt: skip
+    yes, no = _dequantized(site, 1), _dequantized(site, 4)
     condition = site.required("condition")
     asked, *shapes = (dims_of(value) for value in (condition, yes, no))
     ranks = [len(dims) for dims in shapes if dims is not None]
@@ -130,7 +126,7 @@ def q_linear_where(site: Site) -> Replacement:
     yes, no = one_shape(site, yes, no, dims_of(no)), one_shape(site, no, yes, dims_of(yes))
     yes, no = (one_shape(site, value, condition, asked) for value in (yes, no))
     result = site.op("Where", condition, yes, no)
-    return only(_requantized(site, result, "z", "X"))
+    return only(_requantized(site, result, 7))
 
 
 def quantize_linear(site: Site) -> Replacement:
@@ -150,37 +146,38 @@ def dequantize_linear(site: Site) -> Replacement:
     return only(site.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale)))
 
 
-def _binary(site: Site, op_type: str) -> Replacement:
-    result = site.op(op_type, _dequantized(site, "A"), _dequantized(site, "B"))
-    return only(_requantized(site, result, "C", "A"))
+def _elementwise(
+    site: Site,
+    op_type: str,
+    count: int = 1,
+    attributes: Mapping[str, AttributeValue] | None = None,
+) -> Replacement:
+    operands = (_dequantized(site, 3 * i) for i in range(count))
+    result = site.op(op_type, *operands, attributes=attributes)
+    return only(_requantized(site, result, 3 * count))
 
 
-def _unary(site: Site, op_type: str, attributes: Mapping[str, AttributeValue]) -> Replacement:
-    result = site.op(op_type, _dequantized(site, "X"), attributes=attributes)
-    return only(_requantized(site, result, "Y", "X"))
-
-
-def _dequantized(
-    site: Site, name: str, scale: str | None = None, zero: str | None = None
-) -> ir.Value:
-    """Return the dequantized values of an input, float32."""
-    x, factor = site.operands(name, scale or f"{name}_scale")
-    zero_point = site.input(zero or f"{name}_zero_point")
-    dequantized = site.op("DequantizeLinear", x, factor, zero_point, dtype=_D.FLOAT)
-    dequantized.shape = None if x.shape is None else ir.Shape(x.shape)
+def _dequantized(site: Site, at: int = 0) -> ir.Value:
+    """Return the dequantized values of the input `at`, float32; scale and zero point follow it."""
+    x, scale, zero = (given_input(site.node, at + i) for i in range(3))
+    dequantized = site.op("DequantizeLinear", x, scale, zero, dtype=_D.FLOAT)
+    dequantized.shape = None if x is None or x.shape is None else ir.Shape(x.shape)
     return dequantized
 
 
-def _requantized(site: Site, result: ir.Value, name: str, like: str) -> ir.Value:
-    """Return a result as quantized values, of the type of the input called `like`."""
-    dtype = site.required(like).dtype
-    return quantized(
-        site, result, site.required(f"{name}_scale"), site.input(f"{name}_zero_point"), dtype
-    )
+def _requantized(site: Site, result: ir.Value, at: int = 3) -> ir.Value:
+    """Return a result as quantized values; the inputs `at` and behind are scale and zero point."""
+    x = site.node.inputs[at - 3]
+    zero, dtype = given_input(site.node, at + 1), None if x is None else x.dtype
+    return quantized(site, result, site.node.inputs[at], zero, dtype)
 
 
 def quantized(
-    em: Emitter, x: ir.Value, scale: ir.Value, zero: ir.Value | None, dtype: ir.DataType | None
+    em: Emitter,
+    x: ir.Value,
+    scale: ir.Value | None,
+    zero: ir.Value | None,
+    dtype: ir.DataType | None,
 ) -> ir.Value:
     """Return the quantized values of float32 values.
 
@@ -262,19 +259,16 @@ def _product(
 def q_gemm(site: Site) -> Replacement:
     """Write QGemm as MatMulInteger, Add of the int32 bias, Cast and Mul, quantized if it is."""
     op = site.op
-    factors = []
-    for letter in "AB":
-        x = site.required(letter)
-        if site.integer(f"trans{letter}"):
-            x = site.op("Transpose", x, perm=[1, 0])
-        factors.append(x)
+    factors = [
+        op("Transpose", x, perm=[1, 0]) if site.integer(f"trans{letter}") else x
+        for letter, x in zip("AB", site.operands("A", "B"), strict=True)
+    ]
     zeros = (scalar(site, site.required("a_zero_point")), site.required("b_zero_point"))
-    total = site.op("MatMulInteger", *factors, *zeros)
+    total = op("MatMulInteger", *factors, *zeros)
     bias = site.input("C")
     if bias is not None:
-        total = site.op("Add", total, bias)
-    left = scalar(site, site.required("a_scale"))
-    alpha = site.real("alpha")
+        total = op("Add", total, bias)
+    left, alpha = scalar(site, site.required("a_scale")), site.real("alpha")
     if alpha != 1.0:
         left = op("Mul", left, alpha)
     scale = op("Mul", left, site.required("b_scale"), hint="scale")
