@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -101,7 +101,16 @@ AttributeValue = (
     | ir.Graph
 )
 
-Operand = ir.Value | float | Sequence[float] | np.ndarray | None
+
+class Held(Protocol):
+    """What stands for a value, as a term of a formula does (`forms.Term`)."""
+
+    @property
+    def value(self) -> ir.Value:
+        """The value."""
+
+
+Operand = ir.Value | Held | float | Sequence[float] | np.ndarray | None
 """What a node reads; None for nothing, and numbers for a constant."""
 
 
@@ -242,8 +251,9 @@ class Emitter:
         self.nodes.append(node)
         return tuple(node.outputs)
 
-    def _values(self, op_type: str, inputs: Sequence[Operand]) -> list[ir.Value | None]:
+    def _values(self, op_type: str, operands: Sequence[Operand]) -> list[ir.Value | None]:
         """Return operands as values; an array keeps its type."""
+        inputs = [getattr(x, "value", x) for x in operands]
         found: list[ir.Value | None] = []
         for index, given in enumerate(inputs):
             if given is None or isinstance(given, ir.Value):

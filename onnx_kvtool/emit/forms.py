@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
@@ -95,6 +96,69 @@ def where(
         wide = ir.DataType.FLOAT
     operands = (cast(em, x, wide) if isinstance(x, ir.Value) else x for x in (yes, no))
     return cast(em, em.op("Where", condition, *operands, hint=hint), dtype)
+
+
+def _of_two(op_type: str, *, turned: bool = False) -> Callable[[Term, Operand], Term]:
+    """Return an operator of Python that adds a node; `turned` if the term is the second operand."""
+
+    def added(term: Term, other: Operand) -> Term:
+        pair = (other, term) if turned else (term, other)
+        return Term(term.em, term.em.op(op_type, *pair))
+
+    return added
+
+
+class Term:
+    """A value in a formula: `(a + b) * 2` adds an Add and a Mul, and is the output of the Mul.
+
+    Operands are terms, values, and numbers, which become constants as `Emitter.op` says. `~`, `&`
+    and `|` are those of booleans.
+
+    Attributes:
+        em: Where to build.
+        value: The value.
+    """
+
+    __slots__ = ("em", "value")
+    __array_ufunc__ = None  # so that an array in front of a term leaves the operator to it
+
+    def __init__(self, em: Emitter, value: ir.Value) -> None:
+        self.em, self.value = em, value
+
+    def op(self, op_type: str, *others: Operand, **keywords: Any) -> Term:
+        """Return the output of a node whose first input this is; see `Emitter.op`."""
+        return Term(self.em, self.em.op(op_type, self, *others, **keywords))
+
+    def then(self, form: Callable[..., ir.Value], *more: Any, **keywords: Any) -> Term:
+        """Return what a form makes of this: `x.then(unsqueeze, [1])`."""
+        return Term(self.em, form(self.em, self.value, *more, **keywords))
+
+    def cast(self, to: ir.DataType) -> Term:
+        """Return the same numbers in another element type."""
+        return self.then(cast, to)
+
+    def where(self, yes: Term | ir.Value | float, no: Term | ir.Value | float) -> Term:
+        """Return `yes` where this holds, else `no`; see the function `where`."""
+        yes, no = (x.value if isinstance(x, Term) else x for x in (yes, no))
+        return self.then(where, yes, no)
+
+    def __invert__(self) -> Term:
+        return self.op("Not")
+
+    def __abs__(self) -> Term:
+        return self.op("Abs")
+
+    __add__, __radd__ = _of_two("Add"), _of_two("Add", turned=True)
+    __sub__, __rsub__ = _of_two("Sub"), _of_two("Sub", turned=True)
+    __mul__, __rmul__ = _of_two("Mul"), _of_two("Mul", turned=True)
+    __truediv__, __rtruediv__ = _of_two("Div"), _of_two("Div", turned=True)
+    __mod__, __lt__, __gt__ = _of_two("Mod"), _of_two("Less"), _of_two("Greater")
+    __and__, __or__ = _of_two("And"), _of_two("Or")
+
+
+def terms(em: Emitter, *values: ir.Value) -> tuple[Term, ...]:
+    """Return values as terms of formulas."""
+    return tuple(Term(em, value) for value in values)
 
 
 def scalar(em: Emitter, value: ir.Value) -> ir.Value:

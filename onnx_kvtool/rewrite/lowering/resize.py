@@ -120,8 +120,8 @@ def _lines(view: NodeView, em: Emitter, data: ir.Value, dims: tuple[Dim, ...]) -
 def _count(em: Emitter, count: ir.Value) -> ir.Value:
     """Return 0, 1, ... up to below a number: (count,), int64."""
     if em.opset >= 11:
-        return em.op("Range", 0, count, 1, hint="rows")
-    return count_up(em, em.op("Reshape", count, [1]))
+        return em.op("Range", 0, count, 1)
+    return count_up(em, em.op("Reshape", count, [1])).value
 
 
 def _resized(

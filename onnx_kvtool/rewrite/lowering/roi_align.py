@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    Term,
     cast,
     dtype_of,
     known_type,
@@ -18,7 +19,6 @@ from onnx_kvtool.emit.forms import (
     reduce,
     size,
     unsqueeze,
-    where,
 )
 from onnx_kvtool.emit.sampling import Axis, blended, clip, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import NodeView
@@ -55,9 +55,8 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
         return em.op("RoiAlign", data, rois, batch, attributes=attributes)
     kind = dtype if dtype in _WIDE else ir.DataType.FLOAT
     wide = cast(em, data, kind)
-    scaled = em.op("Mul", cast(em, rois, kind), view.real("spatial_scale"))
-    boxes = em.op("Sub", scaled, 0.5)  # (R, 4): x1, y1, x2, y2
-    pool = Pool(em, view, wide, boxes, sides_of(em, boxes), _boxes_around)
+    boxes = Term(em, cast(em, rois, kind)) * view.real("spatial_scale") - 0.5
+    pool = Pool(em, view, wide, boxes, sides_of(boxes), _boxes_around)
     if not em.branches:
         result = pool.sampled()
     else:
@@ -68,7 +67,7 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 
         result = em.op(
             "If",
-            _all_large(em, boxes),
+            _all_large(boxes),
             then_branch=em.nested(pooled, hint="large"),
             else_branch=em.nested(lambda: [pool.sampled()], hint="small"),
             dtype=kind,
@@ -76,21 +75,18 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     return Replacement((cast(em, result, dtype),), via="shifted")
 
 
-def _all_large(em: Emitter, boxes: ir.Value) -> ir.Value:
+def _all_large(boxes: Term) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
-    sides = sides_of(em, boxes)
-    small = em.op("Less", sides, 1)
+    em, sides = boxes.em, sides_of(boxes)
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
-    none = em.op("Not", em.op("Equal", sides, sides))
-    marks = cast(em, em.op("Or", small, none), ir.DataType.FLOAT)
-    count = reduce(em, "ReduceSum", marks, [0, 1], keepdims=False)
-    return em.op("Less", count, 0.5)
+    marks = ((sides < 1) | ~sides.op("Equal", sides)).cast(ir.DataType.FLOAT).value
+    return em.op("Less", reduce(em, "ReduceSum", marks, [0, 1], keepdims=False), 0.5)
 
 
-def sides_of(em: Emitter, boxes: ir.Value) -> ir.Value:
+def sides_of(boxes: Term) -> Term:
     """Return the width and height of boxes: (R, 2)."""
-    first, last = (em.op("Gather", boxes, columns, axis=1) for columns in ([0, 1], [2, 3]))
-    return em.op("Sub", last, first)
+    first, last = (boxes.op("Gather", columns, axis=1) for columns in ([0, 1], [2, 3]))
+    return last - first
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +100,10 @@ class _Line:
         counts: Whether a sample counts, of the shape of `place` but 1 along the bins; None for yes.
     """
 
-    place: ir.Value
+    place: Term
     samples: ir.Value
-    count: ir.Value | None
-    counts: ir.Value | None
+    count: Term | None
+    counts: Term | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +123,9 @@ class Pool:
     em: Emitter
     view: NodeView
     data: ir.Value
-    boxes: ir.Value
-    sides: ir.Value
-    read: Callable[[Pool, ir.Value, ir.Value, ir.Value], ir.Value]
+    boxes: Term
+    sides: Term
+    read: Callable[[Pool, Term, Term, ir.Value], Term]
 
     @property
     def mode(self) -> str:
@@ -148,13 +144,12 @@ class Pool:
             return op("Concat", [first], *sizes, *last, axis=0, hint="shape")
 
         whole = shape(1, [1])
-        y, x = (op("Reshape", op("Expand", line.place, whole), [-1, 1]) for line in (rows, columns))
+        y, x = (line.place.op("Expand", whole).op("Reshape", [-1, 1]) for line in (rows, columns))
         spread = op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
         pictures = op("Reshape", op("Expand", spread, shape(1)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
-        count = op("Reshape", channels, [1], hint="channels")
-        values = op("Reshape", found, shape(-1, count))
+        values = found.op("Reshape", shape(-1, op("Reshape", channels, [1])))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
         return op("Transpose", pooled, perm=[0, 3, 1, 2])
 
@@ -166,75 +161,69 @@ class Pool:
             bins: Bins along the axis.
             place: Axis of the bins; that of the samples comes next.
         """
-        em, dtype, ratio = self.em, dtype_of(self.boxes), self.view.integer("sampling_ratio")
-        op = em.op
+        em, dtype = self.em, dtype_of(self.boxes.value)
+        ratio = self.view.integer("sampling_ratio")
 
-        def shaped(value: ir.Value, *sizes: tuple[int, int]) -> ir.Value:
+        def shaped(value: Term, *sizes: tuple[int, int]) -> Term:
             shape = [1] * 6
             for axis, count in sizes:
                 shape[axis] = count
-            return op("Reshape", value, shape)
+            return value.op("Reshape", shape)
 
         start, side = (
-            shaped(op("Gather", of, [column], axis=1), (0, -1)) for of in (self.boxes, self.sides)
+            shaped(of.op("Gather", [column], axis=1), (0, -1)) for of in (self.boxes, self.sides)
         )
-        one_bin = op("Div", side, bins)
+        one_bin = side / bins
         count = counts = None
         if ratio > 0:
             samples = em.constant([ratio])
-            numbered = em.constant(np.arange(ratio).astype(dtype.numpy()), "number")
+            numbered = Term(em, em.constant(np.arange(ratio).astype(dtype.numpy()), "number"))
             divisor: Operand = ratio
         else:
-            count = op("Ceil", one_bin)
-            flat = op("Reshape", count, [-1])
-            listed = op("Concat", flat, [1], axis=0)
+            count = one_bin.op("Ceil")
+            listed = count.op("Reshape", [-1]).op("Concat", [1], axis=0).value
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
-            samples = op("Reshape", whole, [1], hint="samples")
+            samples = em.op("Reshape", whole, [1])
             if em.opset < 11:
                 steps = count_up(em, samples)
             else:
-                steps = op("Range", 0, whole, 1, hint="numbered")
-            numbered = cast(em, steps, dtype)
-            divisor = op("Max", count, 1)
+                steps = Term(em, em.op("Range", 0, whole, 1))
+            numbered = steps.cast(dtype)
+            divisor = count.op("Max", 1)
         numbered = shaped(numbered, (place + 1, -1))
-        bin_places = em.constant(np.arange(bins).astype(dtype.numpy()), "number")
-        before = op("Mul", shaped(bin_places, (place, bins)), one_bin)
-        inside = op("Mul", op("Add", numbered, 0.5), one_bin)
-        inside = op("Div", inside, divisor)
-        at = op("Add", op("Add", start, before), inside)
+        bin_places = Term(em, em.constant(np.arange(bins).astype(dtype.numpy()), "number"))
+        before = shaped(bin_places, (place, bins)) * one_bin
+        at = start + before + (numbered + 0.5) * one_bin / divisor
         if count is not None:
-            counts = op("Less", numbered, count)
+            counts = numbered < count
         return _Line(at, samples, count, counts)
 
-    def _pooled(self, values: ir.Value, rows: _Line, columns: _Line) -> ir.Value:
+    def _pooled(self, values: Term, rows: _Line, columns: _Line) -> ir.Value:
         """Return the mean or the largest of the samples of each bin; 0 where there are none."""
-        em, axes = self.em, [2, 4]
-        op = em.op
+        em, axes, is_mean = self.em, [2, 4], self.mode == "avg"
         if rows.counts is None or columns.counts is None:
-            op_type = "ReduceMean" if self.mode == "avg" else "ReduceMax"
-            return reduce(em, op_type, values, axes, keepdims=False)
-        counts = op("And", rows.counts, columns.counts)
-        kept = where(em, counts, values, 0 if self.mode == "avg" else -np.inf)
+            op_type = "ReduceMean" if is_mean else "ReduceMax"
+            return reduce(em, op_type, values.value, axes, keepdims=False)
+        kept = (rows.counts & columns.counts).where(values, 0 if is_mean else -np.inf)
         assert rows.count is not None
         assert columns.count is not None
-        clamped_at = [op("Max", line, 0) for line in (rows.count, columns.count)]
-        total = op("Mul", *clamped_at)
-        total = op("Reshape", total, [-1, 1, 1, 1])
-        if self.mode == "avg":
-            added = reduce(em, "ReduceSum", kept, axes, keepdims=False)
-            return op("Div", added, op("Max", total, 1))
-        largest = reduce(em, "ReduceMax", kept, axes, keepdims=False)
-        is_sampled = op("Greater", total, 0)
-        return where(em, is_sampled, largest, 0)
+        total = rows.count.op("Max", 0) * columns.count.op("Max", 0)
+        total = total.op("Reshape", [-1, 1, 1, 1])
+        op_type = "ReduceSum" if is_mean else "ReduceMax"
+        found = Term(em, reduce(em, op_type, kept.value, axes, keepdims=False))
+        if is_mean:
+            return (found / total.op("Max", 1)).value
+        return (total > 0).where(found, 0).value
 
 
-def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
+def _boxes_around(pool: Pool, y: Term, x: Term, pictures: ir.Value) -> Term:
     """Return the pixels at points: of a box of one pixel around each."""
     em = pool.em
-    points = em.op("Concat", x, y, x, y, axis=1, hint="points")
-    boxes = em.op("Add", points, [-0.5, -0.5, 0.5, 0.5])
-    return em.op("RoiAlign", pool.data, boxes, pictures, mode=pool.mode, sampling_ratio=1)
+    points = x.op("Concat", y, x, y, axis=1)
+    boxes = points.op("Add", [-0.5, -0.5, 0.5, 0.5])
+    found = em.op("RoiAlign", pool.data, boxes, pictures, mode=pool.mode, sampling_ratio=1)
+    return Term(em, found)
 
 
 # DeformConv-22 and DeformConv-19, for opsets below 19.

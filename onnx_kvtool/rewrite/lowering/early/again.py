@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit import forms
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Replacement
-from onnx_kvtool.emit.forms import cast, size
+from onnx_kvtool.emit.forms import Term, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.symbolic.dimensions import Dim, fixed_sizes
@@ -44,34 +47,32 @@ def as_attribute(value: ir.Value) -> float | None:
         return number if float(np.float32(number)) == number or np.isnan(number) else None
 
 
-def from_front(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
+def from_front(index: Term, length: Operand) -> Term:
     """Return `index` counted from the front: `index + length` where it is negative."""
-    return added_where(em, index, em.op("Less", index, [0], hint="is_negative"), length)
+    return added_where(index, index < [0], length)
 
 
-def inside_or_behind(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
+def inside_or_behind(index: Term, length: Operand) -> Term:
     """Return indices counted from the front, and `length` for those before the first element.
 
     Runtimes would count these from the back once more, at every opset.
     """
-    front = from_front(em, index, length)
-    return replaced_where(em, front, em.op("Less", front, [0], hint="is_outside"), length)
+    front = from_front(index, length)
+    return replaced_where(front, front < [0], length)
 
 
-def added_where(
-    em: Emitter, number: ir.Value, condition: ir.Value, more: ir.Value, hint: str = "index"
-) -> ir.Value:
+def added_where(number: Term, condition: Term, more: Operand) -> Term:
     """Return int64 numbers, with `more` added where the condition holds."""
-    added = em.op("Mul", cast(em, condition, _INT64), more)
-    return em.op("Add", number, added, hint=hint)
+    return number + condition.cast(_INT64) * more
 
 
-def replaced_where(em: Emitter, number: ir.Value, condition: ir.Value, other: ir.Value) -> ir.Value:
+def replaced_where(number: Term, condition: Term, other: Operand) -> Term:
     """Return int64 numbers, and `other` where the condition holds; all shapes broadcast."""
-    return added_where(em, number, condition, em.op("Sub", other, number, hint="missing"))
+    missing = number.em.op("Sub", other, number)
+    return added_where(number, condition, missing)
 
 
-def count_up(em: Emitter, count: ir.Value) -> ir.Value:
+def count_up(em: Emitter, count: Operand) -> Term:
     """Return 0, 1, ... up to below `count`: (count,), int64.
 
     Args:
@@ -79,20 +80,18 @@ def count_up(em: Emitter, count: ir.Value) -> ir.Value:
         count: (1,), int64, not negative.
     """
     one = ir.Tensor(np.ones(1, np.int64))
-    ones = em.op("ConstantOfShape", count, value=one, hint="ones")
-    places = em.op("NonZero", ones, hint="places")  # (1, count)
-    return em.op("Squeeze", places, axes=[0], hint="counted")
+    places = em.op("NonZero", em.op("ConstantOfShape", count, value=one))  # (1, count)
+    return Term(em, em.op("Squeeze", places, axes=[0]))
 
 
-def clamped(em: Emitter, value: ir.Value, low: Operand, high: Operand) -> ir.Value:
+def clamped(value: Term, low: Operand, high: Operand) -> Term:
     """Return int64 numbers not below `low`, and then not above `high`, all (1,).
 
     Max and Min take floats only.
     """
-    below = em.op("Less", value, low)
-    value = em.op("Where", below, low, value)
-    above = em.op("Less", high, value)
-    return em.op("Where", above, high, value, hint="clamped")
+    value = (value < low).op("Where", low, value)
+    above = Term(value.em, value.em.op("Less", high, value))
+    return above.op("Where", high, value)
 
 
 def joined_sizes(
@@ -103,21 +102,18 @@ def joined_sizes(
     if known is not None:
         return em.constant(known, "sizes")
     parts = [product(em, value, dims, group) for group in groups]
-    return parts[0] if len(parts) == 1 else em.op("Concat", *parts, axis=0, hint="sizes")
+    return parts[0].value if len(parts) == 1 else em.op("Concat", *parts, axis=0)
 
 
-def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> ir.Value:
+def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> Term:
     """Return the product of some sizes of a value: (1,), int64."""
-    known, left = 1, []
-    for axis in axes:
-        dim = dims[axis]
-        if isinstance(dim, int):
-            known *= dim
-        else:
-            left.append(em.op("Reshape", size(em, dim, value, axis), [1]))
+    known = math.prod(dim for axis in axes if isinstance(dim := dims[axis], int))
+    left = [
+        Term(em, em.op("Reshape", size(em, dims[axis], value, axis), [1]))
+        for axis in axes
+        if not isinstance(dims[axis], int)
+    ]
     if not left:
-        return em.constant([known], "size")
-    result = left[0]
-    for factor in left[1:]:
-        result = em.op("Mul", result, factor, hint="size")
-    return result if known == 1 else em.op("Mul", result, [known])
+        return Term(em, em.constant([known], "size"))
+    result = functools.reduce(operator.mul, left)
+    return result if known == 1 else result * [known]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    Term,
     accumulated,
     cast,
     known_dims,
     known_type,
     reduce,
     squeeze,
+    terms,
     unsqueeze,
 )
 from onnx_kvtool.ops.traits import FLOAT_TYPES
@@ -23,6 +26,7 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
+    from_front,
     joined_sizes,
     product,
 )
@@ -46,31 +50,19 @@ def lower_range_11(view: Rewritten, em: Emitter) -> ir.Value:
     Integers are counted in int64, where the quotient is rounded up by adding `delta - sign(delta)`;
     of floats the quotient is taken in float64, as runtimes do.
     """
-    op = em.op
-    names = ("start", "limit", "delta")
-    given = [view.required(name) for name in names]
+    given = [view.required(name) for name in ("start", "limit", "delta")]
     dtype = known_type(given[0])
     wide = _D.INT64 if dtype in _INTEGERS else dtype
-    one = em.constant([1], "one")
-    start, limit, delta = (
-        op("Reshape", cast(em, value, wide), one, hint=name)
-        for value, name in zip(given, names, strict=True)
-    )
-    way = op("Sub", limit, start, hint="way")
+    start, limit, delta = (x.cast(wide).op("Reshape", [1]) for x in terms(em, *given))
+    way = limit - start
     if wide == _D.INT64:
-        more = op("Sub", delta, op("Sign", delta), hint="rounding")
-        count = op("Div", op("Add", way, more), delta, hint="count")
+        count = (way + (delta - delta.op("Sign"))) / delta
     else:
-        double = _D.DOUBLE
-        quotient = op("Div", cast(em, way, double), cast(em, delta, double))
-        count = cast(em, quotient, _D.INT64)  # cut off
-        below = op("Less", cast(em, count, double), quotient)
-        count = op("Add", count, cast(em, below, _D.INT64), hint="count")
-    zero = em.constant([0], "zero")
-    is_none = op("Less", count, zero)
-    count = op("Where", is_none, zero, count, hint="count")
-    steps = op("Mul", cast(em, count_up(em, count), wide), delta)
-    return cast(em, op("Add", start, steps), dtype)
+        quotient = way.cast(_D.DOUBLE) / delta.cast(_D.DOUBLE)
+        count = quotient.cast(_D.INT64)  # cut off
+        count += (count.cast(_D.DOUBLE) < quotient).cast(_D.INT64)
+    count = (count < [0]).op("Where", [0], count)
+    return (start + count_up(em, count).cast(wide) * delta).cast(dtype).value
 
 
 def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -99,12 +91,8 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
 
 def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:
     """Return 1 for the axis, which may count from the end, else 0: (rank,), int64."""
-    place = em.op("Reshape", cast(em, axis, _D.INT64), [1], hint="axis")
-    is_negative = em.op("Less", place, [0])
-    more = em.op("Mul", cast(em, is_negative, _D.INT64), [rank])
-    counted = em.op("Add", place, more, hint="counted")
-    is_meant = em.op("Equal", em.constant(np.arange(rank)), counted)
-    return cast(em, is_meant, _D.INT64, hint="marks")
+    place = Term(em, cast(em, axis, _D.INT64)).op("Reshape", [1])
+    return cast(em, em.op("Equal", np.arange(rank), from_front(place, [rank])), _D.INT64)
 
 
 def _summed(
@@ -151,7 +139,7 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
         text = f"Unique of {dtype.name} cannot be lowered below opset 11"
         raise Refusal("element-type", text)
     if axis is None:
-        source = em.op("Reshape", data, [-1], hint="flat")
+        source = em.op("Reshape", data, [-1])
         rows, along = unsqueeze(em, source, [1]), 0
         count, width = _size(em, data), None
     else:
@@ -161,91 +149,77 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
         others = [place for place in range(len(dims)) if place != along]
         turned = em.op("Transpose", data, perm=[along, *others])
         shape = joined_sizes(em, data, dims, [[along], others])
-        rows = em.op("Reshape", turned, shape, hint="rows")
+        rows = em.op("Reshape", turned, shape)
         count, width = product(em, data, dims, [along]), product(em, data, dims, others)
-    less = _less(em, rows, dtype, width)
-    found = _Groups(em, less, count, view.integer("sorted") != 0)
-    order = found.order
+    less = _less(Term(em, rows), dtype, width)
+    place, order, counts = _groups(less, count, view.integer("sorted") != 0)
     wanted = [bool(output.name) for output in view.node.outputs]
     results: list[ir.Value | None] = [em.op("Gather", source, order, axis=along)]
     if any(wanted[1:]):
-        results += [em.op("Identity", order), found.place, found.counts()]
+        results += [em.op("Identity", order), place.value, em.op("Gather", counts(), order)]
     return Replacement(
         tuple(value if is_read else None for value, is_read in zip(results, wanted, strict=False))
     )
 
 
-def _size(em: Emitter, value: ir.Value) -> ir.Value:
+def _size(em: Emitter, value: ir.Value) -> Term:
     """Return the number of elements of a value, whose rank may be unknown: (1,), int64."""
     dims = dims_of(value)
     if dims is not None:
         return product(em, value, dims, range(len(dims)))
-    return em.op("Reshape", em.op("Size", value), [1], hint="count")
+    return Term(em, value).op("Size").op("Reshape", [1])
 
 
-def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | None) -> ir.Value:
+def _less(rows: Term, dtype: ir.DataType, width: Term | None) -> Term:
     """Return whether each row of (n, m) is less than each other: (n, n); `width` is m, or None."""
-    op = em.op
     wide = {_D.FLOAT16: _FLOAT, _D.UINT32: _INT64}.get(dtype, _INT32 if dtype in _NARROW else dtype)
-    rows = cast(em, rows, wide)
-    one, other = unsqueeze(em, rows, [1]), unsqueeze(em, rows, [0])
+    rows = rows.cast(wide)
+    one, other = rows.then(unsqueeze, [1]), rows.then(unsqueeze, [0])
 
-    less = op("Less", one, other)  # (n, n, m)
+    less = one < other  # (n, n, m)
     if wide in FLOAT_TYPES:
-        is_none = [op("IsNaN", value) for value in (one, other)]
-        less = op("Or", less, op("And", op("Not", is_none[0]), is_none[1]))
+        is_none, is_other_none = (value.op("IsNaN") for value in (one, other))
+        less |= ~is_none & is_other_none
     if width is None:
-        return squeeze(em, less, [2])
+        return less.then(squeeze, [2])
     # The first place where two rows differ decides: each place has a number above those behind it.
-    weights = cast(em, op("Sub", width, count_up(em, width)), _FLOAT, hint="weights")
-    marked = op("Mul", cast(em, less, _FLOAT), weights, hint="marked")
-    first = reduce(em, "ReduceMax", marked, [2], keepdims=False)
-    turned = op("Transpose", first, perm=[1, 0])
-    return op("Greater", first, turned)
+    weights = (width - count_up(width.em, width)).cast(_FLOAT)
+    marked = less.cast(_FLOAT) * weights
+    first = Term(rows.em, reduce(rows.em, "ReduceMax", marked.value, [2], keepdims=False))
+    return first > first.op("Transpose", perm=[1, 0])
 
 
-class _Groups:
-    """Equal rows, and the order of the different ones: sorted, or that of the input.
+def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Callable[[], Term]]:
+    """Return equal rows as groups, sorted or in the order of the input.
 
-    Made of `less`, whether each row is less than each other one, (n, n), and of the `count` n.
+    Args:
+        less: Whether each row is less than each other one: (n, n).
+        count: n.
+        is_sorted: Whether the groups are sorted.
 
-    Attributes:
-        place: For each row of the input its place in the result: (n,), int64.
-        order: For each row of the result its place in the input: (u,), int64.
+    Returns:
+        For each row of the input its place in the result: (n,); for each row of the result its
+        place in the input: (u,); and how often each row of the input is in it: (n,). All int64.
     """
+    em = less.em
 
-    def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:
-        op = em.op
-        self._em = em
-        greater = op("Transpose", less, perm=[1, 0])
-        self._equal = op("Not", op("Or", less, greater))
-        every = count_up(em, count)
-        behind = op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
-        earlier = op("And", self._equal, behind)  # of the row before, and of the one behind it
-        is_first = op("Less", self._total(earlier, 0), [1])  # (n,)
-        firsts = squeeze(em, op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
-        column = unsqueeze(em, is_first, [1])
-        if is_sorted:
-            self.place = self._total(op("And", column, less), 0)
-            places = op("Gather", self.place, firsts, hint="places")
-            self.order = op("Scatter", firsts, places, firsts, axis=0)
-        else:
-            ahead = self._total(op("And", column, behind), 0)  # firsts before each row
-            own = cast(em, op("And", column, self._equal), _INT64)  # the first that a row equals
-            counted = op("Mul", own, unsqueeze(em, ahead, [1]), hint="counted")
-            self.place = self._sum(counted, 0)
-            self.order = firsts
+    def total(numbers: Term) -> Term:
+        return Term(em, reduce(em, "ReduceSum", numbers.cast(_INT64).value, [0], keepdims=False))
 
-    def counts(self) -> ir.Value:
-        """Return how often each row of the result is in the input: (u,), int64."""
-        return self._em.op("Gather", self._total(self._equal, 0), self.order, hint="counts")
-
-    def _total(self, marks: ir.Value, axis: int) -> ir.Value:
-        """Return how often it is so, along an axis: (n,), int64."""
-        return self._sum(cast(self._em, marks, _INT64), axis)
-
-    def _sum(self, numbers: ir.Value, axis: int) -> ir.Value:
-        return reduce(self._em, "ReduceSum", numbers, [axis], keepdims=False)
+    equal = ~(less | less.op("Transpose", perm=[1, 0]))
+    every = count_up(em, count)
+    behind = every.then(unsqueeze, [1]) < every.then(unsqueeze, [0])
+    is_first = total(equal & behind) < [1]  # (n,): it equals none before it
+    firsts = is_first.cast(_INT64).op("NonZero").then(squeeze, [0])
+    column = is_first.then(unsqueeze, [1])
+    if is_sorted:
+        place = total(column & less)
+        order = firsts.op("Scatter", place.op("Gather", firsts), firsts, axis=0)
+    else:
+        ahead = total(column & behind)  # firsts before each row
+        own = (column & equal).cast(_INT64)  # the first that a row equals
+        place, order = total(own * ahead.then(unsqueeze, [1])), firsts
+    return place, order, lambda: total(equal)
 
 
 # TopK-11 for opset 10, and TopK-10 for opset 9.
@@ -276,25 +250,24 @@ def _by_halves(
     em: Emitter, data: ir.Value, count: ir.Value, axis: int, turned: bool
 ) -> tuple[ir.Value, ir.Value]:
     """Sort by the lower halves, and what comes of that by the upper ones, both in float64."""
-    op = em.op
-    dims = known_dims(data)
-    base = em.constant(1 << 16, "base")
+    dims, base = known_dims(data), 1 << 16
 
-    def cut(number: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def cut(number: Term) -> tuple[Term, Term]:
         """Return the quotient by the base, rounded down, and the rest."""
-        rest = op("Mod", number, base, hint="rest")
-        return op("Div", op("Sub", number, rest), base, hint="quotient"), rest
+        rest = number % base
+        return (number - rest) / base, rest
 
-    quotient, first = cut(cast(em, data, _D.INT64))
+    quotient, first = cut(Term(em, cast(em, data, _D.INT64)))
     upper, second = cut(quotient)
-    lower = op("Add", op("Mul", second, base), first, hint="lower")
+    lower = second * base + first
     if data.dtype == _D.UINT64:  # the upper half is cast to one with a sign
         quotient, rest = cut(upper)
-        positive = op("Mod", quotient, base, hint="positive")
-        upper = op("Add", op("Mul", positive, base), rest, hint="upper")
-    lower, upper = (_signed(em, cast(em, half, _D.DOUBLE), turned) for half in (lower, upper))
-    _, order = _top(em, lower, product(em, data, dims, [axis]), axis)
-    _, chosen = _top(em, gathered_elements(em, upper, dims, order, dims, axis), count, axis)
+        upper = quotient % base * base + rest
+    by_lower, by_upper = (
+        _signed(em, half.cast(_D.DOUBLE).value, turned) for half in (lower, upper)
+    )
+    _, order = _top(em, by_lower, product(em, data, dims, [axis]).value, axis)
+    _, chosen = _top(em, gathered_elements(em, by_upper, dims, order, dims, axis), count, axis)
     cut_dims = (*dims[:axis], None, *dims[axis + 1 :])
     places = gathered_elements(em, order, dims, chosen, cut_dims, axis)
     return gathered_elements(em, data, dims, places, cut_dims, axis), places
@@ -334,8 +307,5 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
         )
     whole = again(em, view.node, [data], {"axis": axis, "k": size})
     first = count_up(em, em.op("Reshape", view.required("K"), [1]))
-
-    def cut(part: ir.Value) -> ir.Value:
-        return em.op("Gather", part, first, axis=axis, hint="first")
-
-    return Replacement(tuple(part and cut(part) for part in whole.outputs))
+    outputs = whole.outputs
+    return Replacement(tuple(x and em.op("Gather", x, first, axis=axis) for x in outputs))

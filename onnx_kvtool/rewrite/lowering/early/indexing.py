@@ -7,11 +7,14 @@ opset 11 fails here too, and no other row is read or written. ScatterElements wa
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, known_dims, known_type
+from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal, Replacement
+from onnx_kvtool.emit.forms import Term, cast, known_dims, known_type
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
@@ -53,9 +56,8 @@ def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     if view.known(indices) is None:
         length = product(em, data, dims, [axis])
         everything = product(em, data, dims, range(len(dims)))
-        place = replaced_where(em, place, _outside(em, front, length), everything)
-    flat = em.op("Reshape", data, [-1], hint="flat")
-    return em.op("Gather", flat, place, axis=0)
+        place = replaced_where(place, _outside(Term(em, front), length), everything)
+    return em.op("Gather", em.op("Reshape", data, [-1]), place, axis=0)
 
 
 def gathered_elements(
@@ -71,8 +73,7 @@ def gathered_elements(
     `dims` and `counts` are the dimensions of data and index; no index is negative or out of range.
     """
     place = _element_places(em, data, dims, index, counts, axis)
-    flat = em.op("Reshape", data, [-1], hint="flat")
-    return em.op("Gather", flat, place, axis=0, hint="gathered")
+    return em.op("Gather", em.op("Reshape", data, [-1]), place, axis=0)
 
 
 def _element_places(
@@ -82,22 +83,16 @@ def _element_places(
     front: ir.Value,
     counts: tuple[Dim, ...],
     axis: int,
-) -> ir.Value:
+) -> Term:
     """Return the place of each element in the data made one dimension: of the shape of `front`."""
-    rank = len(dims)
-    place: ir.Value | None = None
+    rank, places = len(dims), []
     for d in range(rank):
-        index = front
+        index = Term(em, front)
         if d != axis:
-            count = product(em, front, counts, [d])
-            shape = [1] * rank
-            shape[d] = -1
-            index = em.op("Reshape", count_up(em, count), shape)
-        step = product(em, data, dims, range(d + 1, rank))
-        index = em.op("Mul", index, step, hint="place")
-        place = index if place is None else em.op("Add", place, index, hint="place")
-    assert place is not None
-    return place
+            index = count_up(em, product(em, front, counts, [d]))
+            index = index.op("Reshape", [-1 if place == d else 1 for place in range(rank)])
+        places.append(index * product(em, data, dims, range(d + 1, rank)))
+    return functools.reduce(operator.add, places)
 
 
 def lower_gather_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -129,16 +124,15 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
     number = _numbers(view, em, data, dims, indices, length)
     tuples = known_dims(indices)[:-1]
     sizes = (*tuples, *dims[length:])
-    rows = _flat(em, data, length, len(dims), "rows")  # (P, R)
-    updates = _flat(em, updates, len(tuples), len(sizes), "updates")
+    rows = _flat(em, data, length, len(dims))  # (P, R)
+    updates = _flat(em, updates, len(tuples), len(sizes))
     count, width = product_of(tuples), product_of(dims[length:])
     if count is None or width is None:
         shape = op("Shape", updates)
     else:
         shape = em.constant([count, width], "shape")
-    column = _flat(em, number, len(tuples), len(tuples), "row")
-    places = op("Expand", column, shape, hint="places")
-    result = op("Scatter", rows, places, updates, axis=0)
+    column = _flat(em, number, len(tuples), len(tuples))
+    result = op("Scatter", rows, op("Expand", column, shape), updates, axis=0)
     whole = fixed_sizes(dims)
     return op("Reshape", result, op("Shape", data) if whole is None else whole)
 
@@ -150,16 +144,20 @@ def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
     that are no integers are cast to int64 first, as the text says.
     """
     indices, depth = view.operands("indices", "depth")
-    scalar = em.op("Reshape", cast(em, depth, _INT64), [1], hint="depth")
-    front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
-    dims = dims_of(indices)
-    if not dims:  # a sum with a vector is no scalar
-        front = em.op("Reshape", front, em.op("Shape", indices), hint="indices")
+    front = _inside(em, indices, em.op("Reshape", cast(em, depth, _INT64), [1]))
     axis = view.integer("axis")
     if axis < -1:
         axis += len(known_dims(indices)) + 1
     inputs = [front, depth, view.required("values")]
     return again(em, view.node, inputs, {"axis": axis})
+
+
+def _inside(em: Emitter, indices: ir.Value, length: Operand) -> ir.Value:
+    """Return indices counted from the front, int64, and the length, (1,), for those before it."""
+    front = inside_or_behind(Term(em, cast(em, indices, _INT64)), length).value
+    if not dims_of(indices):  # a sum with a vector is no scalar
+        front = em.op("Reshape", front, em.op("Shape", indices))
+    return front
 
 
 def _front(view: Rewritten, em: Emitter, data: ir.Value, indices: ir.Value) -> tuple[ir.Value, int]:
@@ -172,11 +170,7 @@ def _front(view: Rewritten, em: Emitter, data: ir.Value, indices: ir.Value) -> t
     if known is not None and isinstance(dim, int):
         dtype = (indices.dtype or _INT64).numpy()
         return em.constant(np.where(known < 0, known + dim, known).astype(dtype), "indices"), axis
-    length = product(em, data, dims, [axis])
-    front = inside_or_behind(em, cast(em, indices, _INT64), length)
-    if not dims_of(indices):  # a sum with a vector is no scalar
-        front = em.op("Reshape", front, em.op("Shape", indices), hint="indices")
-    return front, axis
+    return _inside(em, indices, product(em, data, dims, [axis])), axis
 
 
 def _tuple_length(indices: ir.Value) -> int:
@@ -204,14 +198,14 @@ def _rows(
     else:
         groups = [range(length), *([axis] for axis in range(length, len(dims)))]
         shape = joined_sizes(em, data, dims, groups)
-    return em.op("Reshape", data, shape, hint="rows")
+    return em.op("Reshape", data, shape)
 
 
-def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.Value:
+def _flat(em: Emitter, value: ir.Value, axis: int, rank: int) -> ir.Value:
     """Return the dimensions in front of an axis as one, and the others as one: also of size 0."""
     if not axis and not rank:
-        return em.op("Reshape", value, [1, 1], hint=hint)
-    return em.op("Flatten", value, axis=axis, hint=hint)
+        return em.op("Reshape", value, [1, 1])
+    return em.op("Flatten", value, axis=axis)
 
 
 def _numbers(
@@ -223,25 +217,23 @@ def _numbers(
     length: int,
 ) -> ir.Value:
     """Return the number of the row that each tuple names, (...) for tuples (..., length)."""
-    wide, known = cast(em, indices, _INT64), view.known(indices)
-    outside: ir.Value | None = None
+    wide, known = Term(em, cast(em, indices, _INT64)), view.known(indices)
+    outside: Term | None = None
     if known is None or (known.size and known.min() < 0):
         lengths = joined_sizes(em, data, dims, [[axis] for axis in range(length)])
-        wide = inside_or_behind(em, wide, lengths)
-        outside = _outside(em, wide, lengths)
+        wide = inside_or_behind(wide, lengths)
+        outside = _outside(wide, lengths)
     strides = joined_sizes(em, data, dims, [range(axis + 1, length) for axis in range(length)])
     last = len(known_dims(indices)) - 1
-    attributes: dict[str, AttributeValue] = {"axes": [last], "keepdims": 0}
-    number = em.op("ReduceSum", em.op("Mul", wide, strides), attributes=attributes, hint="row")
+    number = (wide * strides).op("ReduceSum", axes=[last], keepdims=0)
     if outside is None:
-        return number
-    is_outside = em.op("ReduceMax", outside, attributes=attributes, hint="is_outside")
-    found = replaced_where(em, number, is_outside, product(em, data, dims, range(length)))
+        return number.value
+    is_outside = outside.op("ReduceMax", axes=[last], keepdims=0)
+    found = replaced_where(number, is_outside, product(em, data, dims, range(length)))
     # The count is a vector of one number, the row of a single tuple is a scalar.
-    return found if last else em.op("Reshape", found, [])
+    return found.value if last else em.op("Reshape", found, [])
 
 
-def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
+def _outside(index: Term, length: Operand) -> Term:
     """Return 1 for indices behind the last element, 0 for all others, int64."""
-    outside = em.op("Not", em.op("Less", index, length))
-    return cast(em, outside, _INT64, hint="is_outside")
+    return (~(index < length)).cast(_INT64)

@@ -6,7 +6,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, covers, formal, known_type, looped, one_shape, where
+from onnx_kvtool.emit.forms import (
+    Term,
+    cast,
+    covers,
+    formal,
+    known_type,
+    looped,
+    one_shape,
+    terms,
+)
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.arithmetic import bounded
@@ -30,26 +39,19 @@ def lower_round_11(view: Rewritten, em: Emitter) -> ir.Value:
     What is no number and what is infinite stays, as no comparison with it holds. A zero has the
     sign of the number.
     """
-    x = view.required("X")
-    dtype = known_type(x)
-    result = rounded(em, x, dtype)
-    is_some = em.op("Greater", em.op("Abs", result), 0.0)
-    nothing = em.op("Mul", x, 0.0, hint="nothing")
-    return where(em, is_some, result, nothing)
+    x = Term(em, view.required("X"))
+    result = rounded(x, known_type(x.value))
+    return (abs(result) > 0.0).where(result, x * 0.0).value
 
 
-def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
+def rounded(x: Term, dtype: ir.DataType) -> Term:
     """Return floats rounded to the nearest integer, halves to the even one; never -0."""
-    op = em.op
-    down = op("Floor", x)
-    above = op("Sub", x, down)
-    halved = op("Mul", down, 0.5)
-    odd = op("Sub", down, op("Mul", op("Floor", halved), 2.0))  # 0 or 1
+    down = x.op("Floor")
+    above = x - down
+    odd = down - (down * 0.5).op("Floor") * 2.0  # 0 or 1
     # A half and no less; an odd number below it is left for the even one above.
-    is_half = op("Not", op("Less", above, 0.5))
-    to_even = op("And", is_half, op("Greater", odd, 0.5))
-    up = op("Or", op("Greater", above, 0.5), to_even, hint="is_up")
-    return op("Add", down, cast(em, up, dtype))
+    to_even = ~(above < 0.5) & (odd > 0.5)
+    return down + ((above > 0.5) | to_even).cast(dtype)
 
 
 def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -57,20 +59,16 @@ def lower_equal_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses types that have no order.
     """
-    a, b = view.operands("A", "B")
-    dtype = known_type(a)
+    a, b = terms(em, *view.operands("A", "B"))
+    dtype = known_type(a.value)
     if not (dtype in FLOAT_TYPES or dtype.is_integer()):
-        raise Refusal(
-            "element-type",
-            f"Equal of {dtype.name} cannot be lowered below opset 11",
-        )
-    orders = (em.op(op_type, a, b) for op_type in ("Less", "Greater"))
-    differs = em.op("Or", *orders, hint="differs")
+        text = f"Equal of {dtype.name} cannot be lowered below opset 11"
+        raise Refusal("element-type", text)
+    differs = (a < b) | (a > b)
     if dtype in FLOAT_TYPES:
         for operand in (a, b):
-            is_none = em.op("IsNaN", operand)
-            differs = em.op("Or", differs, is_none, hint="differs")
-    return em.op("Not", differs, hint="equal")
+            differs |= operand.op("IsNaN")
+    return (~differs).value
 
 
 def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
@@ -139,55 +137,52 @@ def lower_mod_10(view: Rewritten, em: Emitter) -> ir.Value:
     divisor times each power of two, from the largest on, was taken away where it is not too large:
     every difference is exact.
     """
-    a, b = view.operands("A", "B")
-    dtype = known_type(a)
+    operands = view.operands("A", "B")
+    dtype = known_type(operands[0])
     if dtype in FLOAT_TYPES:
         if not view.integer("fmod"):
             text = "Mod of floats has `fmod=1` before opset 28"
             raise Refusal("changed-meaning", text)
-        return _rest_of_floats(em, a, b, dtype)
+        return _rest_of_floats(em, operands[0], operands[1], dtype)
+    a, b = (x.cast(_INT64) for x in terms(em, *operands))
     if dtype == _D.UINT64:
-        rest = _rest_of_uint64(em, cast(em, a, _INT64), cast(em, b, _INT64))
-        return cast(em, rest, dtype)
-    a, b = cast(em, a, _INT64), cast(em, b, _INT64)
-    rest = _rest(em, a, b)
+        return _rest_of_uint64(a, b).cast(dtype).value
+    rest = _rest(a, b)
     if not view.integer("fmod"):
-        signs = em.op("Mul", em.op("Sign", rest), em.op("Sign", b), hint="signs")
-        rest = added_where(em, rest, em.op("Less", signs, 0, hint="signs_differ"), b, "rest")
-    return cast(em, rest, dtype)
+        signs = rest.op("Sign") * b.op("Sign")
+        rest += (signs < 0).cast(_INT64) * b
+    return rest.cast(dtype).value
 
 
-def _rest(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+def _rest(a: Term, b: Term) -> Term:
     """Return the rest of int64 numbers, with the sign of the dividend."""
-    return em.op("Sub", a, em.op("Mul", em.op("Div", a, b, hint="quotient"), b), hint="rest")
+    return a - a / b * b
 
 
-def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+def _rest_of_uint64(a: Term, b: Term) -> Term:
     """Return the rest of uint64 numbers, all of them given as the int64 numbers of the same bits.
 
     The rest of a number is that of its half, doubled, plus its last bit, with the divisor taken
     away once more if it is not larger. A divisor with the first bit set is in it once at most.
     """
-    op = em.op
 
-    def taken(value: ir.Value, when: ir.Value) -> ir.Value:
-        return op("Sub", value, op("Mul", cast(em, when, _INT64), b), hint="rest")
+    def taken(value: Term, when: Term) -> Term:
+        return value - when.cast(_INT64) * b
 
     # A number with the first bit set is 2**63 and what is left without that bit.
-    is_large = op("Less", a, [0])
-    once = cast(em, is_large, _INT64)
-    left = op("Add", a, op("Mul", once, [-(1 << 63)]), hint="left")
-    half = op("Div", left, [2])
-    last = op("Sub", left, op("Mul", half, [2]), hint="last_bit")
-    half = op("Add", half, op("Mul", once, [1 << 62]), hint="half")
+    is_large = a < [0]
+    once = is_large.cast(_INT64)
+    left = a + once * [-(1 << 63)]
+    half = left / [2]
+    last = left - half * [2]
+    half += once * [1 << 62]
 
-    wide = op("Less", b, [0])
-    divisor = added_where(em, b, wide, op("Sub", [1], b), "divisor")
-    twice = op("Add", op("Mul", _rest(em, half, divisor), [2]), last, hint="doubled")
-    not_less = op("Or", op("Less", twice, [0]), op("Not", op("Less", twice, divisor)))
-    by_half = taken(twice, not_less)
-    at_most_once = taken(a, op("And", is_large, op("Not", op("Less", a, b))))
-    return replaced_where(em, by_half, wide, at_most_once)
+    wide = b < [0]
+    divisor = added_where(b, wide, [1] - b)
+    twice = _rest(half, divisor) * [2] + last
+    by_half = taken(twice, (twice < [0]) | ~(twice < divisor))
+    at_most_once = taken(a, is_large & ~(a < b))
+    return replaced_where(by_half, wide, at_most_once)
 
 
 def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -> ir.Value:
@@ -196,45 +191,39 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
     Computed in float64, which holds the divisor times any power of two that is needed, or is
     infinite where that is larger than every dividend.
     """
-    op = em.op
     info = np.finfo(dtype.numpy())
     # From the smallest divisor to beyond the largest dividend.
     count = int(info.maxexp - info.minexp + info.nmant + 1)
     powers = np.arange(count)[::-1].astype(np.float64)
     thirds = (np.floor((powers + more) / 3) for more in range(3))  # of which none is infinite
     tables = [em.constant(np.exp2(third), "powers") for third in thirds]
-    given = [cast(em, value, _DOUBLE) for value in (a, b)]
     dims = dims_of(a), dims_of(b)
-    sizes = [op("Abs", value, hint="size") for value in given]
+    a, b = (cast(em, value, _DOUBLE) for value in (a, b))
     if not (covers(dims[0], dims[1]) and covers(dims[1], dims[0])):
-        given[0] = one_shape(em, given[0], given[1], None)
-        given[1] = one_shape(em, given[1], given[0], None)
-        sizes = [op("Abs", value, hint="size") for value in given]
-    left = _reduced(em, sizes[0], sizes[1], tables, count)
-    nothing = op("Mul", given[0], [0])  # of the sign of the dividend, or no number
-    signed = op("Mul", left, op("Sign", given[0]))
-    rest = where(em, op("Greater", left, [0]), signed, nothing, "rest")
+        a = one_shape(em, a, b, None)
+        b = one_shape(em, b, a, None)
+    dividend, divisor = terms(em, a, b)
+    left = _reduced(abs(dividend), abs(divisor), tables, count)
+    nothing = dividend * [0]  # of the sign of the dividend, or no number
+    signed = left * dividend.op("Sign")
+    rest = (left > [0]).where(signed, nothing)
     # What is infinite has no rest, and nothing has one of zero.
-    doubtful = op("Div", nothing, given[1])
-    return cast(em, where(em, op("IsNaN", doubtful), doubtful, rest), dtype)
+    doubtful = nothing / divisor
+    return doubtful.op("IsNaN").where(doubtful, rest).cast(dtype).value
 
 
-def _reduced(
-    em: Emitter, dividend: ir.Value, divisor: ir.Value, tables: list[ir.Value], count: int
-) -> ir.Value:
+def _reduced(dividend: Term, divisor: Term, tables: list[ir.Value], count: int) -> Term:
     """Return the rest of positive float64 numbers of one shape, by a Loop over powers of two.
 
     Each of `count` powers is the product of its entries in `tables`, the largest power first.
     """
-    state = formal(em, "left", _DOUBLE)
+    em = dividend.em
+    left = Term(em, formal(em, "left", _DOUBLE))
 
     def take_away(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
         multiple = divisor
         for table in tables:
-            power = em.op("Gather", table, turn, axis=0)
-            multiple = em.op("Mul", multiple, power, hint="multiple")
-        is_less = em.op("Less", state, multiple)
-        rest = em.op("Sub", state, multiple)
-        return [goes, where(em, is_less, state, rest, "left")]
+            multiple *= em.op("Gather", table, turn, axis=0)
+        return [goes, (left < multiple).where(left, left - multiple).value]
 
-    return looped(em, count, [dividend], [state], take_away)[0]
+    return Term(em, looped(em, count, [dividend.value], [left.value], take_away)[0])

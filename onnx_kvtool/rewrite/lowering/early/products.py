@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    Term,
     cast,
     formal,
     known_dims,
@@ -17,6 +20,7 @@ from onnx_kvtool.emit.forms import (
     one_number,
     reduce,
     squeeze,
+    terms,
     unsqueeze,
     where,
 )
@@ -96,8 +100,7 @@ def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> ir.Value:
     rank = len(known_dims(view.required("w")))
     bias = view.input("B")
     if bias is not None:
-        bias = _along(em, bias, rank, 1)
-        total = em.op("Add", total, bias, hint="with_bias")
+        total = em.op("Add", total, _along(em, bias, rank, 1))
     scale = _along(em, view.required("w_scale"), rank, 1)
     return _requantized(em, view, total, view.required("x_scale"), scale)
 
@@ -105,20 +108,16 @@ def lower_q_linear_conv_10(view: Rewritten, em: Emitter) -> ir.Value:
 def distance(em: Emitter, value: ir.Value, zero_point: ir.Value | None) -> ir.Value:
     """Return how far numbers of 8 bits are from their zero point, int32."""
     wide = cast(em, value, _INT32)
-    if zero_point is None:
-        return wide
-    return em.op("Sub", wide, cast(em, zero_point, _INT32), hint="distance")
+    return wide if zero_point is None else em.op("Sub", wide, cast(em, zero_point, _INT32))
 
 
-def quantized(
-    em: Emitter, value: ir.Value, zero_point: ir.Value | None, dtype: ir.DataType
-) -> ir.Value:
+def quantized(value: Term, zero_point: ir.Value | None, dtype: ir.DataType) -> ir.Value:
     """Return float32 numbers rounded, halves to even, with the zero point added and saturated."""
-    result = rounded(em, value, _FLOAT)
+    result = rounded(value, _FLOAT)
     if zero_point is not None:
-        result = em.op("Add", result, cast(em, zero_point, _FLOAT))
-    result = em.op("Clip", result, min=float(dtype.min), max=float(dtype.max))
-    return cast(em, result, dtype)
+        result += cast(value.em, zero_point, _FLOAT)
+    result = result.op("Clip", min=float(dtype.min), max=float(dtype.max))
+    return result.cast(dtype).value
 
 
 def _product(
@@ -126,7 +125,7 @@ def _product(
 ) -> ir.Value:
     """Return the matrix product of distances from the zero points, int32."""
     left = distance(em, a, None if of_a is None else _per_row(em, of_a))
-    return em.op("MatMul", left, distance(em, b, of_b), hint="product")
+    return em.op("MatMul", left, distance(em, b, of_b))
 
 
 def _per_row(em: Emitter, value: ir.Value) -> ir.Value:
@@ -168,17 +167,14 @@ def _convolved(
     attributes: dict[str, AttributeValue] = {
         name: value for name in _WINDOW if (value := view.attribute(name)) is not None
     }
-    total: ir.Value | None = None
-    for factor_x, part_x in _parts(em, distance(em, x, of_x), cut_x):
-        for factor_w, part_w in _parts(em, distance(em, w, of_w), cut_w):
-            given = cast(em, part_x, _FLOAT), cast(em, part_w, _FLOAT)
-            sums = em.op("Conv", *given, attributes=attributes)
-            whole = cast(em, sums, _INT32)
-            if (factor := factor_x * factor_w) > 1:
-                whole = em.op("Mul", whole, [factor], hint="shifted")
-            total = whole if total is None else em.op("Add", total, whole, hint="sum")
-    assert total is not None
-    return total
+    sums = []
+    for factor_x, part_x in _parts(Term(em, distance(em, x, of_x)), cut_x):
+        for factor_w, part_w in _parts(Term(em, distance(em, w, of_w)), cut_w):
+            given = part_x.cast(_FLOAT)
+            whole = given.op("Conv", part_w.cast(_FLOAT), attributes=attributes).cast(_INT32)
+            factor = factor_x * factor_w
+            sums.append(whole * [factor] if factor > 1 else whole)
+    return functools.reduce(operator.add, sums).value
 
 
 def _cuts(taps: int, op_type: str) -> tuple[bool, bool]:
@@ -193,13 +189,12 @@ def _cuts(taps: int, op_type: str) -> tuple[bool, bool]:
     )
 
 
-def _parts(em: Emitter, value: ir.Value, cut: bool) -> list[tuple[int, ir.Value]]:
+def _parts(value: Term, cut: bool) -> list[tuple[int, Term]]:
     """Return int32 numbers as parts by their factors; both parts have the sign of the number."""
     if not cut:
         return [(1, value)]
-    upper = em.op("Div", value, [_BASE], hint="upper")
-    whole = em.op("Mul", upper, [_BASE])
-    return [(_BASE, upper), (1, em.op("Sub", value, whole, hint="lower"))]
+    upper = value / [_BASE]
+    return [(_BASE, upper), (1, value - upper * [_BASE])]
 
 
 def _requantized(
@@ -214,10 +209,8 @@ def _requantized(
                 f"`{value.name}` may have several elements, and it is unknown what each applies to",
             )
     dtype = known_type(zero_point)
-    factor = em.op("Mul", cast(em, one, _FLOAT), cast(em, other, _FLOAT))
-    factor = em.op("Div", factor, cast(em, scale, _FLOAT), hint="factor")
-    value = em.op("Mul", cast(em, total, _FLOAT), factor, hint="scaled")
-    return quantized(em, value, zero_point, dtype)
+    first, second, last, sums = (x.cast(_FLOAT) for x in terms(em, one, other, scale, total))
+    return quantized(sums * (first * second / last), zero_point, dtype)
 
 
 # IsInf, ThresholdedRelu and the (de)quantising operators of opsets 10 and 11, for older ones.
@@ -227,18 +220,15 @@ def lower_is_inf_10(view: Rewritten, em: Emitter) -> ir.Value:
     """Compare with the largest numbers of the type."""
     x = view.required("X")
     dtype = known_type(x)
-    bound = np.finfo(dtype.numpy()).max
+    bound = float(np.finfo(dtype.numpy()).max)
     found = []
-    for name, op_type, limit in (
-        ("detect_positive", "Greater", bound),
-        ("detect_negative", "Less", -bound),
-    ):
-        if view.integer(name):
-            found.append(em.op(op_type, x, float(limit)))
+    if view.integer("detect_positive"):
+        found.append(em.op("Greater", x, bound))
+    if view.integer("detect_negative"):
+        found.append(em.op("Less", x, -bound))
     if not found:
-        nothing = em.op("IsNaN", x)
-        never = em.op("Not", nothing)
-        return em.op("And", nothing, never)
+        nothing = Term(em, x).op("IsNaN")
+        return (nothing & ~nothing).value
     return found[0] if len(found) == 1 else em.op("Or", *found)
 
 
@@ -265,11 +255,9 @@ def lower_quantize_linear_10(view: Rewritten, em: Emitter) -> ir.Value:
     x = view.required("x")
     zero_point = view.input("y_zero_point")
     dtype = _D.UINT8 if zero_point is None else known_type(zero_point)
-    wide = cast(em, x, _FLOAT)
-    scale = one_number(em, view.required("y_scale"), x)
-    quotient = em.op("Div", wide, scale, hint="quotient")
+    quotient = Term(em, x).cast(_FLOAT) / one_number(em, view.required("y_scale"), x)
     zero_point = None if zero_point is None else one_number(em, zero_point, x)
-    return quantized(em, quotient, zero_point, dtype)
+    return quantized(quotient, zero_point, dtype)
 
 
 def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacement:
@@ -277,18 +265,13 @@ def lower_dynamic_quantize_linear_11(view: Rewritten, em: Emitter) -> Replacemen
 
     As runtimes have it: the function body of the schema gives a scale of 0.
     """
-    op = em.op
-    x = view.required("x")
-    low, high = (
-        op(bound, op(f"Reduce{bound}", x, keepdims=0), 0.0, hint=bound) for bound in ("Min", "Max")
-    )
-    span = op("Sub", high, low, hint="range")
-    is_some = op("Greater", span, 0.0)
-    scale = where(em, is_some, op("Div", span, 255.0), 1.0, "scale")
-    place = op("Sub", 0.0, op("Div", low, scale), hint="place")
-    zero_point = quantized(em, place, None, _D.UINT8)
-    y = op("QuantizeLinear", x, scale, zero_point)
-    return Replacement((y, scale, zero_point))
+    x = Term(em, view.required("x"))
+    low, high = (x.op(f"Reduce{bound}", keepdims=0).op(bound, 0.0) for bound in ("Min", "Max"))
+    span = high - low
+    scale = (span > 0.0).where(span / 255.0, 1.0)
+    zero_point = quantized(0.0 - low / scale, None, _D.UINT8)
+    y = x.op("QuantizeLinear", scale, zero_point)
+    return Replacement((y.value, scale.value, zero_point))
 
 
 # Det-11, for opset 10.
@@ -310,10 +293,10 @@ def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
     wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
     order, batch = product(em, data, dims, [len(dims) - 1]), range(len(dims) - 2)
     sizes = joined_sizes(em, data, dims, [batch, [len(dims) - 2], [len(dims) - 1]])
-    matrices = em.op("Reshape", cast(em, data, wide), sizes, hint="matrices")
+    matrices = Term(em, cast(em, data, wide)).op("Reshape", sizes)
     result = _Elimination(em, wide, product(em, data, dims, batch), order).run(matrices)
     shape = joined_sizes(em, data, dims, [[axis] for axis in batch])
-    return cast(em, em.op("Reshape", result, shape), dtype)
+    return result.op("Reshape", shape).cast(dtype).value
 
 
 class _Elimination:
@@ -326,63 +309,51 @@ class _Elimination:
         order: Rows of each: (1,), int64.
     """
 
-    def __init__(self, em: Emitter, dtype: ir.DataType, count: ir.Value, order: ir.Value) -> None:
+    def __init__(self, em: Emitter, dtype: ir.DataType, count: Term, order: Term) -> None:
         self._em, self._dtype, self._count, self._order = em, dtype, count, order
-        self._rows = unsqueeze(em, count_up(em, order), [0])  # (1, n)
-        self._first = em.op("Mul", count_up(em, count), order, hint="first_rows")  # (B,)
+        self._rows = count_up(em, order).then(unsqueeze, [0])  # (1, n)
+        self._first = count_up(em, count) * order  # (B,)
 
-    def run(self, matrices: ir.Value) -> ir.Value:
+    def run(self, matrices: Term) -> Term:
         """Return the determinants of matrices: (B, n, n) to (B, 1)."""
         em, dtype = self._em, self._dtype
-        one = ir.Tensor(np.ones(1, dtype.numpy()))
-        zero = ir.Tensor(np.zeros(1, dtype.numpy()))
-        single = em.op("Concat", self._count, [1], axis=0, hint="shape")
-        whole = em.op("Concat", self._count, self._order, axis=0, hint="shape")
-        start = em.op("ConstantOfShape", single, value=one)
-        unused = em.op("ConstantOfShape", whole, value=zero)
-        state = [formal(em, name, dtype, [None] * rank) for name, rank in _STATE]
-        rounds = em.op("Reshape", self._order, [], hint="rounds")
-        given = matrices, unused, start
-        return looped(em, rounds, given, state, lambda t, go: [go, *self._step(t, *state)])[2]
+        start, unused = (
+            self._count.op("Concat", other, axis=0).op(
+                "ConstantOfShape", value=ir.Tensor(np.full(1, number, dtype.numpy()))
+            )
+            for other, number in (([1], 1), (self._order, 0))
+        )
+        state = terms(em, *(formal(em, name, dtype, [None] * rank) for name, rank in _STATE))
+        rounds = self._order.op("Reshape", []).value
+        given = matrices.value, unused.value, start.value
+        values = [one.value for one in state]
+        found = looped(em, rounds, given, values, lambda t, go: [go, *self._step(t, *state)])
+        return Term(em, found[2])
 
-    def _step(
-        self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
-    ) -> list[ir.Value]:
+    def _step(self, turn: ir.Value, matrices: Term, used: Term, found: Term) -> list[ir.Value]:
         """Eliminate the column `turn` of what is left of the matrices, (B, n, n).
 
         `used` is 1 for each row that was chosen, (B, n), and `found` the product so far, (B, 1).
         """
-        em, op, dtype = self._em, self._em.op, self._dtype
-        column = em.op("Gather", matrices, turn, axis=2)
-        was_used = op("Greater", used, 0.5)
-        size = where(em, was_used, -1, op("Abs", column), "size")
-        chosen = em.op("ArgMax", size, axis=1, keepdims=1, hint="chosen")
+        em, dtype = self._em, self._dtype
+        column = matrices.op("Gather", turn, axis=2)
+        size = (used > 0.5).where(-1, abs(column))
+        chosen = size.op("ArgMax", axis=1, keepdims=1)
 
-        flat = em.op(
-            "Reshape",
-            matrices,
-            em.op("Concat", [-1], self._order, axis=0),
-            hint="rows",
-        )
-        number = em.op("Add", squeeze(em, chosen, [1]), self._first, hint="number")
-        row = em.op("Gather", flat, number, axis=0, hint="row")
-        pivot = unsqueeze(em, em.op("Gather", row, turn, axis=1), [1], "pivot")
-        before = cast(em, op("Less", self._rows, chosen), dtype)
-        passed = reduce(em, "ReduceSum", op("Mul", before, op("Sub", 1, used)), [1])
-        pairs = op("Floor", op("Mul", passed, 0.5))
-        odd = op("Sub", passed, op("Mul", pairs, 2))
-        sign = op("Sub", 1, op("Mul", odd, 2))
-        product = op("Mul", op("Mul", found, pivot), sign)
+        flat = matrices.op("Reshape", em.op("Concat", [-1], self._order, axis=0))
+        row = flat.op("Gather", chosen.then(squeeze, [1]) + self._first, axis=0)
+        pivot = row.op("Gather", turn, axis=1).then(unsqueeze, [1])
+        before = (self._rows < chosen).cast(dtype)
+        passed = Term(em, reduce(em, "ReduceSum", (before * (1 - used)).value, [1]))
+        odd = passed - (passed * 0.5).op("Floor") * 2
+        product = found * pivot * (1 - odd * 2)
 
-        is_chosen = cast(em, op("Equal", self._rows, chosen), dtype)
-        used = op("Add", used, is_chosen)
-        some = op("Or", op("Less", pivot, 0), op("Greater", pivot, 0))
+        used += self._rows.op("Equal", chosen).cast(dtype)
+        some = (pivot < 0) | (pivot > 0)
         # Nothing is left in a column without a pivot, and the determinant is 0.
-        divisor = op("Add", pivot, cast(em, op("Not", some), dtype))
-        is_left = op("Less", used, 0.5)
-        share = where(em, is_left, op("Div", column, divisor), 0, "share")
-        taken = op("Mul", unsqueeze(em, share, [2]), unsqueeze(em, row, [1]))
-        return [op("Sub", matrices, taken), used, product]
+        share = (used < 0.5).where(column / (pivot + (~some).cast(dtype)), 0)
+        taken = share.then(unsqueeze, [2]) * row.then(unsqueeze, [1])
+        return [(matrices - taken).value, used.value, product.value]
 
 
 _STATE = (("matrices", 3), ("used", 2), ("determinant", 2))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, known_dims, known_type
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
+from onnx_kvtool.emit.forms import Term, cast, known_dims, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -28,7 +28,7 @@ from onnx_kvtool.symbolic.dimensions import Dim
 
 _INT64 = ir.DataType.INT64
 _LONG = int(np.iinfo(np.int32).max)
-_Bounds = tuple[ir.Value, ir.Value, int | ir.Value]
+_Bounds = tuple[Term, Term, int | Term]
 """Where a slice begins and ends, and its step."""
 
 
@@ -79,24 +79,23 @@ def _gathered(
     data = view.required("data")
     far = [-_LONG], [_LONG]
 
-    def entries(name: str) -> list[ir.Value]:
-        value = cast(em, view.required(name), _INT64)
-        return [em.op("Gather", value, [place], hint="bound") for place in range(count)]
+    def entries(name: str) -> list[Term]:
+        value = Term(em, cast(em, view.required(name), _INT64))
+        return [value.op("Gather", [place]) for place in range(count)]
 
     # They may be as far out as int64 goes, where adding or subtracting would wrap.
-    starts, ends = ([clamped(em, one, *far) for one in entries(n)] for n in ("starts", "ends"))
-    strides: list[int | ir.Value] = list(steps or ())
+    starts, ends = ([clamped(one, *far) for one in entries(n)] for n in ("starts", "ends"))
+    strides: list[int | Term] = list(steps or ())
     if steps is None:
-        strides = [clamped(em, one, *far) for one in entries("steps")]
-    bounds = list(zip(starts, ends, strides, strict=True))
+        strides = [clamped(one, *far) for one in entries("steps")]
+    bounds: list[_Bounds] = list(zip(starts, ends, strides, strict=True))
     if axes is None:
-        rank = em.constant([len(dims)], "rank")
-        named = [from_front(em, axis, rank) for axis in entries("axes")]
+        named = [from_front(axis, [len(dims)]) for axis in entries("axes")]
         lengths = [product(em, data, dims, [axis]) for axis in range(len(dims))]
-        bounds = [_chosen(em, named, bounds, axis, size) for axis, size in enumerate(lengths)]
+        bounds = [_chosen(named, bounds, axis, size) for axis, size in enumerate(lengths)]
         axes = list(range(len(dims)))
     for axis, (begin, end, step) in zip(axes, bounds, strict=True):
-        index = _index(em, begin, end, product(em, view.required("data"), dims, [axis]), step)
+        index = _index(begin, end, product(em, view.required("data"), dims, [axis]), step)
         data = em.op("Gather", data, index, axis=axis)
     return data
 
@@ -111,22 +110,15 @@ def _listed(
     return None if numbers is None else [int(number) for number in numbers.ravel()]
 
 
-def _chosen(
-    em: Emitter,
-    named: list[ir.Value],
-    bounds: list[_Bounds],
-    axis: int,
-    length: ir.Value,
-) -> _Bounds:
+def _chosen(named: list[Term], bounds: list[_Bounds], axis: int, length: Term) -> _Bounds:
     """Return the bounds and the step of the entry that names an axis; the whole axis of none."""
-    begin = em.constant([0], "zero")
-    end, step = length, em.constant([1], "one")
+    begin, step = (Term(length.em, length.em.constant([n])) for n in (0, 1))
+    end = length
     for place, (first, last, stride) in zip(named, bounds, strict=True):
-        is_meant = em.op("Equal", place, [axis])
-        value = em.constant([stride], "step") if isinstance(stride, int) else stride
-        begin = em.op("Where", is_meant, first, begin, hint="begin")
-        end = em.op("Where", is_meant, last, end, hint="end")
-        step = em.op("Where", is_meant, value, step, hint="step")
+        is_meant = place.op("Equal", [axis])
+        begin = is_meant.op("Where", first, begin)
+        end = is_meant.op("Where", last, end)
+        step = is_meant.op("Where", [stride] if isinstance(stride, int) else stride, step)
     return begin, end, step
 
 
@@ -145,31 +137,23 @@ def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
     )
 
 
-def _index(
-    em: Emitter, begin: ir.Value, end: ir.Value, length: ir.Value, step: int | ir.Value
-) -> ir.Value:
+def _index(begin: Term, end: Term, length: Term, step: int | Term) -> Term:
     """Return the places that a slice of an axis takes: (n,), int64; values are (1,), and int32."""
-    op = em.op
-    zero, one = em.constant([0], "zero"), em.constant([1], "one")
-    last = op("Sub", length, one, hint="last")
-    begin, end = (from_front(em, bound, length) for bound in (begin, end))
+    last = length - [1]
+    begin, end = (from_front(bound, length) for bound in (begin, end))
     # An end below every place takes all of them backwards; -1 stands for it.
-    before = em.constant([-1], "before")
+    least: Operand
     if isinstance(step, int):
-        least, most = (zero, length) if step > 0 else (before, last)
-        rounding = em.constant([step - (1 if step > 0 else -1)], "rounding")
-        stride = em.constant([step], "step")
+        least, most = ([0], length) if step > 0 else ([-1], last)
+        rounding: Operand = [step - (1 if step > 0 else -1)]
+        stride: Operand = [step]
     else:
-        forward = op("Less", zero, step, hint="is_forward")
-        least = op("Where", forward, zero, before, hint="least")
-        most = op("Where", forward, length, last, hint="most")
-        rounding = op("Sub", step, op("Sign", step), hint="rounding")
-        stride = step
-    begin, end = clamped(em, begin, zero, most), clamped(em, end, least, most)
-    way = op("Sub", end, begin, hint="way")
-    count = op("Div", op("Add", way, rounding), stride, hint="count")
-    count = clamped(em, count, zero, [_LONG])
-    return op("Add", op("Mul", count_up(em, count), stride), begin, hint="places")
+        forward = Term(step.em, step.em.op("Less", [0], step))
+        least, most = forward.op("Where", [0], [-1]), forward.op("Where", length, last)
+        rounding, stride = step - step.op("Sign"), step
+    begin, end = clamped(begin, [0], most), clamped(end, least, most)
+    count = clamped((end - begin + rounding) / stride, [0], [_LONG])
+    return count_up(count.em, count) * stride + begin
 
 
 # ReverseSequence-10, for opset 9.
@@ -184,7 +168,6 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    op = em.op
     data, lengths = view.operands("input", "sequence_lens")
     known_type(data)
     dims = known_dims(data)
@@ -193,23 +176,15 @@ def lower_reverse_sequence_10(view: Rewritten, em: Emitter) -> ir.Value:
     count, batch = product(em, data, dims, [time_axis]), product(em, data, dims, [batch_axis])
     along_time, along_batch = ([-1, 1], [1, -1]) if time_first else ([1, -1], [-1, 1])
 
-    def spread(value: ir.Value, shape: list[int]) -> ir.Value:
-        return op("Reshape", value, shape)
-
-    time = spread(count_up(em, count), along_time)
-    last = op("Sub", spread(cast(em, lengths, _INT64), along_batch), [1])
-    back = op("Sub", last, time, hint="back")
-    place = replaced_where(em, back, op("Less", back, [0]), time)
-    number = spread(count_up(em, batch), along_batch)
-    if time_first:
-        row = op("Add", op("Mul", place, batch), number, hint="row")
-    else:
-        row = op("Add", op("Mul", number, count), place, hint="row")
-    outside = op("Not", op("Less", place, count), hint="is_outside")
-    row = replaced_where(em, row, outside, product(em, data, dims, [0, 1]))
+    time = count_up(em, count).op("Reshape", along_time)
+    last = Term(em, cast(em, lengths, _INT64)).op("Reshape", along_batch) - [1]
+    back = last - time
+    place = replaced_where(back, back < [0], time)
+    number = count_up(em, batch).op("Reshape", along_batch)
+    row = place * batch + number if time_first else number * count + place
+    row = replaced_where(row, ~(place < count), product(em, data, dims, [0, 1]))
     shape = joined_sizes(em, data, dims, [[0, 1], *([axis] for axis in range(2, len(dims)))])
-    rows = op("Reshape", data, shape, hint="rows")
-    return op("Gather", rows, row, axis=0)
+    return em.op("Gather", em.op("Reshape", data, shape), row, axis=0)
 
 
 # Pad, DepthToSpace and Resize of opset 11, for opset 10.
@@ -267,29 +242,22 @@ def _padded(
     One row of the fill is put behind the others, and whatever lies outside of them gathers it.
     Without a fill it gathers the row at that end, or the one as far inside as it is outside.
     """
-    op = em.op
     rank = len(dims)
-    zero = em.constant([0], "zero")
-    begin, end = (op("Gather", pads, [place], hint="pad") for place in (axis, axis + rank))
+    begin, end = (Term(em, em.op("Gather", pads, [place])) for place in (axis, axis + rank))
     length = product(em, data, dims, [axis])
-    total = op("Add", op("Add", begin, length), end, hint="total")
-    count = clamped(em, total, zero, [_LONG])
-    place = op("Sub", count_up(em, count), begin, hint="place")
+    count = clamped(begin + length + end, [0], [_LONG])
+    place = count_up(em, count) - begin
     if fill is None:
-        last = op("Sub", length, [1], hint="last")
+        last = length - [1]
         if reflects:
-            twice = clamped(em, op("Add", last, last), [1], [_LONG])
-            turns = op("Mod", op("Abs", place), twice, hint="turns")
-            place = op("Sub", last, op("Abs", op("Sub", last, turns)), hint="place")
-        index = clamped(em, place, zero, last)
-        return op("Gather", data, index, axis=axis, hint="padded")
+            turns = abs(place) % clamped(last + last, [1], [_LONG])
+            place = last - abs(last - turns)
+        return em.op("Gather", data, clamped(place, [0], last), axis=axis)
     target = joined_sizes(em, data, dims, [[] if d == axis else [d] for d in range(rank)])
-    value = op("Reshape", fill, [1] * rank)
-    row = op("Expand", value, target, hint="fill")
-    more = op("Concat", data, row, axis=axis)
-    outside = op("Or", op("Less", place, zero), op("Less", length, place))
-    index = replaced_where(em, place, outside, length)
-    return op("Gather", more, index, axis=axis, hint="padded")
+    row = em.op("Expand", em.op("Reshape", fill, [1] * rank), target)
+    more = em.op("Concat", data, row, axis=axis)
+    index = replaced_where(place, (place < [0]) | (length < place), length)
+    return em.op("Gather", more, index, axis=axis)
 
 
 def lower_depth_to_space_11(view: Rewritten, em: Emitter) -> Replacement:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal
 from onnx_kvtool.emit.forms import (
+    Term,
     cast,
     dtype_of,
     formal,
@@ -17,8 +18,8 @@ from onnx_kvtool.emit.forms import (
     known_type,
     looped,
     reduce,
+    terms,
     unsqueeze,
-    where,
 )
 from onnx_kvtool.emit.sampling import Axis, clip
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -49,68 +50,52 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    scores = view.required("scores")
-    dims = known_dims(scores)
-    batch, classes, count = (product(em, scores, dims, [axis]) for axis in range(3))
+    scores = Term(em, view.required("scores"))
+    dims = known_dims(scores.value)
+    batch, classes, count = (product(em, scores.value, dims, [axis]) for axis in range(3))
     sides = _sides(em, view)
     rounds = _rounds(em, view.input("max_output_boxes_per_class"), count)
-    search = _Search(em, scores, sides, batch, count, _one(em, view.input("iou_threshold"), 0.0))
-    threshold, every = view.input("score_threshold"), em.constant(np.array([True]), "all")
+    search = _Search(scores, sides, batch, count, _one(em, view.input("iou_threshold")))
+    threshold = view.input("score_threshold")
     if threshold is None:
-        shape = em.op("Concat", batch, classes, count, axis=0, hint="shape")
-        alive = em.op("Expand", every, shape, hint="alive")
+        shape = em.op("Concat", batch, classes, count, axis=0)
+        alive = Term(em, em.op("Expand", np.array([True]), shape))
     else:
-        alive = em.op("Greater", scores, _one(em, threshold, 0.0), hint="alive")
-    chosen, is_some = search.run(rounds, alive)  # (K, B, C, 1)
-    return _listed(em, chosen, is_some)
+        alive = scores > _one(em, threshold)
+    return _listed(*search.run(rounds, alive))
 
 
-def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
-    """Return a float32 number of one dimension: (1,)."""
-    if value is None:
-        return em.constant(np.array([default], np.float32), "threshold")
-    return em.op("Reshape", value, [1], hint="threshold")
+def _one(em: Emitter, value: ir.Value | None) -> Operand:
+    """Return a float32 number of one dimension, 0 for none: (1,)."""
+    return np.zeros(1, np.float32) if value is None else em.op("Reshape", value, [1])
 
 
-def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
+def _rounds(em: Emitter, most: ir.Value | None, count: Term) -> ir.Value:
     """Return how many boxes a class may have: (), int64; 0 if the node does not say."""
     if most is None:
         return em.constant(0, "rounds")
-    asked = em.op("Reshape", most, [1], hint="asked")
-    return em.op("Reshape", clamped(em, asked, [0], count), [], hint="rounds")
+    return clamped(Term(em, most).op("Reshape", [1]), [0], count).op("Reshape", []).value
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
+class _Sides(NamedTuple):
     """Where boxes begin and end, each (B, N), float32."""
 
-    left: ir.Value
-    top: ir.Value
-    right: ir.Value
-    bottom: ir.Value
-    area: ir.Value
-
-    def all(self) -> tuple[ir.Value, ...]:
-        """Return all of it."""
-        return self.left, self.top, self.right, self.bottom, self.area
+    left: Term
+    top: Term
+    right: Term
+    bottom: Term
+    area: Term
 
 
 def _sides(em: Emitter, view: NodeView) -> _Sides:
-    op = em.op
-    boxes = view.required("boxes")
-    columns = [op("Gather", boxes, i, axis=2) for i in range(4)]
-
+    a, b, c, d = (Term(em, em.op("Gather", view.required("boxes"), i, axis=2)) for i in range(4))
     if view.integer("center_point_box"):
-        halves = [op("Div", size, 2) for size in columns[2:]]
-        left, top = (op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
-        right, bottom = (op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True))
+        wide, high = c / 2, d / 2
+        left, top, right, bottom = a - wide, b - high, a + wide, b + high
     else:
-        (left, right), (top, bottom) = (
-            (op("Min", columns[i], columns[i + 2]), op("Max", columns[i], columns[i + 2]))
-            for i in (1, 0)
-        )
-    area = op("Mul", op("Sub", right, left), op("Sub", bottom, top))
-    return _Sides(left, top, right, bottom, area)
+        left, right = b.op("Min", d), b.op("Max", d)
+        top, bottom = a.op("Min", c), a.op("Max", c)
+    return _Sides(left, top, right, bottom, (right - left) * (bottom - top))
 
 
 class _Search:
@@ -120,71 +105,58 @@ class _Search:
     """
 
     def __init__(
-        self,
-        em: Emitter,
-        scores: ir.Value,
-        sides: _Sides,
-        batch: ir.Value,
-        count: ir.Value,
-        threshold: ir.Value,
+        self, scores: Term, sides: _Sides, batch: Term, count: Term, threshold: Operand
     ) -> None:
-        self._em, self._threshold = em, threshold
-        self._scores = em.op("Max", scores, float(np.finfo(np.float32).min), hint="scores")
+        self._em = em = scores.em
+        self._threshold = threshold
+        self._scores = scores.op("Max", float(np.finfo(np.float32).min))
         self._places = count_up(em, count)  # (N,)
-        first = em.op("Mul", count_up(em, batch), count, hint="first_boxes")
-        self._first = unsqueeze(em, first, [1, 2])  # (B, 1, 1)
-        self._others = _Sides(*(unsqueeze(em, side, [1]) for side in sides.all()))  # (B, 1, N)
-        columns = [unsqueeze(em, side, [2]) for side in sides.all()]
-        table = em.op("Concat", *columns, axis=2, hint="sides")
-        self._table = em.op("Reshape", table, [-1, 5])
+        self._first = (count_up(em, batch) * count).then(unsqueeze, [1, 2])  # (B, 1, 1)
+        self._others = _Sides(*(side.then(unsqueeze, [1]) for side in sides))  # (B, 1, N)
+        columns = (side.then(unsqueeze, [2]) for side in sides)
+        self._table = em.op("Reshape", em.op("Concat", *columns, axis=2), [-1, 5])
 
-    def run(self, rounds: ir.Value, alive: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def run(self, rounds: ir.Value, alive: Term) -> tuple[Term, Term]:
         """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
-        state = formal(self._em, "alive", _BOOL, [None] * 3)
-        _, *found = looped(self._em, rounds, [alive], [state], lambda *_: self._round(state))
-        return found[0], found[1]
-
-    def _round(self, alive: ir.Value) -> list[ir.Value]:
         em = self._em
-        op = em.op
-        left = where(em, alive, self._scores, -np.inf, "left")
-        best = op("ArgMax", left, axis=2, keepdims=1, hint="best")
-        is_some = op("Greater", reduce(em, "ReduceMax", left, [2]), -np.inf)
-        number = op("Add", best, self._first, hint="number")
-        chosen = op("Gather", self._table, number, axis=0)
-        found = _Sides(*(op("Gather", chosen, i, axis=3) for i in range(5)))  # (B, C, 1)
-        dropped = op("Or", self._overlaps(found), op("Equal", self._places, best))
-        after = op("And", alive, op("Not", dropped))
-        any_left = reduce(em, "ReduceMax", cast(em, after, _FLOAT), [0, 1, 2], keepdims=False)
-        return [op("Greater", any_left, 0.5), after, best, is_some]
+        state = Term(em, formal(em, "alive", _BOOL, [None] * 3))
+        found = looped(em, rounds, [alive.value], [state.value], lambda *_: self._round(state))
+        _, best, is_some = terms(em, *found)
+        return best, is_some
 
-    def _overlaps(self, found: _Sides) -> ir.Value:
-        """Return which boxes overlap those that were found by too much: (B, C, N)."""
-        em, others = self._em, self._others
-        op = em.op
+    def _round(self, alive: Term) -> list[ir.Value]:
+        em = self._em
+        left = alive.where(self._scores, -np.inf)
+        best = left.op("ArgMax", axis=2, keepdims=1)
+        is_some = em.op("Greater", reduce(em, "ReduceMax", left.value, [2]), -np.inf)
+        chosen = em.op("Gather", self._table, best + self._first, axis=0)
+        found = _Sides(*(Term(em, em.op("Gather", chosen, i, axis=3)) for i in range(5)))
+        dropped = self._overlaps(found) | self._places.op("Equal", best)
+        after = alive & ~dropped
+        numbers = after.cast(_FLOAT).value
+        any_left = reduce(em, "ReduceMax", numbers, [0, 1, 2], keepdims=False)
+        return [em.op("Greater", any_left, 0.5), after.value, best.value, is_some]
 
-        width = op("Sub", op("Min", found.right, others.right), op("Max", found.left, others.left))
-        height = op("Sub", op("Min", found.bottom, others.bottom), op("Max", found.top, others.top))
-        both = op("Mul", width, height)
-        whole = op("Sub", op("Add", found.area, others.area), both)
-        result = op("Greater", op("Div", both, whole), self._threshold)
+    def _overlaps(self, found: _Sides) -> Term:
+        """Return which boxes overlap those that were found, (B, C, 1), by too much: (B, C, N)."""
+        others = self._others
+        width = found.right.op("Min", others.right) - found.left.op("Max", others.left)
+        height = found.bottom.op("Min", others.bottom) - found.top.op("Max", others.top)
+        both = width * height
+        whole = found.area + others.area - both
+        result = both / whole > self._threshold
         for size in (width, height, both, found.area, others.area, whole):
-            result = op("And", result, op("Greater", size, 0))
+            result &= size > 0
         return result
 
 
-def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
+def _listed(chosen: Term, is_some: Term) -> ir.Value:
     """Return batch, class and box of each round that found one: (n, 3), int64."""
-    op = em.op
-    chosen, marks = (
-        op("Transpose", x, perm=[1, 2, 0, 3]) for x in (chosen, cast(em, is_some, _INT64))
-    )
-    places = op("NonZero", marks, hint="places")  # (4, n)
-    rows = op("NonZero", op("Reshape", marks, [-1]), hint="rows")  # (1, n)
-    boxes = op("Gather", op("Reshape", chosen, [-1]), rows, hint="boxes")
-    first = op("Gather", places, [0, 1], hint="batch_and_class")
-    listed = op("Concat", first, boxes, axis=0, hint="listed")
-    return op("Transpose", listed, perm=[1, 0])
+    chosen, marks = (x.op("Transpose", perm=[1, 2, 0, 3]) for x in (chosen, is_some.cast(_INT64)))
+    first = marks.op("NonZero").op("Gather", [0, 1], axis=0)  # (2, n)
+    rows = marks.op("Reshape", [-1]).op("NonZero")  # (1, n)
+    boxes = chosen.op("Reshape", [-1]).op("Gather", rows)
+    return first.op("Concat", boxes, axis=0).op("Transpose", perm=[1, 0]).value
 
 
 # RoiAlign-10, for opset 9.
@@ -202,48 +174,43 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
     dtype = known_type(data)
     known_dims(data)
     wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
-    boxes = em.op("Mul", cast(em, rois, wide), view.real("spatial_scale"))
-    sides = em.op("Max", sides_of(em, boxes), 1)
+    boxes = Term(em, cast(em, rois, wide)) * view.real("spatial_scale")
+    sides = sides_of(boxes).op("Max", 1)
     pool = Pool(em, view, cast(em, data, wide), boxes, sides, _pixels)
     return cast(em, pool.sampled(), dtype)
 
 
-def _pixels(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
+def _pixels(pool: Pool, y: Term, x: Term, pictures: ir.Value) -> Term:
     """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
     em, source = pool.em, pool.view.required("X")
-    op = em.op
     dims = dims_of(source) or (None,) * 4
-    turned = op("Transpose", pool.data, perm=[0, 2, 3, 1])
-    height, width = (product(em, source, dims, [place]) for place in (2, 3))
-    channels = product(em, source, dims, [1])
-    shape = op("Concat", [-1], channels, axis=0, hint="shape")
-    table = op("Reshape", turned, shape, hint="pixels")  # (N * H * W, C)
-    first = op("Mul", op("Reshape", pictures, [-1, 1]), height)
+    turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
+    height, width, channels = (product(em, source, dims, [place]) for place in (2, 3, 1))
+    shape = em.op("Concat", [-1], channels, axis=0)
+    table = Term(em, turned).op("Reshape", shape)  # (N * H * W, C)
+    first = Term(em, pictures).op("Reshape", [-1, 1]) * height
     axes = (Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3))
     (rows, above), (columns, beside) = map(_line, axes, (y, x))
     parts = []
     for row, share in rows:
-        start = op("Mul", op("Add", first, row), width, hint="row")
+        start = (first + row) * width
         for column, other in columns:
-            place = op("Reshape", op("Add", start, column), [-1])
-            pixel = op("Gather", table, place, axis=0)
-            parts.append(op("Mul", pixel, op("Mul", share, other)))
+            place = (start + column).op("Reshape", [-1])
+            parts.append(table.op("Gather", place, axis=0) * (share * other))
     op_type = "Add" if pool.mode == "avg" else "Max"
-    value = functools.reduce(lambda a, b: op(op_type, a, b), parts)
-    return where(em, op("Or", above, beside), 0, value)
+    value = functools.reduce(lambda a, b: a.op(op_type, b), parts)
+    return (above | beside).where(0, value)
 
 
-def _line(axis: Axis, place: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], ir.Value]:
+def _line(axis: Axis, place: Term) -> tuple[list[tuple[Term, Term]], Term]:
     """Return two pixels along an axis with their shares, and whether points (P, 1) are outside."""
     em, last = axis.em, axis.length(-1)
-    op = em.op
-    before, behind = op("Greater", -1, place), op("Greater", place, axis.length())
-    inside = clip(em, place, 0, last)
-    low = op("Floor", inside)
-    far = op("Sub", inside, low)
-    high = op("Min", op("Add", low, 1), last)
-    rows = [(cast(em, low, _INT64), op("Sub", 1, far)), (cast(em, high, _INT64), far)]
-    return rows, op("Or", before, behind)
+    before, behind = Term(em, em.op("Greater", -1, place)), place > axis.length()
+    inside = Term(em, clip(em, place.value, 0, last))
+    low = inside.op("Floor")
+    far = inside - low
+    high = (low + 1).op("Min", last)
+    return [(low.cast(_INT64), 1 - far), (high.cast(_INT64), far)], before | behind
 
 
 # ConvTranspose-11, for opset 10.
