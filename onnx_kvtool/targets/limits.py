@@ -173,7 +173,7 @@ class ReleaseLimits:
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         """Return an error for each part of a finished model that the release does not support."""
-        return [*self._unranked(model), *self._limited_nodes(model, opset)]
+        return [*self._unranked(model), *self._limited_nodes(model, opset), *self._foreign(model)]
 
     def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
         """Yield an error for each input of unknown rank, if the release needs names."""
@@ -183,43 +183,31 @@ class ReleaseLimits:
                 place = Location(graph_path(model.graph.name), value=value.name)
                 yield Diagnostic("target-limit", "error", place, text)
 
-    def _limited_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
-        """Return an error for each node under a limit, and for each unsupported type."""
+    def _limited_nodes(self, model: ir.Model, opset: int) -> Iterator[Diagnostic]:
+        """Yield an error for each node under a limit."""
         folder = ConstantFolder()
-        found = (
-            (path, index, node, self.problem(node, opset, folder, "finished"))
-            for path, index, node in nodes(model)
-            if node.domain == "" and node.op_type in self.operators
-        )
-        limited = [
-            Diagnostic(
-                problem.code, "error", Location.of(path, node, index), problem.text, problem.help
-            )
-            for path, index, node, problem in found
-            if problem is not None
-        ]
-        return limited + [
-            Diagnostic("target-limit", "error", place, f"{self.release} {why}")
-            for place, why in foreign_types(model, self.release)
-        ]
+        for path, index, node in nodes(model):
+            if node.domain == "" and node.op_type in self.operators:
+                problem = self.problem(node, opset, folder, "finished")
+                if problem is not None:
+                    place = Location.of(path, node, index)
+                    yield Diagnostic(problem.code, "error", place, problem.text, problem.help)
 
-    def unknown_operators(self, model: ir.Model) -> list[Diagnostic]:
-        """Return an error for each node that `unknown_operator` names."""
+    def _foreign(self, model: ir.Model) -> Iterator[Diagnostic]:
+        """Yield an error for each unsupported type."""
+        for place, why in foreign_types(model, self.release):
+            yield Diagnostic("target-limit", "error", place, f"{self.release} {why}")
+
+    def unknown_operators(self, model: ir.Model) -> Iterator[Diagnostic]:
+        """Yield an error for each node that `unknown_operator` names."""
         local = {key[:2] for key in model.functions}
         source = model.opset_imports.get("", 0)
         help = "leave `--contrib keep` out, or export the model without it"
-        return [
-            Diagnostic(
-                "target-limit",
-                "error",
-                Location.of(path, node, index),
-                f"{self.release} {why}",
-                help,
-            )
-            for path, index, node in nodes(model)
-            if (why := unknown_operator(node, node.version or source, self.release, local))
-            is not None
-        ]
+        for path, index, node in nodes(model):
+            why = unknown_operator(node, node.version or source, self.release, local)
+            if why is not None:
+                place, text = Location.of(path, node, index), f"{self.release} {why}"
+                yield Diagnostic("target-limit", "error", place, text, help)
 
 
 REPLACED = frozenset(

@@ -15,12 +15,14 @@ from onnx_kvtool.emit.forms import again, cast, reduce, squeeze, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.conditions.forms import numbers
 from onnx_kvtool.targets.conditions.operators import quantized_values
+from onnx_kvtool.targets.conditions.sizes import listed
 
 # `other-quantized-types`: uint8 instead of int8. The values and their zero point are both 128
 # higher, so that their differences, and all results, stay bit-identical. Padding is the zero point.
 
+
+Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]
 
 _D = ir.DataType
 _SHIFT = 128
@@ -88,11 +90,6 @@ _CARRIERS = {
 """Types that some runtimes cannot multiply, and a type that represents all of their values."""
 
 
-def set_indices_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit a Gather whose indices go through an Identity, so that they are no constant."""
-    return _again(node, em, {1: em.op("Identity", node.inputs[1])})
-
-
 def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit a ScatterND that writes into its own copy of the data.
 
@@ -103,7 +100,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     copied, dims = _copy(em, data, node), dims_of(indices)
     if copied is None:
         return None
-    reduces = "reduction" in view.facts.attributes and view.string("reduction") != "none"
+    reduces = view.string("reduction", "none") != "none"
     if (reduces or (dims is not None and len(dims) == 1)) and (dims is None or len(dims) != 2):
         whole = dims_of(data)
         if dims is None or whole is None or not isinstance(dims[-1], int):
@@ -148,10 +145,8 @@ def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     if dims is None:
         return None
     sizes = dims[2:]
-    kernel = numbers(view.attribute("kernel_shape")) or (dims_of(node.inputs[1]) or ())[2:]
-    steps = numbers(view.attribute("strides")) or (1,) * len(sizes)
-    has_gaps = "dilations" in view.facts.attributes
-    gaps = (numbers(view.attribute("dilations")) if has_gaps else ()) or (1,) * len(sizes)
+    kernel = view.integers("kernel_shape") or (dims_of(node.inputs[1]) or ())[2:]
+    steps, gaps = (view.integers(name) or [1] * len(sizes) for name in ("strides", "dilations"))
     begins, ends = [], []
     for size, window, step, gap in zip(sizes, kernel, steps, gaps, strict=True):
         if not isinstance(window, int):
@@ -174,36 +169,31 @@ def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit Squeeze or Unsqueeze with non-negative axes; None if one is unknown."""
-    view = NodeView(node, opset)
-    dims, as_input = dims_of(node.inputs[0]), "axes" not in view.facts.attributes
-    given = view.input("axes") if as_input else None
-    axes = (
-        ConstantFolder().integers(given) if as_input else np.array(view.attribute("axes"), np.int64)
-    )
-    if dims is None or axes is None:
+    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
+    axes = listed(view, "axes", ConstantFolder())
+    if dims is None or not axes:
         return None
-    rank = len(dims) + (axes.size if node.op_type == "Unsqueeze" else 0)
-    counted = sorted(int(axis) % rank for axis in axes.ravel())
-    if as_input:
-        return _again(node, em, {1: em.constant(counted, "axes")})
-    return _again(node, em, {}, {"axes": counted})
+    rank = len(dims) + (len(axes) if node.op_type == "Unsqueeze" else 0)
+    counted = sorted(axis % rank for axis in axes)
+    if "axes" in view.facts.attributes:
+        return _again(node, em, {}, {"axes": counted})
+    return _again(node, em, {1: em.constant(counted, "axes")})
 
 
 def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit a Slice that starts within the data where it goes backward; None if that is unknown."""
     view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), ConstantFolder()
-    starts, steps = (folder.integers(view.input(name)) for name in ("starts", "steps"))
-    given = view.input("axes")
-    axes = folder.integers(given) if given is not None or starts is None else np.arange(starts.size)
-    if dims is None or starts is None or steps is None or axes is None:
+    starts, steps, axes = (listed(view, name, folder) for name in ("starts", "steps", "axes"))
+    if dims is None or starts is None or not steps or axes is None:
         return None
-    counted = starts.tolist()
-    for index in np.flatnonzero(steps < 0):
-        size = dims[int(axes[index])]
+    for index, step in enumerate(steps):
+        size = dims[axes[index] if axes else index]
+        if step >= 0:
+            continue
         if not isinstance(size, int) or size == 0:
             return None
-        counted[index] = min(counted[index], size - 1)
-    return _again(node, em, {1: em.constant(counted, "starts")})
+        starts[index] = min(starts[index], size - 1)
+    return _again(node, em, {1: em.constant(starts, "starts")})
 
 
 def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
@@ -246,18 +236,10 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
 
 def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
     """Return the non-negative axes of a reduction; None if unknown, or if there are none."""
-    if "axes" in view.facts.attributes:
-        given = view.attribute("axes")
-        axes = given if isinstance(given, tuple) else ()
-    else:
-        known = ConstantFolder().integers(view.input("axes"))
-        if known is None and view.input("axes") is not None:
-            return None
-        axes = () if known is None else tuple(known.ravel().tolist())
-    noop = "noop_with_empty_axes" in view.facts.attributes
-    if not axes and noop and view.integer("noop_with_empty_axes"):
+    axes = listed(view, "axes", ConstantFolder())
+    if axes is None or (not axes and view.number("noop_with_empty_axes")):
         return None
-    return tuple(int(axis) % rank for axis in axes) or tuple(range(rank)) or None
+    return tuple(axis % rank for axis in axes) or tuple(range(rank)) or None
 
 
 def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
@@ -280,9 +262,16 @@ def _again(
     return replace(again(em, node, read, attributes=written), folds=False)
 
 
-def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-    """Emit a node whose first input goes through an Identity, which breaks a runtime's pattern."""
-    return again(em, node, [em.op("Identity", node.inputs[0]), *node.inputs[1:]])
+def _set_apart(place: int) -> Remedy:
+    """Return what emits a node with an input through an Identity.
+
+    It is no constant any more, and a runtime's pattern is broken.
+    """
+
+    def emit(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+        return _again(node, em, {place: em.op("Identity", node.inputs[place])})
+
+    return emit
 
 
 def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
@@ -323,10 +312,7 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     axis += len(dims) if axis < 0 else 0
     before, behind = dims[:axis], dims[axis:]
     rows, columns = (
-        math.prod(d for d in side if isinstance(d, int))
-        if all(isinstance(d, int) for d in side)
-        else 0
-        for side in (before, behind)
+        math.prod(d if isinstance(d, int) else 0 for d in side) for side in (before, behind)
     )
     if columns:
         shape = [-1, columns]
@@ -344,7 +330,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     view = NodeView(node, opset)
     data, indices = view.operands("data", "indices")
     dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
-    batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
+    batch = view.number("batch_dims")
     if not isinstance(length, int):
         return None
     numbers = [dim for dim in (dims or ())[batch : batch + length] if isinstance(dim, int)]
@@ -359,13 +345,11 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     return again(em, node, [data, counted, *node.inputs[2:]])
 
 
-Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]
-
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "backward": ("starts", begun_within),
     "absent-bias": ("with_bias", _with_bias),
-    "after-operator": ("set_apart", _set_apart),
-    "constant-indices": ("set_apart", set_indices_apart),
+    "after-operator": ("set_apart", _set_apart(0)),
+    "constant-indices": ("set_apart", _set_apart(1)),
     "in-place": ("copy", written_to_copy),
     "several-unknown-sizes": ("reshape", _as_reshape),
     "narrow-range": ("recast", recast),

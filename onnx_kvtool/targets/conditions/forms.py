@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx_kvtool.core.walk import maker, subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ, is_constant
 
@@ -25,7 +26,7 @@ def _in_place(asked: Asked) -> bool:
     """
     view = asked.view
     data, dims = view.required("data"), dims_of(view.required("indices"))
-    reduces = asked.has("reduction") and view.string("reduction") != "none"
+    reduces = view.string("reduction", "none") != "none"
     if (dims is not None and len(dims) == 1) or (reduces and (dims is None or len(dims) != 2)):
         return True
     return data.is_graph_output() or len(data.uses()) != 1 or not _is_fresh(data)
@@ -64,23 +65,15 @@ def _same_padding(asked: Asked) -> bool:
     view = asked.view
     if not view.string("auto_pad").startswith("SAME"):
         return False
-    dilations = view.attribute("dilations") if asked.has("dilations") else None
-    if any(step != 1 for step in numbers(dilations)):
+    if any(step != 1 for step in view.integers("dilations")):
         return True
-    strides = numbers(view.attribute("strides"))
-    kernel: Sequence[Dim] = numbers(view.attribute("kernel_shape"))
-    if not kernel:
-        kernel = (dims_of(asked.node.inputs[1]) or ())[2:] if len(asked.node.inputs) > 1 else ()
+    strides, filters = view.integers("strides"), dims_of(given_input(asked.node, 1)) or ()
+    kernel: Sequence[Dim] = view.integers("kernel_shape") or filters[2:]
     if all(step == 1 for step in strides):
         return False
     return len(kernel) != len(strides) or not all(
         isinstance(size, int) and step <= size for step, size in zip(strides, kernel, strict=True)
     )
-
-
-def numbers(given: object) -> tuple[int, ...]:
-    """Return an attribute of integers; () where it is absent."""
-    return tuple(int(one) for one in given) if isinstance(given, list | tuple) else ()
 
 
 def _uneven_split(asked: Asked) -> bool:
@@ -95,16 +88,10 @@ def _uneven_split(asked: Asked) -> bool:
 
 def _negative_axes(asked: Asked) -> bool:
     """Whether there are several axes, and one of them is or may be negative."""
-    view = asked.view
-    if asked.has("axes"):
-        axes = numbers(view.attribute("axes"))
-    else:
-        given = view.input("axes")
-        known = asked.folder.integers(given)
-        if given is not None and known is None:
-            dims = dims_of(given)
-            return dims is None or dims != (1,)
-        axes = () if known is None else tuple(int(axis) for axis in known.ravel())
+    axes = asked.listed("axes")
+    if axes is None:
+        dims = dims_of(asked.view.find("axes"))
+        return dims is None or dims != (1,)
     return len(axes) > 1 and min(axes) < 0
 
 
@@ -113,9 +100,13 @@ def _narrow_range(asked: Asked) -> bool:
     output = asked.node.outputs[0]
     if output.dtype is None or output.dtype.name != "INT64":
         return output.dtype is None
+    return _is_read_as_other(output, output.dtype)
+
+
+def _is_read_as_other(output: ir.Value, dtype: ir.DataType) -> bool:
+    """Return whether more than a Cast to a type reads a value."""
     return output.is_graph_output() or not all(
-        use.node.op_type == "Cast" and use.node.outputs[0].dtype == output.dtype
-        for use in output.uses()
+        use.node.op_type == "Cast" and use.node.outputs[0].dtype == dtype for use in output.uses()
     )
 
 
@@ -123,10 +114,6 @@ def _uint8_output(asked: Asked) -> bool:
     """Whether the result is uint8, or its type is unknown."""
     given = asked.node.outputs[0].dtype
     return given is None or given.name == "UINT8"
-
-
-def _other_diagonal(asked: Asked) -> bool:
-    return asked.view.integer("k") != 0
 
 
 def _inner_axis(asked: Asked) -> bool:
@@ -149,10 +136,7 @@ def _promoted(asked: Asked) -> bool:
         return True
     if not exponent.is_floating_point() or exponent.bitwidth <= base.bitwidth:
         return False
-    output = asked.node.outputs[0]
-    return output.is_graph_output() or not all(
-        use.node.op_type == "Cast" and use.node.outputs[0].dtype == base for use in output.uses()
-    )
+    return _is_read_as_other(asked.node.outputs[0], base)
 
 
 def _not_4d(asked: Asked) -> bool:
@@ -161,40 +145,26 @@ def _not_4d(asked: Asked) -> bool:
     return dims is None or len(dims) != 4
 
 
-def _scalar(asked: Asked) -> bool:
-    """Whether the first input is known to be the shape of a scalar."""
-    return asked.dims == (0,)
-
-
 def _backward(asked: Asked) -> bool:
     """Whether a Slice that goes backward may start after the last element."""
-    view, dims = asked.view, asked.dims
-    if asked.has("starts") or view.input("steps") is None:
-        return False
-    axes, starts, steps = (view.input(name) for name in ("axes", "starts", "steps"))
-    step, start = asked.folder.integers(steps), asked.folder.integers(starts)
-    if step is None or start is None:
-        return step is None or bool((step < 0).any())
-    axis = np.arange(start.size) if axes is None else asked.folder.integers(axes)
-    for index in np.flatnonzero(step < 0):
-        size = None if dims is None or axis is None else dims[int(axis[index])]
-        if start[index] >= 0 and (not isinstance(size, int) or start[index] >= size):
+    dims, steps = asked.dims, asked.listed("steps")
+    if steps is None or asked.has("starts"):
+        return steps is None
+    starts, axes = asked.listed("starts"), asked.listed("axes")
+    if starts is None:
+        return any(step < 0 for step in steps)
+    for index, (step, start) in enumerate(zip(steps, starts, strict=False)):
+        if step >= 0 or start < 0:
+            continue
+        size = None if dims is None or axes is None else dims[axes[index] if axes else index]
+        if not isinstance(size, int) or start >= size:
             return True
     return False
 
 
 def _empty_reshape(asked: Asked) -> bool:
     """Whether a Reshape is known to give an empty tensor, by a size of 0."""
-    view = asked.view
-    if not asked.has("allowzero") or not view.integer("allowzero"):
-        return False
-    sizes = asked.folder.integers(view.input("shape"))
-    return sizes is not None and bool((sizes == 0).any())
-
-
-def _overflowing(asked: Asked) -> bool:
-    """Whether exponentials of elements may overflow, which is always possible."""
-    return True
+    return asked.view.number("allowzero") != 0 and 0 in (asked.listed("shape") or ())
 
 
 def _no_scalar(asked: Asked) -> bool:
@@ -242,35 +212,23 @@ FORM_CONDITIONS = (
     _negative_axes,
     _narrow_range,
     _uint8_output,
-    _other_diagonal,
     _inner_axis,
     _integer_input,
     _promoted,
     _not_4d,
-    _scalar,
     _backward,
     _empty_reshape,
-    _overflowing,
 )
 """Part of `CONDITIONS`."""
 
 
-def _nonpad(asked: Asked) -> bool:
-    return Attention(asked.node, asked.opset).nonpad_kv_seqlen is not None
-
-
 def _causal_nonpad_rows(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     return view.nonpad_kv_seqlen is not None and view.is_causal and _length(view.query) != 1
 
 
-def _masked(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
-    return view.attn_mask is not None or view.nonpad_kv_seqlen is not None
-
-
 def _causal_single_row(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     if not view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
         return False
     queries, keys = _length(view.query), _length(view.key)
@@ -279,12 +237,12 @@ def _causal_single_row(asked: Asked) -> bool:
 
 
 def _masked_softcap(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     return view.softcap != 0 and _hides_keys(view)
 
 
 def _masked_score_output(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     return (
         "qk_matmul_output" in view.outputs
         and view.integer("qk_matmul_output_mode") in asked.limit.values
@@ -294,21 +252,16 @@ def _masked_score_output(asked: Asked) -> bool:
 
 def _short_mask(asked: Asked) -> bool:
     """Whether a mask is certainly short: at a mask that turns out to be, the release fails."""
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     dims = dims_of(view.attn_mask)
     if view.past_key is not None or not dims:
         return False
     return contradict(dims[-1], _length(view.key))
 
 
-def _window(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
-    return view.left_window >= 0 or view.right_window >= 0
-
-
 def _computed_heads(asked: Asked) -> bool:
     """Whether heads are grouped in 4-D, and the shape of an operand may be computed."""
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     dims = [dims_of(value) for value in (view.query, view.key)]
     if any(one is not None and len(one) == 3 for one in dims):
         return False  # attributes give the numbers
@@ -338,7 +291,7 @@ def _uncounted_heads(asked: Asked) -> bool:
 
 
 def _not_plain_4d(asked: Asked) -> bool:
-    view = Attention(asked.node, asked.opset)
+    view = asked.attention
     if view.past_key is not None or view.past_value is not None or view.softcap != 0:
         return True
     if view.nonpad_kv_seqlen is not None or set(view.outputs) != {"Y"}:
@@ -367,7 +320,7 @@ def _no_kv_cache_update(asked: Asked) -> bool:
 
 def _hides_keys(view: Attention) -> bool:
     hides = view.is_causal or view.attn_mask is not None or view.nonpad_kv_seqlen is not None
-    return hides or view.left_window >= 0 or view.right_window >= 0
+    return hides or max(view.left_window, view.right_window) >= 0
 
 
 def _length(value: ir.Value) -> Dim:
@@ -377,14 +330,11 @@ def _length(value: ir.Value) -> Dim:
 
 
 ATTENTION_CONDITIONS = (
-    _nonpad,
     _causal_nonpad_rows,
-    _masked,
     _causal_single_row,
     _masked_softcap,
     _masked_score_output,
     _short_mask,
-    _window,
     _computed_heads,
     _uncounted_heads,
     _not_plain_4d,

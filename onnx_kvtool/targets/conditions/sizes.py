@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.walk import is_op, maker
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -62,9 +63,34 @@ class Asked:
                 return value.dtype.name.lower()
         return None
 
+    @property
+    def attention(self) -> Attention:
+        """The node, an Attention."""
+        return Attention(self.node, self.opset)
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether the limit spares its element type."""
+        return self.dtype in self.limit.types
+
     def has(self, attribute: str) -> bool:
         """Return whether the operator has an attribute of that name in this version."""
         return attribute in self.view.facts.attributes
+
+    def listed(self, name: str) -> list[int] | None:
+        """Return integers as `listed` does."""
+        return listed(self.view, name, self.folder)
+
+
+def listed(view: NodeView, name: str, folder: ConstantFolder) -> list[int] | None:
+    """Return integers that are an attribute in some versions and an input in others.
+
+    Empty where neither is given; None where the input is no constant.
+    """
+    if name in view.facts.attributes:
+        return view.integers(name)
+    value = view.find(name)
+    return [] if value is None else folder.listed(value)
 
 
 # These conditions are for runtimes that compute shapes before a run, with symbolic dimensions.
@@ -183,7 +209,7 @@ def negative_indices_open(asked: Asked) -> bool:
     """Whether indices may be negative, and a dimension that they index is not fixed."""
     view = asked.view
     data, indices = dims_of(view.required("data")), dims_of(view.required("indices"))
-    batch = view.integer("batch_dims") if asked.has("batch_dims") else 0
+    batch = view.number("batch_dims")
     length = indices[-1] if indices else None
     if data is not None and isinstance(length, int):
         sizes = data[batch : batch + length]
@@ -236,11 +262,6 @@ def _turns(node: ir.Node) -> bool:
     condition, _, kept = node.inputs[:3]
     less = maker(condition, "Less")
     return less is not None and less.inputs[0] is kept
-
-
-def no_value(asked: Asked) -> bool:
-    """Whether ConstantOfShape has no value, so that it gives the default type."""
-    return "value" not in asked.node.attributes
 
 
 def nonzero_zero_point(asked: Asked) -> bool:
@@ -297,7 +318,6 @@ def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
 
     None if both the shape and the result are unknown.
     """
-    view = asked.view
     if asked.has("shape"):
         return None
     shape, given = asked.folder.partial(asked.node.inputs[1]), dims_of(asked.node.outputs[0])
@@ -310,7 +330,7 @@ def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
     if shape is not None:
         pairs = zip(shape.numbers.ravel(), shape.known.ravel(), strict=True)
         numbers = [int(size) if is_known else None for size, is_known in pairs]
-    literal = asked.has("allowzero") and view.integer("allowzero") == 1
+    literal = asked.view.number("allowzero") == 1
     copied = {axis for axis, size in enumerate(numbers) if size == 0 and not literal}
     wanted = [
         (None if given is None else given[axis]) if size is None else size
@@ -330,8 +350,7 @@ def _is_sum(text: str) -> bool:
 
 def several_unknown_sizes(asked: Asked) -> bool:
     """Whether Flatten reads several dimensions that are not fixed."""
-    dims = asked.dims
-    return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
+    return sum(not isinstance(dim, int) for dim in asked.dims or ()) > 1
 
 
 def unknown_flatten(asked: Asked) -> bool:
@@ -439,18 +458,14 @@ _PAIRS = {
 
 def bound_may_exceed_size(asked: Asked) -> bool:
     """Whether a Slice has a fixed bound in a dimension that may be shorter."""
-    view, dims = asked.view, asked.dims
-    if dims is None or asked.has("starts"):
+    dims, axes = asked.dims, asked.listed("axes")
+    if dims is None or axes is None or asked.has("starts"):
         return False
-    starts, ends = (asked.folder.partial(view.input(name)) for name in ("starts", "ends"))
-    given = view.input("axes")
-    axes = range(len(dims)) if given is None else asked.folder.integers(given)
-    if axes is None:
-        return False
-    is_open = [not isinstance(dims[axis], int) for axis in axes]
+    is_open = [not isinstance(dims[axis], int) for axis in axes or range(len(dims))]
+    bounds = (asked.folder.partial(asked.view.input(name)) for name in ("starts", "ends"))
     return any(
         known and is_unknown and 1 < abs(int(number)) < _TO_THE_END
-        for bounds in (starts, ends)
-        if bounds is not None
-        for number, known, is_unknown in zip(bounds.numbers, bounds.known, is_open, strict=False)
+        for bound in bounds
+        if bound is not None
+        for number, known, is_unknown in zip(bound.numbers, bound.known, is_open, strict=False)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.core.walk import maker
+from onnx_kvtool.core.walk import maker, producer
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.forms import (
     ATTENTION_CONDITIONS,
@@ -24,7 +24,6 @@ from onnx_kvtool.targets.conditions.sizes import (
     is_constant,
     negative_indices,
     negative_indices_open,
-    no_value,
     nonzero_zero_point,
     reshape_not_evident,
     several_unknown_sizes,
@@ -66,45 +65,18 @@ Condition = Callable[[Asked], bool]
 """Returns whether a limit applies to a node."""
 
 
-def _always(asked: Asked) -> bool:
-    return True
-
-
-def _other_element_type(asked: Asked) -> bool:
-    return asked.dtype not in asked.limit.types
-
-
 def _absent_bound(asked: Asked) -> bool:
     """Whether a bound of Clip is left out, which 6 and earlier hold as attributes."""
-    if asked.opset < 11 or asked.dtype in asked.limit.types:
+    if asked.opset < 11 or asked.is_spared:
         return False
     view = asked.view
     return view.input("min") is None or view.input("max") is None
-
-
-def _absent_input(asked: Asked) -> bool:
-    """Whether an input is left out, and the element type is not spared."""
-    return asked.operand is None and asked.dtype not in asked.limit.types
-
-
-def _default_attribute(asked: Asked) -> bool:
-    """Whether an attribute is left to its default."""
-    return asked.limit.attribute not in asked.node.attributes
-
-
-def _present_input(asked: Asked) -> bool:
-    """Whether an optional input is given."""
-    return asked.operand is not None
 
 
 def _vector_batches(asked: Asked) -> bool:
     """Whether a vector is certainly multiplied by several matrices: new nodes have no shape yet."""
     ranks = [len(dims) for value in asked.node.inputs if (dims := dims_of(value)) is not None]
     return len(ranks) == 2 and min(ranks) == 1 and max(ranks) > 2
-
-
-def _several_inputs(asked: Asked) -> bool:
-    return len(asked.node.inputs) > 2 and asked.dtype not in asked.limit.types
 
 
 def _after_operator(asked: Asked) -> bool:
@@ -117,8 +89,7 @@ def _after_operator(asked: Asked) -> bool:
 
 def _computed(asked: Asked) -> bool:
     """Whether it reads what a node gives, of another element type than those spared."""
-    data = asked.node.inputs[0]
-    return data is not None and data.producer() is not None and asked.dtype not in asked.limit.types
+    return producer(asked.node.inputs[0]) is not None and not asked.is_spared
 
 
 def _no_elements(asked: Asked) -> bool:
@@ -129,42 +100,18 @@ def _no_elements(asked: Asked) -> bool:
     return tensor is None or tensor.size == 0
 
 
-def _absent_bias(asked: Asked) -> bool:
-    return asked.view.input("B") is None
-
-
 def _may_be_infinite(asked: Asked) -> bool:
     """Whether the input may hold infinities, and its element type is not spared."""
     cast = maker(asked.node.inputs[0], "Cast")
     given = None if cast is None else cast.inputs[0]
     if given is not None and given.dtype is not None and given.dtype.name == "BOOL":
         return False
-    return asked.dtype not in asked.limit.types
-
-
-def _further_outputs(asked: Asked) -> bool:
-    return any(output.name for output in asked.node.outputs[1:])
-
-
-def _reduction(asked: Asked) -> bool:
-    view = asked.view
-    return asked.has("reduction") and view.attribute("reduction") != "none"
-
-
-def _min_max_reduction(asked: Asked) -> bool:
-    """Whether it keeps the larger or smaller number, of another element type than those spared."""
-    view = asked.view
-    if not asked.has("reduction"):
-        return False
-    return view.attribute("reduction") in ("max", "min") and asked.dtype not in asked.limit.types
+    return not asked.is_spared
 
 
 def _dynamic_axes(asked: Asked) -> bool:
-    view = asked.view
-    if asked.has("axes"):
-        return False
-    axes = view.input("axes")
-    return axes is not None and not is_constant(axes) and asked.folder.integers(axes) is None
+    axes = asked.view.find("axes")
+    return axes is not None and not is_constant(axes) and asked.listed("axes") is None
 
 
 def _not_constant(asked: Asked) -> bool:
@@ -202,24 +149,14 @@ def _constant_batches(asked: Asked) -> bool:
     return is_constant and (dims is None or len(dims) > 2)
 
 
-_CONDITIONS: tuple[Condition, ...] = (
-    _always,
-    _other_element_type,
+_NAMED: tuple[Condition, ...] = (
     other_quantized_types,
     _absent_bound,
-    _absent_input,
-    _present_input,
-    _default_attribute,
     _vector_batches,
-    _several_inputs,
     _after_operator,
     _computed,
     _no_elements,
-    _absent_bias,
     _may_be_infinite,
-    _further_outputs,
-    _reduction,
-    _min_max_reduction,
     _dynamic_axes,
     _not_constant,
     _dynamic_input,
@@ -237,15 +174,42 @@ _CONDITIONS: tuple[Condition, ...] = (
     int64_output,
     negative_indices,
     negative_indices_open,
-    no_value,
     bound_may_exceed_size,
     _attribute,
     _constant_batches,
     *ATTENTION_CONDITIONS,
     *FORM_CONDITIONS,
 )
+_PLAIN: Mapping[str, Condition] = {
+    "always": lambda asked: True,
+    "other-element-type": lambda asked: not asked.is_spared,
+    "several-inputs": lambda asked: len(asked.node.inputs) > 2 and not asked.is_spared,
+    "further-outputs": lambda asked: any(output.name for output in asked.node.outputs[1:]),
+    # An optional input is left out, or given.
+    "absent-input": lambda asked: asked.operand is None and not asked.is_spared,
+    "absent-bias": lambda asked: asked.view.input("B") is None,
+    "present-input": lambda asked: asked.operand is not None,
+    # An attribute is left to its default, or not. ConstantOfShape has another type by default.
+    "default-attribute": lambda asked: asked.limit.attribute not in asked.node.attributes,
+    "no-value": lambda asked: "value" not in asked.node.attributes,
+    "other-diagonal": lambda asked: asked.view.integer("k") != 0,
+    "reduction": lambda asked: asked.view.string("reduction", "none") != "none",
+    "min-max-reduction": lambda asked: (
+        asked.view.string("reduction", "none") in ("max", "min") and not asked.is_spared
+    ),
+    # Exponentials of elements may always overflow.
+    "overflowing": lambda asked: True,
+    # The first input is known to be the shape of a scalar.
+    "scalar": lambda asked: asked.dims == (0,),
+    "nonpad": lambda asked: asked.attention.nonpad_kv_seqlen is not None,
+    "masked": lambda asked: (
+        asked.attention.attn_mask is not None or asked.attention.nonpad_kv_seqlen is not None
+    ),
+    "window": lambda asked: max(asked.attention.left_window, asked.attention.right_window) >= 0,
+}
 
 CONDITIONS: Mapping[str, Condition] = Table(
-    "condition", [(one.__name__.strip("_").replace("_", "-"), one) for one in _CONDITIONS]
+    "condition",
+    [*((one.__name__.strip("_").replace("_", "-"), one) for one in _NAMED), *_PLAIN.items()],
 )
-"""The conditions by the name in the data file, which is the name of the function."""
+"""The conditions by the name in the data file, which is the name of the function if it has one."""
