@@ -116,15 +116,12 @@ def is_inference(node: ir.Node) -> bool:
     return len(node.outputs) == 1
 
 
-def _integers(node: ir.Node) -> bool:
-    value = given_input(node, 0)
-    return value is not None and value.dtype is not None and not value.dtype.is_floating_point()
-
-
 def truncates(node: ir.Node) -> bool:
     """Whether Mod is of integers, or takes the sign of the dividend."""
-    given = node.attributes.get("fmod")
-    return _integers(node) or (given is not None and given.value == 1)
+    value, given = given_input(node, 0), node.attributes.get("fmod")
+    dtype = None if value is None else value.dtype
+    is_whole = dtype is not None and not dtype.is_floating_point()
+    return is_whole or (given is not None and given.value == 1)
 
 
 def mask_is_whole(node: ir.Node) -> bool:
@@ -134,7 +131,7 @@ def mask_is_whole(node: ir.Node) -> bool:
         return True
     if mask.shape is None or key is None or key.shape is None or len(key.shape) not in (3, 4):
         return False
-    length, rows = mask.shape[-1] if len(mask.shape) else None, key.shape[len(key.shape) - 2]
+    length, rows = mask.shape[-1] if len(mask.shape) else None, key.shape[-2]
     if past is None:
         return length is not None and _named(length) and length == rows
     before = past.shape[2] if past.shape is not None and len(past.shape) == 4 else None
@@ -221,42 +218,18 @@ _FEW = 1 << 10
 """Most indices that are read; more are weights."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueLimit:
-    """Values of a string attribute that came later than the attribute.
+_REDUCTIONS = {"add": 16, "mul": 16, "max": 18, "min": 18}
 
-    Attributes:
-        attribute: Name of the attribute.
-        values: The values that came later.
-        since: The opset that introduced them.
-    """
-
-    attribute: str
-    values: frozenset[str]
-    since: int
-
-
-_REDUCTIONS = (
-    ValueLimit("reduction", frozenset({"add", "mul"}), 16),
-    ValueLimit("reduction", frozenset({"max", "min"}), 18),
-)
-
-VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
+VALUE_LIMITS: Mapping[tuple[str, str], Mapping[str, int]] = Table(
     "value limit",
     [
-        ("Pad", (ValueLimit("mode", frozenset({"wrap"}), 19),)),
-        (
-            "Resize",
-            (
-                ValueLimit(
-                    "coordinate_transformation_mode", frozenset({"half_pixel_symmetric"}), 19
-                ),
-            ),
-        ),
-        ("ScatterElements", _REDUCTIONS),
-        ("ScatterND", _REDUCTIONS),
+        (("Pad", "mode"), {"wrap": 19}),
+        (("Resize", "coordinate_transformation_mode"), {"half_pixel_symmetric": 19}),
+        (("ScatterElements", "reduction"), _REDUCTIONS),
+        (("ScatterND", "reduction"), _REDUCTIONS),
     ],
 )
+"""By operator and attribute, the strings that came later than the attribute, and their opsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,48 +276,45 @@ _POOL = Change(
 )
 
 _WITH_AXES = (
-    *("ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "ReduceL1", "ReduceL2", "ReduceLogSum"),
-    *("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
-    *("ReduceSumSquare", "Split", "Squeeze", "Unsqueeze"),
+    "ArgMax ArgMin Compress Concat Flatten ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
+    "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Split Squeeze Unsqueeze"
 )
 """Operators that allow negative axes since opset 11."""
 
 
-CHANGES: Mapping[str, tuple[Change, ...]] = Table(
+CHANGES: Mapping[str, Sequence[Change]] = Table(
     "change of meaning",
     [
-        ("Softmax", (_SOFTMAX, FRONT)),
-        ("LogSoftmax", (_SOFTMAX, FRONT)),
-        ("Hardmax", (_SOFTMAX, FRONT)),
-        *((op, (FRONT,)) for op in (*_WITH_AXES, "Scan")),
-        ("Gather", (Change(11, _NO_BACK, indices_from_front(1), True),)),
-        ("OneHot", (Change(11, _NO_BACK, indices_from_front(0)),)),
-        ("Attention", (Change(24, _MASK, mask_is_whole),)),
-        ("AveragePool", (_POOL,)),
-        ("MaxPool", (_POOL,)),
-        ("BatchNormalization", (Change(14, "training outputs differ before 14", is_inference),)),
-        ("Clip", (Change(12, _NO_KERNEL, is_none_of("DOUBLE"), True), _BOUNDS)),
-        ("LeakyRelu", (Change(16, _NO_KERNEL, is_none_of("DOUBLE"), True),)),
-        ("PRelu", (Change(16, _NO_KERNEL, is_none_of(*_NO_SLOPES), True),)),
-        ("DFT", (Change(20, "`axis` is an attribute with another default before opset 20"),)),
-        ("DequantizeLinear", (_SCALE,)),
-        ("Dropout", (Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
-        ("GridSample", (Change(20, "the modes have other names before opset 20"),)),
-        ("GroupNormalization", (Change(21, "scale and bias are per group before opset 21"),)),
-        ("ConvTranspose", (PADS,)),
-        ("If", (Change(11, "branches give equal shapes before opset 11", branches_agree, True),)),
-        ("Mod", (Change(28, "floats need `fmod=1` before opset 28", truncates),)),
-        ("QuantizeLinear", (_SCALE,)),
-        ("RoiAlign", (Change(16, "`half_pixel` does not exist before opset 16"),)),
-        (
-            "Resize",
+        (op, changes)
+        for names, *changes in (
+            ("Softmax LogSoftmax Hardmax", _SOFTMAX, FRONT),
+            (f"{_WITH_AXES} Scan", FRONT),
+            ("Gather", Change(11, _NO_BACK, indices_from_front(1), True)),
+            ("OneHot", Change(11, _NO_BACK, indices_from_front(0))),
+            ("Attention", Change(24, _MASK, mask_is_whole)),
+            ("AveragePool MaxPool", _POOL),
+            ("BatchNormalization", Change(14, "training outputs differ before 14", is_inference)),
+            ("Clip", Change(12, _NO_KERNEL, is_none_of("DOUBLE"), True), _BOUNDS),
+            ("LeakyRelu", Change(16, _NO_KERNEL, is_none_of("DOUBLE"), True)),
+            ("PRelu", Change(16, _NO_KERNEL, is_none_of(*_NO_SLOPES), True)),
+            ("DFT", Change(20, "`axis` is an attribute with another default before opset 20")),
+            ("DequantizeLinear QuantizeLinear", _SCALE),
+            ("Dropout", Change(12, "`ratio` and `training_mode` are no inputs before opset 12")),
+            ("GridSample", Change(20, "the modes have other names before opset 20")),
+            ("GroupNormalization", Change(21, "scale and bias are per group before opset 21")),
+            ("ConvTranspose", PADS),
+            ("If", Change(11, "branches give equal shapes before opset 11", branches_agree, True)),
+            ("Mod", Change(28, "floats need `fmod=1` before opset 28", truncates)),
+            ("RoiAlign", Change(16, "`half_pixel` does not exist before opset 16")),
             (
+                "Resize",
                 Change(13, "`roi` and `scales` are required before opset 13"),
                 Change(11, "the coordinates are those of `asymmetric` before opset 11"),
                 Change(10, "the operator came with opset 10"),
             ),
-        ),
-        ("Upsample", (Change(10, "the operator was replaced by Resize"),)),
+            ("Upsample", Change(10, "the operator was replaced by Resize")),
+        )
+        for op in names.split()
     ],
 )
 

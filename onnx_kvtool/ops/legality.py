@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import onnx_ir as ir
 
@@ -25,6 +26,7 @@ from onnx_kvtool.ops.schema import (
     OpFacts,
     clashing_types,
     op_facts,
+    op_history,
     type_name,
 )
 from onnx_kvtool.ops.view import given_input
@@ -61,10 +63,6 @@ def _no_int32(node: ir.Node) -> bool:
     return data is not None and data.dtype not in (None, ir.DataType.INT32)
 
 
-def _sizes_are_given(node: ir.Node) -> bool:
-    return given_input(node, 1) is not None
-
-
 def _no_infinity_to_fnuz(node: ir.Node) -> bool:
     """Whether a Cast or CastLike certainly turns no infinity into a float8 without infinities."""
     saturate = node.attributes.get("saturate")
@@ -86,6 +84,13 @@ _INFINITY = Change(
     24, "an infinity becomes NaN in a float8 of the FNUZ kind before opset 24", _no_infinity_to_fnuz
 )
 
+_TRAINING = Change(
+    14,
+    "further outputs are those of a training step, in another form, before 14",
+    lambda node: not further_outputs(node),
+)
+_BOUND = "an absent bound is the largest float32 before opset 11"
+_EQUAL = "equal parts are asked for by nothing before opset 18"
 _MASK = "a mask of one column is for all keys before opset 24, and for the first from then on"
 
 
@@ -95,55 +100,39 @@ def _mask_broadcasts_not(node: ir.Node) -> bool:
     if mask is None or mask.shape is None or not len(mask.shape) or mask.shape[-1] != 1:
         return True
     key = node.inputs[1]
-    rank = 0 if key is None or key.shape is None else len(key.shape)
-    return rank > 2 and key is not None and key.shape is not None and key.shape[rank - 2] == 1
+    if key is None or key.shape is None or len(key.shape) < 3:
+        return False
+    return key.shape[-2] == 1
 
 
-_UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
+_UPGRADE_CHANGES: Mapping[str, Sequence[Change]] = Table(
     "change of meaning on the way up",
     [
-        ("Attention", (Change(24, _MASK, _mask_broadcasts_not),)),
-        ("AveragePool", (_POOL,)),
-        (
-            "BatchNormalization",
+        (op, changes)
+        for names, *changes in (
+            ("Attention", Change(24, _MASK, _mask_broadcasts_not)),
+            ("AveragePool MaxPool", _POOL),
+            ("BatchNormalization", _TRAINING),
+            ("Cast CastLike", _INFINITY),
+            ("Clip", Change(11, _BOUND, _no_larger)),
+            ("ConvTranspose", PADS),
+            ("DequantizeLinear", _SCALE),
+            ("Mod",),
+            ("OneHot", Change(11, "a negative index selects nothing before opset 11")),
             (
-                Change(
-                    14,
-                    "further outputs are those of a training step, in another form, before 14",
-                    lambda node: not further_outputs(node),
-                ),
-            ),
-        ),
-        ("Cast", (_INFINITY,)),
-        ("CastLike", (_INFINITY,)),
-        (
-            "Clip",
-            (Change(11, "an absent bound is the largest float32 before opset 11", _no_larger),),
-        ),
-        ("ConvTranspose", (PADS,)),
-        ("DequantizeLinear", (_SCALE,)),
-        ("MaxPool", (_POOL,)),
-        ("Mod", ()),
-        ("OneHot", (Change(11, "a negative index selects nothing before opset 11"),)),
-        (
-            "QuantizeLinear",
-            (
+                "QuantizeLinear",
                 _SCALE,
                 Change(19, "input and scale may differ in type before opset 19", _no_int32),
             ),
-        ),
-        (
-            "Resize",
             (
+                "Resize",
                 Change(11, "the coordinates are those of `asymmetric` before opset 11"),
                 Change(13, "an empty `scales` stands for an absent one before opset 13"),
             ),
-        ),
-        ("Scan", (Change(9, "the first axis is the batch before opset 9"),)),
-        (
-            "Split",
-            (Change(18, "equal parts are asked for by nothing before opset 18", _sizes_are_given),),
-        ),
+            ("Scan", Change(9, "the first axis is the batch before opset 9")),
+            ("Split", Change(18, _EQUAL, lambda node: given_input(node, 1) is not None)),
+        )
+        for op in names.split()
     ],
 )
 
@@ -156,7 +145,7 @@ def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     """
     changes = _UPGRADE_CHANGES.get(node.op_type)
     if changes is None:
-        changes = tuple(c for c in CHANGES.get(node.op_type, ()) if not c.is_added)
+        changes = [c for c in CHANGES.get(node.op_type, ()) if not c.is_added]
     return first_change(changes, node, old, new)
 
 
@@ -215,7 +204,7 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
         text = f"`{node.op_type}` is no operator of the default domain at opset {source}"
         return Fit([Problem("unknown-operator", text)])
     if new is None:
-        text = f"`{node.op_type}` came with opset {_first(old)}"
+        text = f"`{node.op_type}` came with opset {op_history(node.op_type)[-1].since_version}"
         return Fit([Problem("new-operator", text)])
     if old.since_version == new.since_version:
         return _NOTHING
@@ -359,17 +348,12 @@ def _fit_inputs(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:
 
 
 def _values(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
-    for limit in VALUE_LIMITS.get(node.op_type, ()):
-        given = node.attributes.get(limit.attribute)
-        if given is None or limit.attribute not in new.attributes or target >= limit.since:
-            continue
-        if given.value in limit.values:
-            yield Problem(
-                "attribute-value",
-                f"`{limit.attribute}={given.value}` does not exist before opset {limit.since}",
-                "attribute-value",
-                limit.attribute,
-            )
+    for name in new.attributes:
+        given = node.attributes.get(name)
+        limits = VALUE_LIMITS.get((node.op_type, name), {})
+        if given is not None and limits and target < (since := limits.get(given.value, 0)):
+            text = f"`{name}={given.value}` does not exist before opset {since}"
+            yield Problem("attribute-value", text, "attribute-value", name)
 
 
 def _types(
@@ -401,14 +385,6 @@ def _types(
                 yield Problem("element-type", text, "element-type", value.name or "")
 
 
-def _first(facts: OpFacts) -> int:
-    """Return the opset that brought the operator, in its first version."""
-    came = facts.since_version
-    while came > 1 and (older := op_facts(facts.op_type, came - 1)) is not None:
-        came = older.since_version
-    return came
-
-
 def _where(old: OpFacts, new: OpFacts, name: str) -> str:
     """Return at which opsets the version `new` and its neighbours lack a name that `old` has."""
     if new.since_version > old.since_version:
@@ -418,15 +394,11 @@ def _where(old: OpFacts, new: OpFacts, name: str) -> str:
 
 def _came(facts: OpFacts, name: str) -> int:
     """Return the opset that introduced an attribute or input of this name."""
-    came = facts.since_version
-    while came > 1:
-        older = op_facts(facts.op_type, came - 1)
-        if older is None or not (
-            name in older.attributes or any(f.name == name for f in older.inputs)
-        ):
-            break
-        came = older.since_version
-    return came
+    versions = [v for v in op_history(facts.op_type) if v.since_version <= facts.since_version]
+    with_name = takewhile(
+        lambda v: name in v.attributes or any(f.name == name for f in v.inputs), versions
+    )
+    return min((v.since_version for v in with_name), default=facts.since_version)
 
 
 def _same(given: object, declared: AttributeFacts) -> bool:

@@ -197,18 +197,14 @@ def _attribute_of(name: str, attribute: onnx.defs.OpSchema.Attribute) -> Attribu
     default: AttributeValue = None
     if attribute.default_value.name:
         value = onnx.helper.get_attribute_value(attribute.default_value)
-        if isinstance(value, bytes):
-            default = value.decode()
-        elif isinstance(value, (int, float, str)):
+        if isinstance(value, (int, float)):
             default = value
+        elif isinstance(value, bytes):
+            default = value.decode()
         else:
             default = tuple(v.decode() if isinstance(v, bytes) else v for v in value)
-    return AttributeFacts(name, _type_number(attribute), attribute.required, default)
-
-
-def _type_number(attribute: onnx.defs.OpSchema.Attribute) -> int:
-    number: int = int(attribute.type)  # type: ignore[call-overload]  # an enum; the stub hides it
-    return number
+    number = int(attribute.type)  # type: ignore[call-overload]  # an enum; the stub hides it
+    return AttributeFacts(name, number, attribute.required, default)
 
 
 def same_version(op_type: str, one: int, other: int) -> bool:
@@ -246,50 +242,43 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
 # an operator together. `changes.VALUE_LIMITS` has the values that came later than their attribute.
 
 
-def _taking(
-    names: str, attribute: str, words: str
-) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield the lines of operators with an attribute; names and words have spaces between them."""
-    allowed = frozenset(words.split())
-    return (((name, attribute), allowed) for name in names.split())
-
-
 STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
     "attribute with listed strings",
     [
-        *_taking(
-            "AveragePool Conv ConvInteger ConvTranspose LpPool MaxPool QLinearConv",
-            "auto_pad",
-            "NOTSET SAME_UPPER SAME_LOWER VALID",
-        ),
-        *_taking("BitShift", "direction", "LEFT RIGHT"),
-        *_taking("Cast CastLike", "round_mode", "up down nearest"),
-        *_taking("CausalConvWithState", "activation", "none silu swish"),
-        *_taking("DepthToSpace SpaceToDepth", "mode", "DCR CRD"),
-        *_taking("GRU LSTM RNN", "direction", "forward reverse bidirectional"),
-        *_taking("Gelu", "approximate", "none tanh"),
-        *_taking("GridSample", "mode", "linear nearest cubic bilinear bicubic"),
-        *_taking("GridSample", "padding_mode", "zeros border reflection"),
-        (("ImageDecoder", "pixel_format"), frozenset({"RGB", "BGR", "Grayscale"})),
-        *_taking("LinearAttention", "update_rule", "linear gated delta gated_delta"),
-        *_taking("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "reduction", "none sum mean"),
-        *_taking("Pad", "mode", "constant reflect edge wrap"),
-        *_taking(
-            "Resize",
-            "coordinate_transformation_mode",
-            "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
-            "tf_crop_and_resize tf_half_pixel_for_nn",
-        ),
-        *_taking("Resize", "keep_aspect_ratio_policy", "stretch not_larger not_smaller"),
-        *_taking("Resize", "mode", "nearest linear cubic"),
-        *_taking("Resize", "nearest_mode", "round_prefer_floor round_prefer_ceil floor ceil"),
-        *_taking("RoiAlign", "mode", "avg max"),
-        *_taking("RoiAlign", "coordinate_transformation_mode", "half_pixel output_half_pixel"),
-        *_taking("ScatterElements ScatterND", "reduction", "none add mul max min"),
-        *_taking("StringNormalizer", "case_change_action", "NONE LOWER UPPER"),
-        *_taking("TensorScatter", "mode", "linear circular"),
-        *_taking("TfIdfVectorizer", "mode", "TF IDF TFIDF"),
-        *_taking("Upsample", "mode", "nearest linear bilinear"),
+        ((name, attribute), frozenset(words.split()))
+        for place, words in {
+            "AveragePool Conv ConvInteger ConvTranspose LpPool MaxPool QLinearConv: auto_pad": (
+                "NOTSET SAME_UPPER SAME_LOWER VALID"
+            ),
+            "BitShift: direction": "LEFT RIGHT",
+            "Cast CastLike: round_mode": "up down nearest",
+            "CausalConvWithState: activation": "none silu swish",
+            "DepthToSpace SpaceToDepth: mode": "DCR CRD",
+            "GRU LSTM RNN: direction": "forward reverse bidirectional",
+            "Gelu: approximate": "none tanh",
+            "GridSample: mode": "linear nearest cubic bilinear bicubic",
+            "GridSample: padding_mode": "zeros border reflection",
+            "ImageDecoder: pixel_format": "RGB BGR Grayscale",
+            "LinearAttention: update_rule": "linear gated delta gated_delta",
+            "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss: reduction": "none sum mean",
+            "Pad: mode": "constant reflect edge wrap",
+            "Resize: coordinate_transformation_mode": (
+                "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
+                "tf_crop_and_resize tf_half_pixel_for_nn"
+            ),
+            "Resize: keep_aspect_ratio_policy": "stretch not_larger not_smaller",
+            "Resize: mode": "nearest linear cubic",
+            "Resize: nearest_mode": "round_prefer_floor round_prefer_ceil floor ceil",
+            "RoiAlign: mode": "avg max",
+            "RoiAlign: coordinate_transformation_mode": "half_pixel output_half_pixel",
+            "ScatterElements ScatterND: reduction": "none add mul max min",
+            "StringNormalizer: case_change_action": "NONE LOWER UPPER",
+            "TensorScatter: mode": "linear circular",
+            "TfIdfVectorizer: mode": "TF IDF TFIDF",
+            "Upsample: mode": "nearest linear bilinear",
+        }.items()
+        for names, attribute in [place.split(": ")]
+        for name in names.split()
     ],
 )
 """The strings of an attribute, by operator of the default domain and name of the attribute."""

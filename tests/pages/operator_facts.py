@@ -79,11 +79,10 @@ def changes(old: OpFacts, new: OpFacts) -> list[str]:
         if before != after:
             found.append(f"default of `{name}`: {_value(before)} becomes {_value(after)}")
     op, since = new.op_type, new.since_version
-    found += [
-        f"`{limit.attribute}` may be {joined(f'`{value}`' for value in sorted(limit.values))}"
-        for limit in VALUE_LIMITS.get(op, ())
-        if limit.since == since
-    ]
+    for name in new.attributes:
+        later = VALUE_LIMITS.get((op, name), {}).items()
+        if values := sorted(f"`{value}`" for value, opset in later if opset == since):
+            found.append(f"`{name}` may be {joined(values)}")
     found += [f"meaning: {change.text}" for change in CHANGES.get(op, ()) if change.since == since]
     if any(_types(old, formal.name) not in (None, formal.types) for formal in _all(new)):
         found.append("element types")
