@@ -11,11 +11,19 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import is_op, maker, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.forms import again, with_hidden_keys
-from onnx_kvtool.ops.operators import Attention, TensorScatter
+from onnx_kvtool.emit.forms import again
+from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask
+from onnx_kvtool.rewrite.raising.attention.whole import (
+    KEY,
+    MASK,
+    ROWS,
+    VALUE,
+    is_cache,
+    padded,
+)
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
@@ -29,10 +37,6 @@ from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 #
 # Attention is a sum over keys, whatever their order, so that the columns of the mask are put into
 # the order of the rows, in place of the rows into that of the columns.
-
-
-_ROWS = 2
-_KEY, _VALUE, _MASK = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,10 @@ def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.
     if mask is not None:
         key = ("turned mask", mask, keys.order)
         turned = em.once(key, lambda: columns(mask, keys.rows, keys.oldest, em))
-        node.replace_input_with(_MASK, turned)
+        node.replace_input_with(MASK, turned)
     before = [p for value in (view.key, view.value) if (p := value.producer()) is not None]
-    node.replace_input_with(_KEY, keys.cache)
-    node.replace_input_with(_VALUE, values.cache)
+    node.replace_input_with(KEY, keys.cache)
+    node.replace_input_with(VALUE, values.cache)
     em.insert_before(node)
     return before
 
@@ -92,16 +96,12 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
         return None
     view = NodeView(node, opset)
     cache, order = view.operands("data", "indices")
-    scattered, turned = maker(cache, "TensorScatter"), maker(order, "Mod")
-    dims = dims_of(cache)
-    if scattered is None or turned is None or dims is None or len(dims) != 4:
+    turned, dims, folder = maker(order, "Mod"), dims_of(cache) or (), ConstantFolder()
+    added = None if turned is None else maker(given_input(turned, 0), "Add")
+    if turned is None or added is None or not is_cache(cache, opset, "circular"):
         return None
-    scatter = TensorScatter(scattered, opset)
-    if {view.integer("axis") % 4, scatter.axis % 4} != {_ROWS} or scatter.mode != "circular":
-        return None
-    rows, folder = dims[_ROWS], ConstantFolder()
-    added = maker(given_input(turned, 0), "Add")
-    if not isinstance(rows, int) or added is None:
+    rows = dims[ROWS] if len(dims) == 4 else None
+    if not isinstance(rows, int) or view.integer("axis") % 4 != ROWS:
         return None
     if len(turned.inputs) != 2 or len(added.inputs) != 2:
         return None
@@ -210,7 +210,7 @@ def _reader(node: ir.Node, opset: int, windows: dict[ir.Value, WindowRead]) -> _
     keys, values = windows.get(view.key), windows.get(view.value)
     if keys is None or values is None or not is_any_order(view):
         return None
-    if keys.order is not values.order or {keys.axis, values.axis} != {_ROWS}:
+    if keys.order is not values.order or {keys.axis, values.axis} != {ROWS}:
         return None
     for value, read in ((view.key, keys), (view.value, values)):
         if value.is_graph_output() or len(dims_of(value) or ()) != 4:
@@ -238,8 +238,8 @@ def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
         return True
     if not is_op(node, "Shape"):
         return False
-    first, last = shape_limits(node, _ROWS + 2)
-    return not first <= _ROWS < last
+    first, last = shape_limits(node, ROWS + 2)
+    return not first <= ROWS < last
 
 
 def _fixed(
@@ -257,7 +257,7 @@ def _fixed(
     node, read = reader.node, reader.keys
     dim, known = read.count, outcome.masks.get(node)
     length = None if dim is None else bind_dim(dim, settings.dims)
-    mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+    mask = node.inputs[MASK] if len(node.inputs) > MASK else None
     found = None if known is None else known[0]
     if not isinstance(length, int) or length < 1:
         return []  # which is refused, as every size that is no number
@@ -274,9 +274,9 @@ def _fixed(
     shown = window_mask(read, length, found, dtype, min(most, keys), em)
     rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
     em.insert_before(node)
-    node.resize_inputs(max(len(node.inputs), _MASK + 1))
-    before = [v.producer() for v in node.inputs[_KEY:] if v is not None]
-    for index, value in ((_KEY, rows[0]), (_VALUE, rows[1]), (_MASK, shown)):
+    node.resize_inputs(max(len(node.inputs), MASK + 1))
+    before = [v.producer() for v in node.inputs[KEY:] if v is not None]
+    for index, value in ((KEY, rows[0]), (VALUE, rows[1]), (MASK, shown)):
         node.replace_input_with(index, value)
     how = "the circular caches are read as they lie, with a mask computed from row and position"
     outcome.tell(node, how, form="full")
@@ -355,30 +355,19 @@ class _Reading:
         size = [read.capacity]
         tokens = em.op("Add", read.length, [1], hint="tokens")
         inputs = list(node.inputs)
-        inputs[_KEY], inputs[_VALUE] = reader.keys.present, reader.values.present
-        mask = inputs[_MASK] if len(inputs) > _MASK else None
+        inputs[KEY], inputs[VALUE] = reader.keys.present, reader.values.present
+        mask = inputs[MASK] if len(inputs) > MASK else None
         if mask is not None:
             if self.is_full:
-                mask = _widened(mask, read.capacity, em)
+                mask = padded(mask, size, read.capacity, em, "columns")
                 tokens = em.op("Max", tokens, size, hint="tokens")
-            inputs[_MASK] = columns(mask, read.capacity, tokens, em)
+            inputs[MASK] = columns(mask, read.capacity, tokens, em)
         elif self.is_full:
             batch = (dims_of(read.present) or (None,))[0]
             counts = em.op("Min", tokens, size, hint="rows_in_use")
             inputs += [None] * (6 - len(inputs))
             inputs.append(for_each_sequence(em, counts, batch, read.present))
         return _again(node, inputs, em)
-
-
-def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
-    """Return a mask with columns that hide, up to as many as there are rows."""
-    last = em.op("Shape", mask, start=-1, hint="columns")
-    rest = em.op("Sub", [capacity], last, hint="unused")
-    whole = with_hidden_keys(em, mask, rest)
-    dims = dims_of(mask)
-    if dims is not None:
-        whole.shape = ir.Shape([*dims[:-1], capacity])
-    return whole
 
 
 def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.Value:

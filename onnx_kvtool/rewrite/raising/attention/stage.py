@@ -25,7 +25,6 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
     WholeMask,
     read_in_use,
     read_whole,
-    read_wide,
 )
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.columns.widening import Widening, widen
@@ -242,10 +241,8 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         if not is_written and (len(node.inputs) <= _MASK or node.inputs[_MASK] not in found.wide):
             continue
         mask_of = _fixed_mask(node, settings, outcome, found.wide)
-        unread = read_whole(node, target, scopes[node.graph], mask_of)
-        if unread is None and found.wide and outcome.in_use is not None:
-            scope = scopes[node.graph]
-            unread = read_wide(node, target, scope, found.wide, outcome.in_use, mask_of)
+        scope = scopes[node.graph]
+        unread = read_whole(node, target, scope, mask_of, found.wide, outcome.in_use)
         if unread is not None:
             old += unread
             how = "mask" if node.inputs[_MASK] is not None else "number of rows in use"

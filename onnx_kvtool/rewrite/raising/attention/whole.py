@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import maker, producer
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import with_hidden_keys
-from onnx_kvtool.ops.operators import Attention, TensorScatter
+from onnx_kvtool.ops.operators import Attention, Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.layout import bounds_along, constants
@@ -32,84 +31,30 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 # zeros.
 
 
-_ROWS = 2
-_MASK_OF_CAPACITY, _COUNT = 3, 6
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The first rows of a cache.
-
-    Attributes:
-        cache: The cache after the step, (B, KV, C, D).
-        count: How many rows: (1,), int64.
-    """
-
-    cache: ir.Value
-    count: ir.Value
-
+ROWS = 2
+KEY, VALUE, MASK, _COUNT = 1, 2, 3, 6
 
 WholeMask = Callable[[ir.Value, ir.Value, Emitter], ir.Value]
 """Writes a mask over all rows of a cache, given that over the rows in use and their number."""
 
 
 def read_whole(
-    node: ir.Node, opset: int, scope: ScopedValues, mask_of: WholeMask | None = None
+    node: ir.Node,
+    opset: int,
+    scope: ScopedValues,
+    mask_of: WholeMask | None,
+    wide: Mapping[ir.Value, ir.Value],
+    in_use: ir.Value | None,
 ) -> list[ir.Node] | None:
-    """Let an Attention read caches whole, in place.
+    """Let an Attention read caches whole, or what is computed of whole caches, in place.
 
     Args:
         node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
         scope: The scope of its graph.
         mask_of: What writes the mask; None for one that is padded.
-
-    Returns:
-        The nodes that may be read by nobody now; None where it reads no first rows of linear
-        caches, or hides keys by something else than a mask.
-    """
-    try:
-        view = Attention(node, opset)
-        parts = [_part(value, opset) for value in (view.key, view.value)]
-    except MalformedNode:
-        return None
-    keys, values = parts
-    if keys is None or values is None or keys.count is not values.count:
-        return None
-    if view.past_key is not None:
-        return None
-    em = Emitter(scope, opset, node.name or "kvtool/attention")
-    if view.attn_mask is not None:
-        if view.is_causal or view.nonpad_kv_seqlen is not None or view.attn_mask.dtype is None:
-            return None
-        mask = view.attn_mask
-        made = _padded(mask, keys, em) if mask_of is None else mask_of(mask, keys.count, em)
-        last = _MASK_OF_CAPACITY, made
-    elif _is_counted(view, keys.count, opset):
-        batch = (dims_of(keys.cache) or (None,))[0]
-        last = _COUNT, for_each_sequence(em, keys.count, batch, view.query)
-    else:
-        return None
-    return _read(view, keys.cache, values.cache, last, em)
-
-
-def read_wide(
-    node: ir.Node,
-    opset: int,
-    scope: ScopedValues,
-    wide: Mapping[ir.Value, ir.Value],
-    count: ir.Value,
-    mask_of: WholeMask | None,
-) -> list[ir.Node] | None:
-    """Let an Attention read what is computed of whole caches, in place.
-
-    Args:
-        node: An Attention whose mask, if it has one, is as long as its keys.
-        opset: Version of the default domain of the result.
-        scope: The scope of its graph.
         wide: By a value that is as long as the rows in use, the one that is as long as the caches.
-        count: The rows in use after the step: (1,), int64.
-        mask_of: What writes the mask; None where nothing does.
+        in_use: The rows in use after the step: (1,), int64; None if `wide` is empty.
 
     Returns:
         The nodes that may be read by nobody now; None where it reads something else, or hides keys
@@ -117,36 +62,40 @@ def read_wide(
     """
     try:
         view = Attention(node, opset)
+        parts = [_part(value, opset) for value in (view.key, view.value)]
     except MalformedNode:
         return None
-    mask = view.attn_mask
     if view.past_key is not None or set(view.outputs) != {"Y"}:
         return None
-    keys, values = wide.get(view.key), wide.get(view.value)
-    if keys is None or values is None or max(view.left_window, view.right_window) >= 0:
+    if max(view.left_window, view.right_window) >= 0:
         return None
+    (keys, count), (values, other) = parts
+    is_cut = count is not None and count is other
+    if not is_cut:
+        keys, values, count = wide.get(view.key), wide.get(view.value), in_use
+    if keys is None or values is None or count is None:
+        return None
+    mask = view.attn_mask
     em = Emitter(scope, opset, node.name or "kvtool/attention")
-    if mask is None and _is_counted(view, count, opset):
-        batch = (dims_of(view.query) or (None,))[0]
+    if mask is None:
+        if not _is_counted(view, count, opset):
+            return None
+        batch = (dims_of(keys if is_cut else view.query) or (None,))[0]
         last = _COUNT, for_each_sequence(em, count, batch, view.query)
-    elif mask is None or mask_of is None or view.is_causal or view.nonpad_kv_seqlen is not None:
+    elif view.is_causal or view.nonpad_kv_seqlen is not None or mask.dtype is None:
         return None
+    elif mask_of is not None:
+        last = MASK, mask_of(mask, count, em)
+    elif is_cut:
+        last = MASK, _padded(mask, keys, count, em)
     else:
-        last = _MASK_OF_CAPACITY, mask_of(mask, count, em)
-    return _read(view, keys, values, last, em)
-
-
-def _read(
-    view: Attention, keys: ir.Value, values: ir.Value, last: tuple[int, ir.Value], em: Emitter
-) -> list[ir.Node]:
-    """Let an Attention read other keys, values and one more input; return the old producers."""
-    node = view.node
-    before = (view.key, view.value, view.nonpad_kv_seqlen, view.attn_mask)
+        return None
+    before = (view.key, view.value, view.nonpad_kv_seqlen, mask)
     old = [made for value in before if (made := producer(value)) is not None]
     em.insert_before(node)
     node.resize_inputs(max(len(node.inputs), last[0] + 1))
-    for index, value in ((1, keys), (2, values), last):
-        node.replace_input_with(index, value)
+    for index, new in ((KEY, keys), (VALUE, values), last):
+        node.replace_input_with(index, new)
     return old
 
 
@@ -160,40 +109,52 @@ def _is_counted(view: Attention, count: ir.Value, opset: int) -> bool:
     return NodeView(expand, opset).required("input") is count
 
 
-def _part(value: ir.Value, opset: int) -> _Part | None:
-    """Return the cache whose first rows a value is."""
+def _part(value: ir.Value, opset: int) -> tuple[ir.Value, ir.Value] | tuple[None, None]:
+    """Return the cache whose first rows a value is, and how many: (1,), int64."""
     node = maker(value, "Slice")
-    if node is None:
-        return None
-    view = NodeView(node, opset)
-    scattered = maker(view.required("data"), "TensorScatter")
-    if scattered is None:
-        return None
-    scatter = TensorScatter(scattered, opset)
-    shape = scatter.past_cache.shape
-    rank = None if shape is None else len(shape)
-    if rank != 4 or scatter.mode != "linear" or scatter.axis % rank != _ROWS:
-        return None
-    bounds = bounds_along(view, _ROWS, rank, constants)
+    view = None if node is None else NodeView(node, opset)
+    cache = None if view is None else view.required("data")
+    if view is None or cache is None or not is_cache(cache, opset, "linear"):
+        return None, None
+    bounds = bounds_along(view, ROWS, 4, constants)
     if bounds is None or bounds[0].number != 0:
-        return None
-    return _Part(view.required("data"), view.required("ends"))
+        return None, None
+    return cache, view.required("ends")
 
 
-def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
+def is_cache(value: ir.Value, opset: int, mode: Mode) -> bool:
+    """Return whether a value is a cache after a step, (B, KV, C, D), written in this mode.
+
+    Raises:
+        MalformedNode: If its TensorScatter is none that the schema allows.
+    """
+    node = maker(value, "TensorScatter")
+    if node is None:
+        return False
+    scatter = TensorScatter(node, opset)
+    return scatter.rank == 4 and scatter.axis % 4 == ROWS and scatter.mode == mode
+
+
+def _padded(mask: ir.Value, cache: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
     """Return a mask with the rows not in use hidden; it is made once for all layers."""
 
     def build() -> ir.Value:
-        capacity = em.op("Shape", keys.cache, start=_ROWS, end=_ROWS + 1, hint="capacity")
-        last = em.op("Shape", mask, start=-1, hint="rows")
-        rest = em.op("Sub", capacity, last, hint="unused")
-        whole = with_hidden_keys(em, mask, rest)
-        dims = dims_of(mask)
-        if dims is not None:
-            whole.shape = ir.Shape([*dims[:-1], None])
-        return whole
+        capacity = em.op("Shape", cache, start=ROWS, end=ROWS + 1, hint="capacity")
+        return padded(mask, capacity, None, em, "rows")
 
-    return em.once(("whole mask", mask, keys.count), build)
+    return em.once(("whole mask", mask, count), build)
+
+
+def padded(
+    mask: ir.Value, capacity: ir.Value | list[int], rows: int | None, em: Emitter, hint: str
+) -> ir.Value:
+    """Return a mask with columns that hide, up to as many as a cache has rows."""
+    last = em.op("Shape", mask, start=-1, hint=hint)
+    whole = with_hidden_keys(em, mask, em.op("Sub", capacity, last, hint="unused"))
+    dims = dims_of(mask)
+    if dims is not None:
+        whole.shape = ir.Shape([*dims[:-1], rows])
+    return whole
 
 
 # Attention over whole caches, made to read the rows in use.
@@ -223,8 +184,6 @@ WHY_IN_USE_GROUPED = (
 WHY_WHOLE = "`auto` reads the whole capacity, as the source does"
 """Why it does for one that is fixed in the source."""
 
-_KEY, _VALUE, _MASK_OF_ROWS = 1, 2, 3
-
 
 def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.Value, str]) -> bool:
     """Let an Attention read the rows in use of its caches, in place.
@@ -241,7 +200,7 @@ def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.V
     """
     try:
         view = Attention(node, opset)
-        is_cached = all(_is_cache(value, opset) for value in (view.key, view.value))
+        is_cached = all(is_cache(value, opset, "linear") for value in (view.key, view.value))
     except MalformedNode:
         return False
     count = view.nonpad_kv_seqlen
@@ -253,23 +212,14 @@ def read_in_use(node: ir.Node, opset: int, scope: ScopedValues, names: dict[ir.V
         counts = count
         count = em.once(key, lambda: em.op("ReduceMax", counts, hint="rows_in_use"))
     name = names.get(count) or names.setdefault(count, scope.names.fresh("rows_in_use"))
-    for index, value in ((_KEY, view.key), (_VALUE, view.value)):
-        node.replace_input_with(index, _first(em, value, _ROWS, count, name))
+    for index, value in ((KEY, view.key), (VALUE, view.value)):
+        node.replace_input_with(index, _first(em, value, ROWS, count, name))
     mask = view.attn_mask
     if mask is not None:
         cut = em.once(("mask in use", mask, count), lambda: _first(em, mask, -1, count, name))
-        node.replace_input_with(_MASK_OF_ROWS, cut)
+        node.replace_input_with(MASK, cut)
     em.insert_before(node)
     return True
-
-
-def _is_cache(value: ir.Value, opset: int) -> bool:
-    scattered = maker(value, "TensorScatter")
-    if scattered is None:
-        return False
-    scatter = TensorScatter(scattered, opset)
-    rank = scatter.rank
-    return rank == 4 and scatter.mode == "linear" and scatter.axis % rank == _ROWS
 
 
 def _first(em: Emitter, value: ir.Value, axis: int, count: ir.Value, name: str) -> ir.Value:
