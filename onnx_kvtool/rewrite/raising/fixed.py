@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import onnx_ir as ir
@@ -18,9 +18,10 @@ from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, Ra
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import first_of
-from onnx_kvtool.rewrite.raising.proving import Plan, Planned, Proving, is_candidate
+from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of, token_count
-from onnx_kvtool.rewrite.raising.start import narrowed, one_row, write_indices
+from onnx_kvtool.rewrite.raising.start import Batch, narrowed, one_row, write_indices
+from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text, variable
@@ -50,12 +51,14 @@ def replace_update(
     Returns:
         The TensorScatter.
     """
-    node = plan.node
-    past = replaced.get(plan.past, plan.past)
-    rows = plan.update
+    node, output, proof, rows = plan.node, plan.found.output, plan.proof, plan.update
+    past = replaced.get(plan.past.base, plan.past.base)
+    shape = proof.maps.shape(plan.past.base)
+    assert shape is not None
     update = arranged(em, replaced.get(rows.base, rows.base), rows.rank, rows.axes, "update")
-    starts = write_indices(em, plan.start, plan.batch(past), plan.sizes, replaced)
-    if starts is not None and plan.is_narrow:
+    batch = Batch(past, shape[0], 0 not in plan.past.axes)
+    starts = write_indices(em, plan.start, batch, proof, replaced)
+    if starts is not None and proof.is_narrow:
         starts = narrowed(em, starts)
     if starts is not None and starts.shape is None and past.shape is not None:
         starts.shape = ir.Shape([past.shape[0]])
@@ -70,13 +73,13 @@ def replace_update(
     )
     scatter = present.producer()
     assert scatter is not None
-    others = plan.output not in plan.presents and _is_read(plan)
+    others = output not in plan.presents and _is_read(plan)
     read = present  # what everybody gets but the caller
     if plan.window is not None and (others or _is_read_in_order(plan)):
         read = _in_order(em, plan, present, replaced)
     pairs = _presents(em, plan, present, read)
     if others:
-        pairs.append((plan.output, arranged(em, read, plan.rank, plan.output_axes, "layout")))
+        pairs.append((output, arranged(em, read, plan.past.rank, plan.past.axes, "layout")))
     for old, new in reversed(pairs):  # the first of those that one value stands for counts
         new.type, new.shape = old.type or new.type, old.shape or new.shape
         if plan.window is not None and new is present:
@@ -128,11 +131,11 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
     """Return the rows of a window from the oldest to the newest, as in the source."""
     window = plan.window
     assert window is not None
-    past = replaced.get(plan.past, plan.past)
+    past = replaced.get(plan.past.base, plan.past.base)
     behind = window.behind(plan.start)
 
     def order() -> ir.Value:
-        oldest = one_row(em, behind, plan.sizes, past)
+        oldest = one_row(em, behind, plan.proof, past)
         rows = em.op("Add", [*range(window.size)], oldest, hint="order")
         return em.op("Mod", rows, [window.size], hint="order")
 
@@ -142,7 +145,7 @@ def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) ->
 
 def _is_read(plan: Plan) -> bool:
     """Return whether the result is read in the layout of the scatter."""
-    output = plan.output
+    output = plan.found.output
     if output.is_graph_output():
         return True
     gone = {value.producer() for value in plan.presents}
@@ -190,7 +193,7 @@ def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome)
         annotate(copy, fully=True)
         proving = Proving(copy, settings.assumptions, opset, outcome.place)
         proving.run()
-        return [one.location for one in proving.plans], proving.refused
+        return [place for place, _ in proving.plans], proving.refused
 
     elsewhere = open_functions(model, is_candidate, prove, "an update", outcome.notes)
     annotations = annotate(model, fully=True)
@@ -214,19 +217,22 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
     scopes = scopes_of(proving.model)
     replaced: Replaced = {}
     old: list[ir.Node] = []
-    windows = _Windows(proving, outcome)
-    for planned in map(windows.placed, proving.plans):
-        one = planned.plan
+    counted: tuple[Expr, str] | None = None
+    for place, plan in proving.plans:
+        one, past, proof = plan, plan.past.base, plan.proof
         em = Emitter.at(one.node, scopes, target, "kvtool/raise")
         old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
-        if one.window is not None:
-            where: Literal["first", "last"] = "last" if one.window.position is None else "first"
-            past = one.past.name or ""
-            outcome.rotated.append(RotatedCache(past, where, one.window.size))
+        if (window := one.window) is not None:
+            where: Literal["first", "last"] = "first"
+            if window.position is None:
+                counted, where = counted or _tokens_before(proving, outcome), "last"
+                one = replace(one, start=counted[0])
+                proof.say(counted[1])
+            outcome.rotated.append(RotatedCache(past.name or "", where, window.size))
             if (counter := first_of(one.start)) is not None and counter.name:
                 outcome.positions.append(counter.name)
         scatter = replace_update(one, em, replaced)
-        raised = _raised(planned, scatter)
+        raised = _raised(place, one, scatter)
         outcome.raised.append(raised)
         dims = dims_of(scatter.inputs[0])
         rows = None if dims is None else dims[one.axis]
@@ -235,74 +241,50 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
             # What is written to may be a part of a mask as well.
             outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
         outcome.equal_dims += one.implied
-        outcome.positions += one.counting
-        outcome.is_in_range |= one.is_in_range
+        outcome.positions += [value.name or "" for value in proof.granted["contiguous"]]
+        outcome.is_in_range |= bool(proof.granted["in-range"])
     outcome.equal_dims += proving.assumptions.dims
     outcome.removed += remove_dead(old)
 
 
-@dataclass(slots=True)
-class _Windows:
-    """Finds the position of a step for windows whose source has none."""
+def _tokens_before(proving: Proving, outcome: RaiseOutcome) -> tuple[Expr, str]:
+    """Return the position of a step for windows whose source has none, and why it is that.
 
-    proving: Proving
-    outcome: RaiseOutcome
-    position: Expr | None = None
-    why: str = ""
-
-    def placed(self, planned: Planned) -> Planned:
-        """Return a plan with its start, and the reason in its proof."""
-        one = planned.plan
-        if one.window is None or one.window.position is not None:
-            return planned
-        if self.position is None:
-            self.position, self.why = self._beside() or self._added()
-        plan = replace(one, start=self.position, sentences=(*one.sentences, self.why))
-        return replace(planned, plan=plan)
-
-    def _beside(self) -> tuple[Expr, str] | None:
-        """Return the start of a cache that keeps all rows, which counts the tokens before."""
-        inputs = set(self.proving.model.graph.inputs)
-        for planned in self.proving.plans:
-            one = planned.plan
-            if one.window is not None or one.mode != "linear" or one.start.axes:
-                continue
-            if first_of(one.start) in inputs:
-                why = (
-                    f"the tokens before a step are `{text(one.start)}`, where `{one.past.name}` is "
-                )
-                return one.start, why + "written"
-        return None
-
-    def _added(self) -> tuple[Expr, str]:
-        """Return the input that an earlier stage added, or add one."""
-        graph = self.proving.model.graph
-        names = {one.name for one in self.outcome.inputs_added}
-        known = next((v for v in graph.inputs if v.name in names), None)
-        if known is None:
-            known = token_count(self.proving.model)
-            graph.inputs.append(known)
-            added = InputAdded(known.name or "", "int64", (1,), "tokens before this step")
-            self.outcome.inputs_added.append(added)
-        why = f"the tokens before a step are the new input `{known.name}`"
-        return variable(Element(known, (ZERO,))), why
+    It is the start of a cache that keeps all rows, which counts the tokens before; else the input
+    that an earlier stage added, or a new one.
+    """
+    graph = proving.model.graph
+    for _, one in proving.plans:
+        if one.window is not None or one.mode != "linear" or one.start.axes:
+            continue
+        if first_of(one.start) in graph.inputs:
+            shown = f"`{text(one.start)}`, where `{one.past.base.name}` is written"
+            return one.start, f"the tokens before a step are {shown}"
+    names = {one.name for one in outcome.inputs_added}
+    known = next((v for v in graph.inputs if v.name in names), None)
+    if known is None:
+        known = token_count(proving.model)
+        graph.inputs.append(known)
+        added = InputAdded(known.name or "", "int64", (1,), "tokens before this step")
+        outcome.inputs_added.append(added)
+    why = f"the tokens before a step are the new input `{known.name}`"
+    return variable(Element(known, (ZERO,))), why
 
 
-def _raised(planned: Planned, scatter: ir.Node) -> Raised:
-    one = planned.plan
+def _raised(place: Location, one: Plan, scatter: ir.Node) -> Raised:
     past, update, *rest = scatter.inputs
     assert past is not None and update is not None
     starts = rest[0] if rest else None
-    assumed = tuple(f"assumed: {text}" for text in one.assumed)
+    assumed = tuple(f"assumed: {text}" for text in one.proof.assumed)
     return Raised(
-        location=planned.location,
-        pattern=planned.raising.name,
+        location=place,
+        pattern=RAISINGS[one.node.op_type].name,
         axis=one.axis,
         mode=one.mode,
         past=past.name or "",
         update=update.name or "",
         write_indices=None if starts is None else starts.name,
         present=scatter.outputs[0].name or "",
-        proof=(*one.sentences, *assumed),
-        assumed=one.assumed,
+        proof=(*one.proof.sentences, *assumed),
+        assumed=tuple(one.proof.assumed),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
@@ -13,8 +13,8 @@ from onnx_kvtool.core.choices import AssumedValue
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
 from onnx_kvtool.rewrite.raising.stage import Assumptions
+from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
-from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,10 @@ class Roll:
 
 
 @dataclass(slots=True)
-class Proof:
+class Proof(Measures):
     """One attempt to prove that a node is an update.
 
     Attributes:
-        maps: What the values of the graph contain.
-        carriers: For each symbolic dimension an input that has it, and the axis.
         assumptions: What the user grants.
         opset: Version of the default domain where the node stands.
         sentences: The proof so far, in words.
@@ -74,8 +72,6 @@ class Proof:
         is_narrow: Whether positions are cast to 32 bits on the way, which may wrap.
     """
 
-    maps: IndexMaps
-    carriers: Mapping[str, tuple[ir.Value, int]]
     assumptions: Assumptions
     opset: int
     sentences: list[str] = field(default_factory=list)

@@ -27,8 +27,8 @@ from onnx_kvtool.rewrite.raising.layout import Window, cache_of, windowed
 from onnx_kvtool.rewrite.raising.positions import check_counts_from_zero
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.stage import Assumptions, implied, unraised
-from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
-from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
+from onnx_kvtool.rewrite.raising.start import Measures, check_expressible
+from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.shapes.infer import Annotations
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import forget_composed, may_rest_on
@@ -47,55 +47,38 @@ class Plan:
 
     Attributes:
         node: The node.
-        past: The cache.
-        rank: Rank of `past`.
+        proof: The proof.
+        found: What the node writes.
+        past: The data of `found`, as an arrangement of the cache.
         update: The new rows in the layout of the cache, as an arrangement of a value.
-        output: The output of the node.
-        output_axes: Axes of `output` over those of the cache.
-        presents: Values that are `output` brought back into the layout of the cache.
+        presents: Values that are the output of the node, back in the layout of the cache.
         axis: The sequence axis.
-        mode: Whether positions wrap around.
         start: The first position, over the coordinate of axis 0, the batch.
-        batch_size: Size of axis 0 of the cache.
-        sizes: The sizes of the graph before any edit.
         implied: Dimensions that are equal in every run of the source.
-        counting: Positions that are assumed to count up by one.
-        is_in_range: Whether the start is assumed not to lie below 0.
-        is_narrow: Whether the source casts the start to 32 bits.
-        sentences: The proof.
-        assumed: The assumptions that it used.
         window: How a window becomes circular; its `start` may still be unknown. None for a cache
             whose rows stay.
     """
 
     node: ir.Node
-    past: ir.Value
-    rank: int
+    proof: Proof
+    found: ProvenUpdate
+    past: Arrangement
     update: Arrangement
-    output: ir.Value
-    output_axes: Axes
     presents: tuple[ir.Value, ...]
     axis: int
-    mode: Mode
     start: Expr
-    batch_size: Expr
-    sizes: Measures
     implied: tuple[tuple[Dim, Dim], ...]
-    counting: tuple[str, ...]
-    is_in_range: bool
-    is_narrow: bool
-    sentences: tuple[str, ...]
-    assumed: tuple[str, ...]
     window: Window | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """Whether positions wrap around."""
+        return self.found.mode if self.window is None else "circular"
 
     @property
     def is_expanded(self) -> bool:
         """Whether the rows are the output of an Expand, which perhaps changes nothing."""
         return maker(self.update.base, "Expand") is not None
-
-    def batch(self, cache: ir.Value) -> Batch:
-        """Return the batch axis; `cache` is the value that replaced `past`, if edits did so."""
-        return Batch(cache, self.batch_size, 0 not in self.output_axes)
 
 
 def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
@@ -128,7 +111,6 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
         check_counts_from_zero(proof, start, shape)
     if proof.is_narrow:
         proof.say("positions are cast to 32 bits, where they may wrap: `write_indices` are as well")
-    sizes = Measures(proof.maps, proof.carriers)
     presents = _presents(proof, found.output, past.axes, len(shape))
     window = None
     if proof.roll is not None:
@@ -136,28 +118,10 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
             presents += [copy for value in presents for copy in _copies(value)][:1]
         window = windowed(proof, node, found, past, presents)
         start = ZERO if window.position is None else window.position
-    check_expressible(start, sizes)
-    return Plan(
-        node=node,
-        past=base,
-        rank=len(shape),
-        update=update,
-        output=found.output,
-        output_axes=past.axes,
-        presents=tuple(presents),
-        axis=back.index(found.axis),
-        mode="circular" if window is not None else found.mode,
-        start=start,
-        batch_size=shape[0],
-        sizes=sizes,
-        implied=tuple(implied([*found.sizes, *squeezed])),
-        counting=tuple(value.name or "" for value in proof.granted["contiguous"]),
-        is_in_range=bool(proof.granted["in-range"]),
-        is_narrow=proof.is_narrow,
-        sentences=tuple(proof.sentences),
-        assumed=tuple(proof.assumed),
-        window=window,
-    )
+    check_expressible(start, proof)
+    implies = tuple(implied([*found.sizes, *squeezed]))
+    axis = back.index(found.axis)
+    return Plan(node, proof, found, past, update, tuple(presents), axis, start, implies, window)
 
 
 def _check_batch(found: ProvenUpdate, base: ir.Value, back: Axes) -> None:
@@ -277,29 +241,14 @@ def full_sizes(model: ir.Model) -> Annotations | None:
 # Proving all candidates of a model, each with as much knowledge of sizes as it takes.
 
 
-_Candidate = tuple[str, int, ir.Node]
-"""A node that may be an update: the path of its graph, its number in it, and itself."""
+_Candidate = tuple[Location, ir.Node]
+"""A node that may be an update, and where it stands in the source."""
 
 
 def is_candidate(node: ir.Node) -> bool:
     """Return whether a look at a node leaves it possible that it is an update."""
     raising = RAISINGS.get(node.op_type) if node.domain == "" else None
     return raising is not None and raising.may_be(node)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A candidate that is proven.
-
-    Attributes:
-        plan: What it becomes.
-        raising: The rule that proved it.
-        location: Where it stands in the source.
-    """
-
-    plan: Plan
-    raising: Raising
-    location: Location
 
 
 @dataclass(slots=True)
@@ -311,7 +260,7 @@ class Proving:
         assumptions: What may be taken for granted.
         opset: Version of the default domain.
         place: Returns where a node stood in the source, given the path of its graph and its index.
-        plans: What is proven, in the order of the graph.
+        plans: What is proven, in the order of the graph, and where it stands in the source.
         refused: What is not, in that order.
         full: The sizes that were written on values for candidates that lacked one.
     """
@@ -320,7 +269,7 @@ class Proving:
     assumptions: Assumptions
     opset: int
     place: Callable[[str, ir.Node, int], Location]
-    plans: list[Planned] = field(default_factory=list)
+    plans: list[tuple[Location, Plan]] = field(default_factory=list)
     refused: list[Unraised] = field(default_factory=list)
     full: Annotations | None = None
 
@@ -328,7 +277,7 @@ class Proving:
         """Prove what can be proven; nothing is edited."""
         graph = self.model.graph
         every = graph_nodes(graph_path(graph.name), graph)
-        tried = [one for one in every if is_candidate(one[2])]
+        tried = [(self.place(path, n, index), n) for path, index, n in every if is_candidate(n)]
         found = self._each(tried)
         lacking = [
             k for k, one in found.items() if isinstance(one, Unraised) and one.code in LACKS_A_SIZE
@@ -339,36 +288,36 @@ class Proving:
             for k, one in self._each([tried[k] for k in lacking]).items():
                 if _leads_on(one, found[lacking[k]]):
                     found[lacking[k]] = one
-        plans = [one for one in found.values() if isinstance(one, Planned)]
-        pasts = {one.plan.output: one.plan.past for one in plans}
+        plans = {k: one for k, one in found.items() if isinstance(one, Plan)}
+        pasts = {one.found.output: one.past.base for one in plans.values()}
         # A tensor that the graph computes, and writes to at one place in every step, is no cache:
         # exporters build masks like that, and the choices of a router of experts.
         self.plans = [
-            one for one in plans if one.plan.start.number is None or _is_given(one.plan.past, pasts)
+            (tried[k][0], one)
+            for k, one in plans.items()
+            if one.start.number is None or _is_given(one.past.base, pasts)
         ]
         self.refused += [
             one
             for k, one in found.items()
-            if isinstance(one, Unraised) and not _is_made(tried[k][2], pasts)
+            if isinstance(one, Unraised) and not _is_made(tried[k][1], pasts)
         ]
 
-    def _each(self, tried: Sequence[_Candidate]) -> dict[int, Planned | Unraised]:
+    def _each(self, tried: Sequence[_Candidate]) -> dict[int, Plan | Unraised]:
         """Return what became of each candidate, by its number; nothing where it is no update."""
         plain = self._sizes(SizeEqualities())
         granted = None
         if self.assumptions.dims:
             granted = self._sizes(SizeEqualities(self.assumptions.dims))
-        found: dict[int, Planned | Unraised] = {}
-        for number, (path, index, node) in enumerate(tried):
-            raising = RAISINGS[node.op_type]
-            place = self.place(path, node, index)
+        found: dict[int, Plan | Unraised] = {}
+        for number, (place, node) in enumerate(tried):
+            one: Plan | Unraised | None
             try:
-                proven = self._prove(node, raising, plain, granted)
+                one = self._prove(node, plain, granted)
             except (Unproven, MalformedNode) as missing:
-                found[number] = unraised(place, missing)
-            else:
-                if proven is not None:
-                    found[number] = Planned(proven, raising, place)
+                one = unraised(place, missing)
+            if one is not None:
+                found[number] = one
         return found
 
     def forget_sizes(self) -> None:
@@ -380,37 +329,31 @@ class Proving:
         maps = IndexMaps(self.opset, equalities)
         return Measures(maps, _carriers(self.model, maps))
 
-    def _prove(
-        self, node: ir.Node, raising: Raising, plain: Measures, granted: Measures | None
-    ) -> Plan | None:
+    def _prove(self, node: ir.Node, plain: Measures, granted: Measures | None) -> Plan | None:
         """Prove a node, first without granted dimensions, so that the report says if they matter.
 
         They also matter if an Expand of the update goes because of them.
         """
         found = None
         try:
-            found = self._attempt(node, raising, self._proof(plain))
+            found = self._attempt(node, plain, ())
         except Unproven:
             if granted is None:
                 raise
         else:
             if found is None or granted is None or not found.is_expanded:
                 return found
-        proof = self._proof(granted)
-        proof.assumed += self.assumptions.same_dims
         try:
-            other = self._attempt(node, raising, proof)
+            other = self._attempt(node, granted, self.assumptions.same_dims)
         except Unproven:
             if found is None:
                 raise
             return found
         return found if found is not None and (other is None or other.is_expanded) else other
 
-    def _proof(self, sizes: Measures) -> Proof:
-        return Proof(sizes.maps, sizes.carriers, self.assumptions, self.opset)
-
-    def _attempt(self, node: ir.Node, raising: Raising, proof: Proof) -> Plan | None:
-        found = raising.prove(proof, node)
+    def _attempt(self, node: ir.Node, sizes: Measures, assumed: Sequence[str]) -> Plan | None:
+        proof = Proof(sizes.maps, sizes.carriers, self.assumptions, self.opset, assumed=[*assumed])
+        found = RAISINGS[node.op_type].prove(proof, node)
         return None if found is None else plan(proof, node, found)
 
 
@@ -438,10 +381,10 @@ def _is_made(node: ir.Node, pasts: Mapping[ir.Value, ir.Value]) -> bool:
     return Trait.UPDATES in traits(node) and data is not None and not _is_given(data, pasts)
 
 
-def _leads_on(one: Planned | Unraised, before: Planned | Unraised) -> bool:
+def _leads_on(one: Plan | Unraised, before: Plan | Unraised) -> bool:
     """Return whether an attempt with more sizes known proved more, or names an assumption."""
-    if isinstance(one, Planned) or isinstance(before, Planned):
-        return isinstance(one, Planned)
+    if isinstance(one, Plan) or isinstance(before, Plan):
+        return isinstance(one, Plan)
     return one.assumption is not None and before.assumption is None
 
 

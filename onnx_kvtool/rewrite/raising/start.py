@@ -49,13 +49,13 @@ class Batch:
     is_unit: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Measures:
     """What is known of sizes.
 
     Attributes:
         maps: What the values of the graph contain.
-        carriers: For each symbolic dimension a value that has it, and the axis.
+        carriers: For each symbolic dimension an input that has it, and the axis.
     """
 
     maps: IndexMaps
