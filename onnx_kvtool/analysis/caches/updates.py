@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,7 +110,7 @@ def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: Constan
     if node.op_type in ("Squeeze", "Unsqueeze"):
         axes = _axes(node, folder)
         if axes is not None and given is not None:
-            return _with_axes(node.op_type, len(given), axes)
+            return squeezed(node.op_type, len(given), axes)
     if given is None or result is None:
         return None
     return _by_size(given, result)
@@ -126,15 +126,16 @@ def _axes(node: ir.Node, folder: ConstantFolder) -> tuple[int, ...] | None:
     return None if numbers is None else tuple(int(n) for n in numbers.ravel())
 
 
-def _with_axes(op_type: str, rank: int, axes: tuple[int, ...]) -> AxisMap:
+def squeezed(op_type: str, rank: int, axes: Sequence[int]) -> tuple[int | None, ...] | None:
+    """Return the axes of the result of a Squeeze or Unsqueeze over its input; None if illegal."""
     wide = rank + len(axes) if op_type == "Unsqueeze" else rank
-    if any(not -wide <= axis < wide for axis in axes):
+    changed = {axis % wide for axis in axes if -wide <= axis < wide}
+    if len(changed) != len(axes):
         return None
-    changed = {axis % wide for axis in axes}
     if op_type == "Squeeze":
         return tuple(axis for axis in range(rank) if axis not in changed)
     kept = iter(range(rank))
-    return tuple(None if axis in changed else next(kept, None) for axis in range(wide))
+    return tuple(None if axis in changed else next(kept) for axis in range(wide))
 
 
 def _by_size(given: tuple[Dim, ...], result: tuple[Dim, ...]) -> AxisMap:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.updates import squeezed
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.expressions import Expr, Exprs
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 Axes = tuple[int | None, ...]
@@ -122,11 +124,13 @@ def rearranges(
             case "Identity":
                 found: Axes | None = tuple(range(rank))
             case "Transpose":
-                found = _transposed(view, rank)
-            case "Squeeze":
-                found = _squeezed(_axes(view, maps), rank)
-            case "Unsqueeze":
-                found = _unsqueezed(_axes(view, maps), rank)
+                perm = view.integers("perm") or [*range(rank)][::-1]
+                found = tuple(perm) if sorted(perm) == [*range(rank)] else None
+            case "Squeeze" | "Unsqueeze":
+                axes = operand_of(view, "axes", lambda value: _listed(maps.of(value)))
+                numbers = [axis.number for axis in axes or () if axis.number is not None]
+                is_known = 0 < len(numbers) == len(axes or ())
+                found = squeezed(node.op_type, rank, numbers) if is_known else None
             case _:
                 found = _same_elements(shape, sizes, is_reshape=node.op_type == "Reshape")
     except MalformedNode:
@@ -136,48 +140,29 @@ def rearranges(
     return found
 
 
-def _transposed(view: NodeView, rank: int) -> Axes | None:
-    perm = view.attribute("perm")
-    if perm is None:
-        return tuple(reversed(range(rank)))
-    found = tuple(p for p in perm if isinstance(p, int)) if isinstance(perm, tuple) else ()
-    return found if sorted(found) == list(range(rank)) else None
+def _listed(described: IndexMap) -> Exprs | None:
+    """Return the elements of a vector, or the only one; None where they are unknown."""
+    alone = described.scalar()
+    return described.vector() if alone is None else (alone,)
 
 
-def _squeezed(axes: tuple[int, ...] | None, rank: int) -> Axes | None:
-    if axes is None or any(not -rank <= axis < rank for axis in axes):
-        return None
-    gone = {axis % rank for axis in axes}
-    return tuple(axis for axis in range(rank) if axis not in gone)
+Numbers = Callable[[ir.Value], Exprs | None]
+"""Returns the elements of a vector; None where it does not know them."""
 
 
-def _unsqueezed(axes: tuple[int, ...] | None, rank: int) -> Axes | None:
-    if axes is None:
-        return None
-    full = rank + len(axes)
-    new = {axis % full for axis in axes if -full <= axis < full}
-    if len(new) != len(axes):
-        return None
-    old = iter(range(rank))
-    return tuple(None if axis in new else next(old) for axis in range(full))
+def operand_of(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
+    """Return integers that a node has as an attribute or, in later versions, as an input.
 
-
-def _axes(view: NodeView, maps: IndexMaps) -> tuple[int, ...] | None:
-    """Return the axes that a Squeeze or Unsqueeze names; None where they are no constants."""
-    if "axes" in view.facts.attributes:
-        given = view.attribute("axes")
-        if not isinstance(given, tuple):
-            return None
-        return tuple(axis for axis in given if isinstance(axis, int))
-    value = view.input("axes")
-    if value is None:
-        return None
-    described = maps.of(value)
-    elements = described.vector() or ((described.scalar(),) if described.shape == () else None)
-    if elements is None:
-        return None
-    found = tuple(e.number for e in elements if e is not None and e.number is not None)
-    return found if len(found) == len(elements) else None
+    Returns:
+        () if they are left out; None if they are unknown.
+    """
+    if name in view.facts.attributes:
+        given = view.attribute(name)
+        if given is None:
+            return ()
+        return tuple(map(integer, given)) if isinstance(given, tuple) else None
+    value = view.find(name)
+    return () if value is None else numbers(value)
 
 
 def _same_elements(before: Sequence[Expr], sizes: Sizes | None, *, is_reshape: bool) -> Axes | None:

@@ -61,32 +61,12 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     grid, rank = described.shape, len(sizes)
     if grid is None or len(grid) != rank or not -rank <= view.axis < rank:
         raise Unproven("unknown-rank", f"the shape of `{name}` is unknown")
-    axis = view.axis % rank
-    cache_of(proof, view.data, axis)
-    given = maps.shape(view.updates)
     if described.element is None:
         raise Unproven("unknown-positions", f"the value of `{name}` is unknown")
-    index = legal_index(proof, described.element, sizes[axis], grid)
-    row = None if grid[axis].number == 1 else axis
-    if row is not None and (index - coordinate(row)).depends_on(row):
-        unrelated(proof, view.indices, f"`{name}`")
-    if row is not None and not index.depends_on(row):
-        raise Unproven("duplicate-rows", f"`{name}` is `{text(index)}` for every row")
-    start, mode = read_positions(proof, index, sizes[axis], grid, row, f"`{name}`")
-    check_start(start, grid)
-    if mode == "circular":
-        check_no_overflow(proof, view.indices)
-    known: list[Exprs] = []
-    for k, size in enumerate(sizes):
-        ways = [grid[k]] + ([given[k]] if given is not None and len(given) == rank else [])
-        if k != axis:
-            proof.whole(k, size, ways)
-            ways.append(size)
-        known.append(tuple(ways))
-    places = tuple(range(rank))
-    return ProvenUpdate(
-        view.data, view.updates, tuple(known), view.output, axis, places, start, mode
-    )
+    axis = view.axis % rank
+    tuples = [*map(coordinate, range(rank))]
+    tuples[axis] = legal_index(proof, described.element, sizes[axis], grid)
+    return _prove_rows(proof, view, sizes, grid, tuples, axis, f"`{name}`")
 
 
 def _plain(view: ScatterElements | ScatterND, sizes: Exprs | None) -> Exprs:
@@ -129,7 +109,7 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     depth = described.shape[-1].number if described.shape else None
     if described.shape is None or depth is None or not 1 <= depth <= len(sizes):
         raise Unproven("unknown-rank", f"the shape of `{view.indices.name}` is unknown")
-    grid = described.shape[:-1]
+    grid, name = described.shape[:-1], f"`{view.indices.name}`"
     found = [described.component(k) for k in range(depth)]
     tuples = [
         legal_index(proof, c.element, size, grid)
@@ -137,13 +117,14 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         if c is not None and c.element is not None
     ]
     if len(tuples) < depth:
-        raise Unproven("unknown-positions", f"the value of `{view.indices.name}` is unknown")
+        raise Unproven("unknown-positions", f"the value of {name} is unknown")
     refusals: list[Unproven] = []
     # Behind the sequence are no components in most exports: the last is the likeliest.
     for component in reversed(_row_components(proof, view, tuples)):
         attempt = proof.another()
         try:
-            found_update = _prove_rows(attempt, view, sizes, grid, tuples, component)
+            what = f"component {component} of {name}" if depth > 1 else name
+            found_update = _prove_rows(attempt, view, sizes, grid, tuples, component, what)
         except Unproven as missing:
             refusals.append(missing)
             continue
@@ -181,14 +162,32 @@ def _own_axis(component: Expr) -> int | None:
 
 def _prove_rows(
     proof: Proof,
-    view: ScatterND,
-    sizes: Sequence[Expr],
-    grid: Sequence[Expr],
+    view: ScatterElements | ScatterND,
+    sizes: Exprs,
+    grid: Exprs,
     tuples: Sequence[Expr],
     component: int,
+    what: str,
 ) -> ProvenUpdate:
-    name = view.indices.name
-    known = _known_sizes(proof, view, [*grid, *sizes[len(tuples) :]])
+    """Prove that a scatter writes rows along an axis.
+
+    Args:
+        proof: The attempt.
+        view: The scatter.
+        sizes: Sizes of its data.
+        grid: Sizes of its index, without the axis of the tuples.
+        tuples: The coordinates along the first axes of data that each point of the grid writes at.
+        component: The axis of the rows.
+        what: The coordinate along it, in words.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    wanted = (*grid, *sizes[len(tuples) :])
+    given = proof.maps.shape(view.updates)
+    known = [[size] for size in wanted]
+    if given is not None and len(given) == len(wanted):
+        known = [[*pair] for pair in zip(wanted, given, strict=True)]
     cache_of(proof, view.data, component)
     owners = {k: _own_axis(e) for k, e in enumerate(tuples) if k != component}
     free = [m for m in range(len(grid)) if m not in owners.values()]
@@ -196,18 +195,16 @@ def _prove_rows(
     if len(wide) > 1:
         raise Unproven(
             "duplicate-rows",
-            f"axes {', '.join(map(str, wide))} of `{name}` have more than one row each, and only "
-            "one of them can count the rows",
+            f"axes {', '.join(map(str, wide))} of `{view.indices.name}` have more than one row "
+            "each, and only one of them can count the rows",
         )
     units = [m for m in free if m not in wide]
     row = wide[0] if wide else None
     places: list[int | None] = []
     for k in range(len(tuples)):
-        place = row if k == component else owners[k]
-        if place is None and units:
-            place = units.pop(0)
+        owner = row if k == component else owners[k]
+        place = units.pop(0) if owner is None and units else owner
         if k != component:
-            owner = owners[k]
             proof.whole(k, sizes[k], [ONE] if owner is None else known[owner])
             if place is not None:
                 known[place].append(sizes[k])
@@ -215,37 +212,23 @@ def _prove_rows(
     places += range(len(grid), len(known))
     if len(sizes) > len(tuples):
         proof.say("the axes behind the components of the index are written whole, by definition")
-    what = f"component {component} of `{name}`" if len(tuples) > 1 else f"`{name}`"
-    if row is not None and not tuples[component].depends_on(row):
-        raise Unproven("duplicate-rows", f"{what} is `{text(tuples[component])}` for every row")
-    if row is not None and (tuples[component] - coordinate(row)).depends_on(row):
-        unrelated(proof, view.indices, f"`{name}`")
-    first, mode = read_positions(proof, tuples[component], sizes[component], grid, row, what)
+    index = tuples[component]
+    if row is not None and not index.depends_on(row):
+        raise Unproven("duplicate-rows", f"{what} is `{text(index)}` for every row")
+    if row is not None and (index - coordinate(row)).depends_on(row):
+        unrelated(proof, view.indices, f"`{view.indices.name}`")
+    first, mode = read_positions(proof, index, sizes[component], grid, row, what)
     check_start(first, grid)
     if mode == "circular":
         check_no_overflow(proof, view.indices)
-    back = {m: k for k, m in owners.items() if m is not None}
+    back = {m: coordinate(k) for k, m in owners.items() if m is not None}
     if first.axes - set(back):
-        raise Unproven("start-per-row", f"{what} is `{text(tuples[component])}`")
-    start = substitute(first, {m: coordinate(k) for m, k in back.items()}, Facts(tuple(sizes)))
+        raise Unproven("start-per-row", f"{what} is `{text(index)}`")
+    start = substitute(first, back, Facts(sizes))
+    ways = tuple(map(tuple, known))
     return ProvenUpdate(
-        view.data,
-        view.updates,
-        tuple(map(tuple, known)),
-        view.output,
-        component,
-        tuple(places),
-        start,
-        mode,
+        view.data, view.updates, ways, view.output, component, tuple(places), start, mode
     )
-
-
-def _known_sizes(proof: Proof, view: ScatterND, wanted: Sequence[Expr]) -> list[list[Expr]]:
-    """Return what is known of the sizes of `updates`: as ScatterND wants them, and as inferred."""
-    given = proof.maps.shape(view.updates)
-    if given is None or len(given) != len(wanted):
-        return [[size] for size in wanted]
-    return [[size, other] for size, other in zip(wanted, given, strict=True)]
 
 
 # Masks that are set at one position of an axis, and what is written through them.

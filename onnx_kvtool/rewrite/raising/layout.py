@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -12,7 +12,13 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input
-from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
+from onnx_kvtool.rewrite.raising.arrangement import (
+    Arrangement,
+    Numbers,
+    compose,
+    operand_of,
+    seen_through,
+)
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.expressions import (
     ONE,
@@ -33,9 +39,6 @@ from onnx_kvtool.symbolic.simplification import Facts, largest, simplified
 
 TO_THE_END = 2**31 - 1
 """What exporters write for an end, or more."""
-
-Numbers = Callable[[ir.Value], Exprs | None]
-"""Returns the elements of a vector; None where it does not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def bounds_along(
         unknown axes or steps.
     """
     starts, ends, axes, steps = (
-        _operand(view, name, numbers) for name in ("starts", "ends", "axes", "steps")
+        operand_of(view, name, numbers) for name in ("starts", "ends", "axes", "steps")
     )
     if starts is None or len(starts) != 1 or (ends is not None and len(ends) != 1):
         return None
@@ -110,17 +113,6 @@ def _from_front(place: Expr, size: Expr) -> Expr:
     nothing is proven of it.
     """
     return place + size if (place.number or 0) < 0 else place
-
-
-def _operand(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
-    """Return an operand of a Slice element by element: () if it is left out, None if unknown."""
-    if name in view.facts.attributes:
-        given = view.attribute(name)
-        if given is None:
-            return ()
-        return tuple(map(integer, given)) if isinstance(given, tuple) else None
-    value = view.find(name)
-    return () if value is None else numbers(value)
 
 
 # Windows: caches whose rows move up before new ones are written at their end.
@@ -434,9 +426,8 @@ def _moves_rows(proof: Proof, node: ir.Node, axis: int, rank: int) -> bool:
         return True
     view = NodeView(node, proof.opset)
     if node.op_type == "Slice":
-        axes = view.input("axes") if "axes" not in view.facts.attributes else None
-        cut = None if axes is None else proof.maps.of(axes).vector()
-        return cut is None or any(e.number is None or e.number % rank == axis for e in cut)
+        cut = operand_of(view, "axes", lambda value: proof.maps.of(value).vector())
+        return not cut or any(e.number is None or e.number % rank == axis for e in cut)
     along = view.integer("axis")
     if node.op_type != "Gather":
         return along % rank == axis
