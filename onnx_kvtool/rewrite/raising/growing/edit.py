@@ -212,68 +212,53 @@ class Edit:
         key = ("row", total)
         return em.once(key, lambda: one_row(em, total, self.sizes.measures, growth.past))
 
-    def run(self, growth: Growth) -> list[ir.Node]:
-        """Give one cache its capacity.
-
-        Returns:
-            The TensorScatters, in the order of `growth.ends`.
-        """
+    def run(self, growth: Growth) -> None:
+        """Give one cache its capacity."""
         for node in growth.shapes:
             self.resize(growth, node)
-        found = [self._append(growth, end) for end in growth.ends]
         shape = growth.present.shape
-        outputs = [scatter.outputs[0] for scatter in found]
+        outputs = [self._append(growth, end) for end in growth.ends]
         for value in (growth.past, *growth.choices, *outputs):
             value.shape = with_rows(value.shape or shape, growth, self.capacity)
         self.old += growth.aliases
-        return found
 
-    def _append(self, growth: Growth, end: End) -> ir.Node:
+    def _append(self, growth: Growth, end: End) -> ir.Value:
         """Insert a TensorScatter where rows were appended, or where a cache begins."""
-        graph, node = end.graph, end.node
+        graph, node, grown = end.graph, end.node, end.grown
         output = graph.outputs[end.index]
         em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
         starts = [self.starts[growth]] if node is not None else []
         new = end.new if end.axis == growth.axis else in_heads(em, end.new, self._heads(end))
         present = em.op(
-            "TensorScatter",
-            growth.past,
-            new,
-            *starts,
-            axis=growth.axis,
-            hint="TensorScatter",
+            "TensorScatter", growth.past, new, *starts, axis=growth.axis, hint="TensorScatter"
         )
         present.shape, present.doc_string = output.shape, output.doc_string
-        scatter = present.producer()
-        assert scatter is not None
         graph.outputs[end.index] = present
         present.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_use")
         if (last := output.producer()) is not None:
             self.old.append(last)
         if node is None:
             graph.extend(em.commit())
-            return scatter
-        grown, rows = end.grown, None
+            return present
         is_attention = node.op_type == "Attention"
         if is_attention or grown.uses() or grown.is_graph_output():
             rows = self._in_use(em, growth, end, present)
-            rows.type = grown.type or rows.type
-            rows.shape = self._shape_in_use(grown, growth, end)
             self.cut.append((grown, rows, present))
             self._count(grown, rows, growth.axis)
             supersede(grown, rows)
             if grown is output:
                 rows.name, grown.name = grown.name, None
+            if is_attention:
+                self._rows.setdefault(node, {})[grown.index() or 0] = rows
         em.insert_before(node)
         self.old.append(node)
-        if is_attention and rows is not None:
-            self._rows.setdefault(node, {})[grown.index() or 0] = rows
-            return scatter
-        scatter.metadata_props.update(node.metadata_props)
-        scatter.doc_string = node.doc_string
-        if node.name:
-            scatter.name, node.name = node.name, None
-        return scatter
+        if not is_attention:
+            scatter = _producer(present)
+            scatter.metadata_props.update(node.metadata_props)
+            scatter.doc_string = node.doc_string
+            if node.name:
+                scatter.name, node.name = node.name, None
+        return present
 
     def finish(self) -> None:
         """Let every Attention that appended to its cache itself read the rows in use."""
@@ -293,22 +278,18 @@ class Edit:
         return heads[1]
 
     def _in_use(self, em: Emitter, growth: Growth, end: End, present: ir.Value) -> ir.Value:
-        """Return the rows of a present that are in use, which the Concat returned."""
-        axis = growth.axis
-        total = self._total(em, growth, end)
+        """Return the rows of a present that are in use, with one name for all of one length."""
+        total, step, grown = self._total(em, growth, end), self.sizes.step(end), end.grown
         if total is None:
             added = em.op("Shape", end.new, start=end.axis, end=end.axis + 1, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
         self.total = total
-        return em.op("Slice", present, [0], total, [axis], hint="rows_in_use")
-
-    def _shape_in_use(self, grown: ir.Value, growth: Growth, end: End) -> ir.Shape | None:
-        """Return the shape of the rows in use, with one name for all caches of one length."""
-        step = self.sizes.step(end)
-        total = None if step is None else words(self.sizes.length + step)
-        if grown.shape is None or total is None or grown.is_graph_output():
-            return grown.shape
-        return with_rows(grown.shape, growth, total)
+        rows = em.op("Slice", present, [0], total, [growth.axis], hint="rows_in_use")
+        rows.type, rows.shape = grown.type or rows.type, grown.shape
+        length = None if step is None else words(self.sizes.length + step)
+        if grown.shape is not None and length is not None and not grown.is_graph_output():
+            rows.shape = with_rows(grown.shape, growth, length)
+        return rows
 
     def _count(self, grown: ir.Value, rows: ir.Value, axis: int) -> None:
         """Replace the number of rows, as Shape counts it, by the computed number."""

@@ -13,6 +13,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_op, subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 # How the present of a cache comes about, followed from where it leaves the model.
 
@@ -42,12 +43,6 @@ class End:
     axis: int
 
 
-def _grown(node: ir.Node, place: int) -> ir.Value | None:
-    """Return the output of a node that joins new rows to its input number `place`, the past."""
-    index = place - PASTS.start + 1 if node.op_type == "Attention" else 0
-    return node.outputs[index] if index < len(node.outputs) else None
-
-
 def handed_on(node: ir.Node) -> ir.Value | None:
     """Return the input that a node copies unchanged; None for any other node."""
     if node.domain != "" or not node.inputs or node.inputs[0] is None:
@@ -62,104 +57,10 @@ def handed_on(node: ir.Node) -> ir.Value | None:
     return None
 
 
-@dataclass(slots=True)
-class Ends:
-    """The ways to the present of one cache.
-
-    Attributes:
-        past: The past.
-        appends: The nodes that put rows behind the past, each with the number of that input.
-        axis: The axis along which they do.
-        found: The ways so far.
-        choices: Outputs of If on the way.
-    """
-
-    past: ir.Value
-    appends: dict[ir.Node, int]
-    axis: int
-    found: list[End] = field(default_factory=list)
-    choices: list[ir.Value] = field(default_factory=list)
-
-    @property
-    def grown(self) -> set[ir.Value | None]:
-        """The results of the nodes that put rows behind the past."""
-        return {_grown(node, place) for node, place in self.appends.items()}
-
-    def follow(self, graph: ir.Graph, index: int, *, is_choice: bool) -> None:
-        """Follow an output of a graph up to where the rows are appended.
-
-        Args:
-            graph: The main graph, or the branch of an If.
-            index: The position of the output.
-            is_choice: Whether it is a branch, which may begin the cache anew.
-
-        Raises:
-            Unproven: If it is computed otherwise.
-        """
-        output = graph.outputs[index]
-        *_, (value, node) = upwards(output, handed_on)
-        if node is not None and value in self.grown and node.graph is graph:
-            self._append(graph, index, node)
-        elif node is not None and node.op_type == "If" and value is output:
-            self._branches(node, value)
-        elif is_choice:
-            self._begin(graph, index, output)
-        else:
-            raise Unproven(
-                "present-computed",
-                f"`{output.name}` is not `{self.past.name}` with new rows behind it",
-            )
-
-    def _append(self, graph: ir.Graph, index: int, node: ir.Node) -> None:
-        """Add the way through a node that joins the past and new rows."""
-        place = self.appends[node]
-        is_attention = node.op_type == "Attention"
-        new = node.inputs[place - PASTS.start + 1 if is_attention else 1]
-        assert new is not None
-        self._check_new(new)
-        rank = len(self.past.shape or ())
-        if is_attention and (new.shape is None or rank != 4):
-            raise Unproven("unknown-rank", f"the rank of `{new.name}` is unknown")
-        axis = 1 if is_attention and new.shape is not None and len(new.shape) == 3 else None
-        grown = _grown(node, place)
-        assert grown is not None
-        self.found.append(End(graph, index, new, node, grown, axis or self.axis))
-
-    def _check_new(self, new: ir.Value) -> None:
-        """Refuse rows that are an input: either of the two could be the past of the other."""
-        *_, (new, _) = upwards(new, handed_on)
-        if new.is_graph_input() and new.producer() is None:
-            raise Unproven(
-                "two-inputs",
-                f"`{self.past.name}` and `{new.name}` are inputs that are joined, and either could "
-                "be the cache",
-            )
-
-    def _branches(self, node: ir.Node, value: ir.Value) -> None:
-        if value.uses():
-            text = f"`{value.name}` is read behind `{node.name}`, where its rows in use are unknown"
-            raise Unproven("present-read", text)
-        self.choices.append(value)
-        position = value.index()
-        assert position is not None
-        for _, body in subgraphs(node):
-            self.follow(body, position, is_choice=True)
-
-    def _begin(self, graph: ir.Graph, index: int, rows: ir.Value) -> None:
-        """Add the way of a branch that returns the first rows of the cache."""
-        past = self.past
-        if rows.dtype != past.dtype or rows.shape is None or past.shape is None:
-            raise Unproven("unknown-rank", f"the type or rank of `{rows.name}` is unknown")
-        if len(rows.shape) != len(past.shape):
-            text = f"`{rows.name}` has rank {len(rows.shape)}, expected {len(past.shape)}"
-            raise Unproven("present-computed", f"{text} as `{past.name}`")
-        self.found.append(End(graph, index, rows, None, rows, self.axis))
-
-
 # What has to be proven of a cache that grows, before it can get a fixed capacity.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class FedBack:
     """A cache that a caller feeds back.
 
@@ -182,7 +83,7 @@ class FedBack:
         return len(self.past.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Growth(FedBack):
     """A cache whose present is provably the past, (..., P, ...), and new rows behind it.
 
@@ -191,12 +92,146 @@ class Growth(FedBack):
         choices: Outputs of If on the way from there to the present.
         shapes: The nodes that read the sizes of the past.
         aliases: The nodes that copy the past unchanged.
+        appends: The nodes that put rows behind it, each with the number of that input.
     """
 
-    ends: tuple[End, ...]
-    choices: tuple[ir.Value, ...]
-    shapes: tuple[ir.Node, ...]
-    aliases: tuple[ir.Node, ...]
+    ends: list[End] = field(default_factory=list)
+    choices: list[ir.Value] = field(default_factory=list)
+    shapes: list[ir.Node] = field(default_factory=list)
+    aliases: list[ir.Node] = field(default_factory=list)
+    appends: dict[ir.Node, int] = field(default_factory=dict)
+
+    def read(self, opset: int) -> None:
+        """Look at every reader of the past, and find the axis along which rows are appended.
+
+        Raises:
+            Unproven: If one reads more than sizes and does not append rows, or if there is no one
+                axis, it is that of the batch, or its size is fixed.
+        """
+        past, rank = self.past, self.rank
+        pending = [past]
+        for value in pending:
+            if value.is_graph_output():
+                raise self._read(f"`{value.name}`, which is an output")
+            for use in value.uses():
+                node = use.node
+                if node in self.appends:
+                    raise self._read(f"`{node.name or node.op_type}` more than once")
+                if handed_on(node) is value:
+                    self.aliases.append(node)
+                    pending.append(node.outputs[0])
+                elif is_op(node, "Shape"):
+                    self.shapes.append(node)
+                elif _appends(node, use.idx):
+                    self.appends[node] = use.idx
+                else:
+                    raise self._read(f"`{node.name or node.op_type}` ({node.op_type})")
+        axes = {_axis(node, rank, opset) for node in self.appends}
+        if len(axes) != 1:
+            text = f"rows are appended to `{past.name}` along {len(axes)} axes, expected one"
+            raise Unproven("no-one-axis", text)
+        self.axis = axes.pop()
+        if self.axis == 0:
+            text = f"`{past.name}` grows along axis 0, where TensorScatter has the batch"
+            raise Unproven("batch-axis", text)
+        size = (dims_of(past) or ())[self.axis]
+        if isinstance(size, int):
+            text = f"`{past.name}` has {size} rows in every step, so it does not grow"
+            raise Unproven("fixed-length", text)
+
+    def _read(self, reader: str) -> Unproven:
+        return Unproven(
+            "past-read",
+            f"`{self.past.name}` is read by {reader}, expected Shape and one node that puts new "
+            "rows behind it",
+        )
+
+    def follow(self, graph: ir.Graph, index: int, *, is_choice: bool) -> None:
+        """Follow an output of a graph up to where the rows are appended.
+
+        Args:
+            graph: The main graph, or the branch of an If.
+            index: The position of the output.
+            is_choice: Whether it is a branch, which may begin the cache anew.
+
+        Raises:
+            Unproven: If it is computed otherwise.
+        """
+        output = graph.outputs[index]
+        *_, (value, node) = upwards(output, handed_on)
+        place = None if node is None else self.appends.get(node)
+        if node is not None and value is _grown(node, place) and node.graph is graph:
+            self._append(graph, index, node, value)
+        elif node is not None and node.op_type == "If" and value is output:
+            self._branches(node, value)
+        elif is_choice:
+            self._begin(graph, index, output)
+        else:
+            raise Unproven(
+                "present-computed",
+                f"`{output.name}` is not `{self.past.name}` with new rows behind it",
+            )
+
+    def _append(self, graph: ir.Graph, index: int, node: ir.Node, grown: ir.Value) -> None:
+        """Add the way through a node that joins the past and new rows."""
+        is_attention = node.op_type == "Attention"
+        new = node.inputs[self.appends[node] - PASTS.start + 1 if is_attention else 1]
+        assert new is not None
+        *_, (first, _) = upwards(new, handed_on)
+        if first.is_graph_input() and first.producer() is None:
+            raise Unproven(
+                "two-inputs",
+                f"`{self.past.name}` and `{first.name}` are inputs that are joined, and either "
+                "could be the cache",
+            )
+        dims = dims_of(new)
+        if is_attention and (dims is None or self.rank != 4):
+            raise Unproven("unknown-rank", f"the rank of `{new.name}` is unknown")
+        axis = 1 if is_attention and len(dims or ()) == 3 else self.axis
+        self.ends.append(End(graph, index, new, node, grown, axis))
+
+    def _branches(self, node: ir.Node, value: ir.Value) -> None:
+        if value.uses():
+            text = f"`{value.name}` is read behind `{node.name}`, where its rows in use are unknown"
+            raise Unproven("present-read", text)
+        self.choices.append(value)
+        for _, body in subgraphs(node):
+            self.follow(body, node.outputs.index(value), is_choice=True)
+
+    def _begin(self, graph: ir.Graph, index: int, rows: ir.Value) -> None:
+        """Add the way of a branch that returns the first rows of the cache."""
+        dims = dims_of(rows)
+        if rows.dtype != self.past.dtype or dims is None:
+            raise Unproven("unknown-rank", f"the type or rank of `{rows.name}` is unknown")
+        if len(dims) != self.rank:
+            text = f"`{rows.name}` has rank {len(dims)}, expected {self.rank}"
+            raise Unproven("present-computed", f"{text} as `{self.past.name}`")
+        self.ends.append(End(graph, index, rows, None, rows, self.axis))
+
+
+def _grown(node: ir.Node, place: int | None) -> ir.Value | None:
+    """Return the output of a node that joins new rows to its input number `place`, the past."""
+    if place is None or node.op_type != "Attention":
+        return None if place is None else node.outputs[0]
+    index = place - PASTS.start + 1
+    return node.outputs[index] if index < len(node.outputs) else None
+
+
+def _appends(node: ir.Node, index: int) -> bool:
+    """Return whether a node puts something behind its input of a number."""
+    if is_op(node, "Attention"):
+        return index in PASTS
+    is_pair = is_op(node, "Concat") and len(node.inputs) == 2
+    return is_pair and index == 0 and node.inputs[1] is not node.inputs[0]
+
+
+def _axis(node: ir.Node, rank: int, opset: int) -> int:
+    if node.op_type == "Attention":
+        return 2
+    axis = NodeView(node, opset).integer("axis")
+    if not -rank <= axis < rank:
+        raise Unproven("no-one-axis", f"axis {axis} of `{node.name}` is none of {rank}")
+    return axis % rank
 
 
 def growth_of(
@@ -229,118 +264,17 @@ def growth_of(
         raise Unproven("not-fed-back", text)
     if past.shape is None:
         raise Unproven("unknown-rank", f"the rank of `{past.name}` is unknown")
-    reading = _Reading(past, opset)
-    reading.run()
-    ends = Ends(past, reading.appends, reading.axis())
-    ends.follow(graph, positions[0], is_choice=False)
-    output = graph.outputs[positions[0]]
-    left_over = set(reading.appends) - {end.node for end in ends.found if end.node is not None}
-    if len(positions) > 1 or len(ends.found) != len({end.graph for end in ends.found}):
-        raise Unproven("present-twice", f"`{output.name}` is more than one output of the model")
+    found = Growth(place, past, graph.outputs[positions[0]], 0)
+    found.read(opset)
+    found.follow(graph, positions[0], is_choice=False)
+    left_over = set(found.appends) - {end.node for end in found.ends}
+    if len(positions) > 1 or len(found.ends) != len({end.graph for end in found.ends}):
+        text = f"`{found.present.name}` is more than one output of the model"
+        raise Unproven("present-twice", text)
     if left_over:
         node = min(left_over, key=lambda n: n.name or "")
         raise Unproven(
             "grown-rows-stay",
             f"`{node.name}` joins rows to those of `{past.name}` that are no output of the model",
         )
-    return Growth(
-        place,
-        past,
-        output,
-        reading.axis(),
-        tuple(ends.found),
-        tuple(ends.choices),
-        tuple(reading.shapes),
-        tuple(reading.aliases),
-    )
-
-
-@dataclass(slots=True)
-class _Reading:
-    """All that reads the past of one cache.
-
-    Attributes:
-        past: The past.
-        opset: Version of the default domain.
-        appends: The nodes that put rows behind it, each with the number of that input.
-        shapes: The nodes that read its sizes.
-        aliases: The nodes that copy it unchanged.
-    """
-
-    past: ir.Value
-    opset: int
-    appends: dict[ir.Node, int] = field(default_factory=dict)
-    shapes: list[ir.Node] = field(default_factory=list)
-    aliases: list[ir.Node] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Look at every reader.
-
-        Raises:
-            Unproven: If one reads more than sizes and does not append rows.
-        """
-        pending = [self.past]
-        while pending:
-            value = pending.pop(0)
-            if value.is_graph_output():
-                raise self._read(f"`{value.name}`, which is an output")
-            for use in value.uses():
-                node = use.node
-                if node in self.appends:
-                    raise self._read(f"`{node.name or node.op_type}` more than once")
-                if handed_on(node) is value:
-                    self.aliases.append(node)
-                    pending.append(node.outputs[0])
-                elif is_op(node, "Shape"):
-                    self.shapes.append(node)
-                elif self._appends(node, use.idx):
-                    self.appends[node] = use.idx
-                else:
-                    raise self._read(f"`{node.name or node.op_type}` ({node.op_type})")
-        self.axis()
-
-    def axis(self) -> int:
-        """Return the axis along which rows are appended.
-
-        Raises:
-            Unproven: If there is none, it is that of the batch, or its size is fixed.
-        """
-        axes = {self._axis(node) for node in self.appends}
-        shape = self.past.shape
-        assert shape is not None
-        if len(axes) != 1:
-            text = f"rows are appended to `{self.past.name}` along {len(axes)} axes, expected one"
-            raise Unproven("no-one-axis", text)
-        axis = axes.pop()
-        if axis == 0:
-            text = f"`{self.past.name}` grows along axis 0, where TensorScatter has the batch"
-            raise Unproven("batch-axis", text)
-        if isinstance(shape[axis], int):
-            text = f"`{self.past.name}` has {shape[axis]} rows in every step, so it does not grow"
-            raise Unproven("fixed-length", text)
-        return axis
-
-    def _appends(self, node: ir.Node, index: int) -> bool:
-        """Return whether a node puts something behind the past."""
-        if node.domain != "":
-            return False
-        if node.op_type == "Attention":
-            return index in PASTS
-        is_pair = node.op_type == "Concat" and len(node.inputs) == 2
-        return is_pair and index == 0 and node.inputs[1] is not node.inputs[0]
-
-    def _axis(self, node: ir.Node) -> int:
-        rank = len(self.past.shape or ())
-        if node.op_type == "Attention":
-            return 2
-        axis = NodeView(node, self.opset).integer("axis")
-        if not -rank <= axis < rank:
-            raise Unproven("no-one-axis", f"axis {axis} of `{node.name}` is none of {rank}")
-        return axis % rank
-
-    def _read(self, reader: str) -> Unproven:
-        return Unproven(
-            "past-read",
-            f"`{self.past.name}` is read by {reader}, expected Shape and one node that puts new "
-            "rows behind it",
-        )
+    return found

@@ -22,7 +22,7 @@ from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constan
 from onnx_kvtool.rewrite.raising.stage import Assumptions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Rolling(FedBack):
     """A cache that provably keeps only the last rows; its past is (..., min(P, R), ...).
 
@@ -39,9 +39,9 @@ class Rolling(FedBack):
     rows: int
     node: ir.Node
     new: ir.Value
-    heads: tuple[ir.Node, ...]
+    heads: list[ir.Node]
     cut: ir.Node
-    shapes: tuple[ir.Node, ...]
+    shapes: list[ir.Node]
     assumed: str
 
     @property
@@ -92,20 +92,31 @@ def rolling_of(
             "not-fed-back",
             f"`{cache.present}` is no output that a caller feeds back",
         )
-    look = _Looking(past, opset)
     cut = output.producer()
     if node.op_type != "Concat" or len(node.inputs) != 2 or node.graph is not model.graph:
-        raise look.refusal(f"`{node.name or node.op_type}` joins something else")
-    view = NodeView(node, opset)
-    axis = view.integer("axis") % len(past.shape)
-    rows = None if cut is None else look.last_rows(cut, axis)
+        raise _refusal(past, f"`{node.name or node.op_type}` joins something else")
+    axis = NodeView(node, opset).integer("axis") % len(past.shape)
+    rows = None if cut is None else _last_rows(cut, axis, len(past.shape), opset)
     if cut is None or rows is None or cut.inputs[0] is not node.outputs[0]:
         text = f"`{output.name}` is not a constant number of the last rows of what is joined"
-        raise look.refusal(text)
+        raise _refusal(past, text)
     if axis == 0 or isinstance(past.shape[axis], int) or output.uses():
-        raise look.refusal(f"`{output.name}` is read in the model, or has a fixed number of rows")
-    heads, shapes = look.readers(node, axis, rows)
-    new = node.inputs[1]
+        text = f"`{output.name}` is read in the model, or has a fixed number of rows"
+        raise _refusal(past, text)
+    heads: list[ir.Node] = []
+    shapes: list[ir.Node] = []
+    first, new = node.inputs
+    for reader, index in past.uses():
+        if is_op(reader, "Shape"):
+            shapes.append(reader)
+        elif index == 0 and _last_rows(reader, axis, len(past.shape), opset) == rows:
+            heads.append(reader)
+        elif reader is not node or index != 0:
+            raise _refusal(past, f"`{reader.name or reader.op_type}` reads the past as well")
+    if first is not past and (first is None or first.producer() not in heads):
+        raise _refusal(past, f"`{node.name or node.op_type}` does not begin with the past")
+    if past.is_graph_output() or any(head.outputs[0].is_graph_output() for head in heads):
+        raise _refusal(past, "rows of the past are an output")
     assert new is not None
     assumed = assumptions.grants("rotated-rows", past)
     if assumed is None:
@@ -118,53 +129,16 @@ def rolling_of(
     return Rolling(place, past, output, axis, rows, node, new, heads, cut, shapes, assumed)
 
 
-@dataclass(slots=True)
-class _Looking:
-    """The past of one cache, and its readers."""
+def _last_rows(node: ir.Node, axis: int, rank: int, opset: int) -> int | None:
+    """Return how many last rows a Slice takes, a constant number; None for any other node."""
+    if not is_op(node, "Slice") or given_input(node, 0) is None:
+        return None
+    start, end = bounds_along(NodeView(node, opset), axis, rank, constants) or (None, None)
+    if start is None or start.number is None or end is None or end.number is None:
+        return None
+    return -start.number if start.number < 0 and end.number >= TO_THE_END else None
 
-    past: ir.Value
-    opset: int
 
-    def readers(
-        self, node: ir.Node, axis: int, rows: int
-    ) -> tuple[tuple[ir.Node, ...], tuple[ir.Node, ...]]:
-        """Return the slices that take the last rows of the past for a Concat, and the Shapes.
-
-        Raises:
-            Unproven: If anything else reads the past, or the Concat reads something else.
-        """
-        heads: list[ir.Node] = []
-        shapes: list[ir.Node] = []
-        first = node.inputs[0]
-        for use in self.past.uses():
-            reader = use.node
-            if is_op(reader, "Shape"):
-                shapes.append(reader)
-            elif reader is node and use.idx == 0:
-                continue
-            elif use.idx == 0 and self.last_rows(reader, axis) == rows:
-                heads.append(reader)
-            else:
-                raise self.refusal(f"`{reader.name or reader.op_type}` reads the past as well")
-        if first is not self.past and (first is None or first.producer() not in heads):
-            raise self.refusal(f"`{node.name or node.op_type}` does not begin with the past")
-        if self.past.is_graph_output() or any(head.outputs[0].is_graph_output() for head in heads):
-            raise self.refusal("rows of the past are an output")
-        return tuple(heads), tuple(shapes)
-
-    def last_rows(self, node: ir.Node, axis: int) -> int | None:
-        """Return how many last rows a Slice takes, a constant number; None for any other node."""
-        if not is_op(node, "Slice") or given_input(node, 0) is None:
-            return None
-        rank = None if self.past.shape is None else len(self.past.shape)
-        view = NodeView(node, self.opset)
-        found = None if rank is None else bounds_along(view, axis, rank, constants)
-        start, end = found or (None, None)
-        if start is None or start.number is None or end is None or end.number is None:
-            return None
-        return -start.number if start.number < 0 and end.number >= TO_THE_END else None
-
-    def refusal(self, why: str) -> Unproven:
-        return Unproven(
-            "rows-move", f"`{self.past.name}` grows and drops rows, and {why}: it is no window"
-        )
+def _refusal(past: ir.Value, why: str) -> Unproven:
+    text = f"`{past.name}` grows and drops rows, and {why}: it is no window"
+    return Unproven("rows-move", text)
