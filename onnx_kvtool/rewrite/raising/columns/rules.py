@@ -127,8 +127,9 @@ class Widened:
         return where(em, in_use, wide, held, hint="hidden")
 
     def again(self, view: NodeView, *inputs: ir.Value | None) -> tuple[ir.Value, ...]:
-        """Add the same node with other inputs."""
+        """Add the same node with other inputs: by default with the wide forms of its own."""
         node = view.node
+        inputs = inputs or tuple(None if v is None else self.of(v) for v in node.inputs)
         dtypes = [self.dtype(output) for output in node.outputs]
         new = self.em.multi(node.op_type, *inputs, dtypes=dtypes)
         made = new[0].producer()
@@ -365,7 +366,7 @@ def _elementwise(view: NodeView, state: Widened) -> Wide:
         divides = view.node.op_type in ("Div", "Mod") and number == 1
         if divides and is_grown(sizes) and state.dtype(value) in SIZE_TYPES:
             raise Stuck("integers are divided by what rows that are not in use may have as 0")
-    return state.again(view, *(None if v is None else state.of(v) for v in view.node.inputs))
+    return state.again(view)
 
 
 def _fits(value: ir.Value, sizes: Sequence[Size], result: Sequence[Size]) -> None:
@@ -409,13 +410,16 @@ _NEUTRAL = {
 
 
 def _reduced(view: NodeView, state: Widened) -> Wide:
-    """Reduce axes, with the neutral number for all rows that are not in use."""
-    data = view.node.inputs[0]
-    axes = view.input("axes") if len(view.node.inputs) > 1 else None
-    known = state.folder.listed(axes)
-    if data is None or known is None:
+    """Reduce or normalize axes, with the neutral number for all rows that are not in use."""
+    data, *rest = view.node.inputs
+    assert data is not None
+    axes: Sequence[int] | None = state.folder.listed(rest[0] if rest else None)
+    if "axis" in view.facts.attributes:
+        axis, rank = view.integer("axis"), len(state.sizes(data))
+        axes = [axis] if view.node.op_type in _NEUTRAL else range(axis % rank, rank)
+    if axes is None:
         raise Stuck(f"`{view.node.op_type}` has no constant axes")
-    return state.again(view, _neutral(view, data, known, state), axes)
+    return state.again(view, _neutral(view, data, axes, state), *rest)
 
 
 def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened) -> ir.Value:
@@ -428,16 +432,6 @@ def _neutral(view: NodeView, data: ir.Value, axes: Sequence[int], state: Widened
     if filler is None or len(grown) > 1:
         raise Stuck(f"`{view.node.op_type}` makes one element of all rows in use")
     return state.hidden(data, grown[0], filler)
-
-
-def _normalized(view: NodeView, state: Widened) -> Wide:
-    """Normalize along an axis, with the neutral number for rows that are not in use."""
-    data, *rest = view.node.inputs
-    axis = view.integer("axis")
-    assert data is not None
-    rank = len(state.sizes(data))
-    axes = [axis] if view.node.op_type in _NEUTRAL else range(axis % rank, rank)
-    return state.again(view, _neutral(view, data, axes, state), *rest)
 
 
 def _product(view: NodeView, state: Widened) -> Wide:
@@ -454,7 +448,7 @@ def _product(view: NodeView, state: Widened) -> Wide:
     _fits(b, (*sizes[1][:-2], output[-2], sizes[1][-1]), output)
     summed = sizes[0][-1], sizes[1][-2]
     if not is_grown(summed):
-        return state.again(view, state.of(a), state.of(b))
+        return state.again(view)
     if summed[0] != summed[1]:
         raise Stuck("`MatMul` multiplies the rows in use with others")
     # Rows of a cache start as zeros, so that moved ones are finite.
@@ -479,15 +473,13 @@ def _tiled(view: NodeView, state: Widened) -> Wide:
         is_grown([size]) and times != 1 for size, times in zip(sizes, known, strict=True)
     ):
         raise Stuck("`Tile` repeats the rows in use")
-    return state.again(view, state.of(data), repeats)
+    return state.again(view)
 
 
 def _parts(view: NodeView, state: Widened) -> Wide:
-    data = view.required("input")
-    axis = view.integer("axis")
-    if is_grown([state.sizes(data)[axis]]):
+    if is_grown([state.sizes(view.required("input"))[view.integer("axis")]]):
         raise Stuck("`Split` divides the rows in use")
-    return state.again(view, state.of(data), *view.node.inputs[1:])
+    return state.again(view)
 
 
 def _topmost(view: NodeView, state: Widened) -> Wide:
@@ -495,7 +487,7 @@ def _topmost(view: NodeView, state: Widened) -> Wide:
     data, count = view.operands("X", "K")
     axis, sizes = view.integer("axis"), state.sizes(data)
     if not is_grown([sizes[axis]]):
-        return state.again(view, state.of(data), count)
+        return state.again(view)
     filler = -math.inf if view.integer("largest") else math.inf
     return state.again(view, state.hidden(data, axis % len(sizes), filler), count)
 
@@ -511,12 +503,12 @@ def _written(view: NodeView, state: Widened) -> Wide:
 
 
 def _turned(view: NodeView, state: Widened) -> Wide:
-    first, *rest = view.node.inputs
+    first = view.node.inputs[0]
     assert first is not None
     before, after = state.sizes(first), state.sizes(view.node.outputs[0])
     if any(before.count(n) != after.count(n) for n in (*before, *after) if is_grown([n])):
         raise Stuck("the rows in use are taken for one")
-    return state.again(view, state.of(first), *rest)
+    return state.again(view)
 
 
 def _filled(view: NodeView, state: Widened) -> Wide:
@@ -584,7 +576,7 @@ def _summed(view: NodeView, state: Widened) -> Wide:
         raise Stuck("the axis of `CumSum` is not constant")
     if is_grown([sizes[known[0]]]) and view.integer("reverse"):
         raise Stuck("`CumSum` begins at the last of the rows in use")
-    return state.again(view, state.of(data), axis)
+    return state.again(view)
 
 
 def _joined(view: NodeView, state: Widened) -> Wide:
@@ -599,7 +591,7 @@ def _joined(view: NodeView, state: Widened) -> Wide:
         rest = [size for size in parts[1:] if size is not None and size >= 0]
         if parts[0] != GROWN or len(rest) < len(parts) - 1 or whole != LONGER - sum(rest):
             raise Stuck("the rows in use are joined with others")
-    return state.again(view, *map(state.of, values))
+    return state.again(view)
 
 
 def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -> ir.Value:
@@ -621,8 +613,9 @@ def _filled_before(first: ir.Value, last: ir.Value, axis: int, state: Widened) -
     return where(em, is_new, rows, number)
 
 
-def _triangle(view: NodeView, state: Widened) -> Wide:
-    return state.again(view, state.of(view.required("input")), view.input("k"))
+def _kept(view: NodeView, state: Widened) -> Wide:
+    """Compute the same with wide operands."""
+    return state.again(view)
 
 
 _RULES: Mapping[str, Rule] = {
@@ -632,27 +625,27 @@ _RULES: Mapping[str, Rule] = {
     "Expand": _expanded,
     "Gather": gathered,
     "GatherND": looked_up,
-    "LayerNormalization": _normalized,
-    "LogSoftmax": _normalized,
+    "LayerNormalization": _reduced,
+    "LogSoftmax": _reduced,
     "MatMul": _product,
-    "RMSNormalization": _normalized,
+    "RMSNormalization": _reduced,
     "Range": _counted,
     "Reshape": _reshaped,
     "ScatterElements": _written,
     "ScatterND": scattered,
     "Slice": sliced,
-    "Softmax": _normalized,
+    "Softmax": _reduced,
     "Split": _parts,
     "Squeeze": _turned,
     "Tile": _tiled,
     "TopK": _topmost,
     "Transpose": _turned,
-    "Trilu": _triangle,
+    "Trilu": _kept,
     "Unsqueeze": _turned,
 }
 
 _ANY_ORDER: tuple[Rule, ...] = (
-    *(_elementwise, _expanded, _filled, _joined, _normalized, _parts, _product, _reduced),
-    *(_tiled, _turned, sliced),
+    *(_elementwise, _expanded, _filled, _joined, _parts, _product, _reduced, _tiled),
+    *(_turned, sliced),
 )
 """Rules that do not depend on the position of an element along an axis."""
