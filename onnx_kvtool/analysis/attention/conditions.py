@@ -14,7 +14,6 @@ from onnx_kvtool.analysis.attention.coordinates import (
     QUERY,
     Frame,
     Seen,
-    Sight,
     number_of,
 )
 from onnx_kvtool.analysis.attention.scores import ROWS, Mask, Operand
@@ -41,7 +40,7 @@ By `is_causal` alone, with as many queries as keys; the queries are the last of 
 the rows up to the last of them."""
 
 
-def element_of(mask: Mask, frame: Frame, sight: Sight, *, least: float = SWALLOWS) -> Expr | None:
+def element_of(mask: Mask, frame: Frame, *, least: float = SWALLOWS) -> Expr | None:
     """Return an expression that is 1 for a key that the mask shows, and 0 for a hidden one.
 
     None if the mask does more than to hide keys, or if its elements are unknown.
@@ -49,49 +48,48 @@ def element_of(mask: Mask, frame: Frame, sight: Sight, *, least: float = SWALLOW
     Args:
         mask: The mask.
         frame: The frame of the scores; its coordinates are those of the expression.
-        sight: What is known of the model.
         least: The mask has to lower the scores of hidden keys by this number; 0 for any other
             score.
     """
-    condition = _condition(mask, frame, sight, least)
+    condition = _condition(mask, frame, least)
     if condition is None:
         return None
     seen, shown = condition
-    element = sight.maps.of(seen.value).element
+    element = frame.maps.of(seen.value).element
     if element is None:
         return None
-    found = substitute(element, dict(enumerate(seen.index)), frame.facts(ONE))
+    found = substitute(element, dict(enumerate(seen.index)), frame.facts())
     return found if shown else negation(found)
 
 
-def _condition(mask: Mask, frame: Frame, sight: Sight, least: float) -> tuple[Seen, bool] | None:
+def _condition(mask: Mask, frame: Frame, least: float) -> tuple[Seen, bool] | None:
     """Return the bool value of a mask that only hides keys, and whether true shows them."""
     if mask.fill is not None:
         return (mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
-    made = choice_of(mask.seen, frame, sight)
+    made = choice_of(mask.seen, frame)
     if made is None or mask.factor != 1:
         return None
     node = made.value.producer()
     assert node is not None
     condition, yes, no = node.inputs
-    a, b = number_of(yes, sight), number_of(no, sight)
+    a, b = number_of(yes, frame), number_of(no, frame)
     if condition is None or a is None or b is None or max(a, b) != 0:
         return None
     if not min(a, b) < 0 or min(a, b) > -least:
         return None
-    seen = sight.aligned(made, condition)
+    seen = frame.aligned(made, condition)
     return None if seen is None else (seen, a == 0)
 
 
-def choice_of(seen: Seen, frame: Frame, sight: Sight) -> Seen | None:
+def choice_of(seen: Seen, frame: Frame) -> Seen | None:
     """Return the result of the Where whose elements a value has; None if there is none."""
-    above = sight.upwards(seen, frame.facts(ONE), _DEEPEST)
+    above = frame.upwards(seen, frame.facts(), _DEEPEST)
     return next((one for one in above if maker(one.value, "Where")), None)
 
 
 def sees_some(element: Expr, frame: Frame) -> bool:
     """Return whether each query sees the first key, or that of its own number."""
-    facts = frame.facts(ONE)
+    facts = frame.facts()
     keys = [ZERO]
     if frame.sizes[QUERY] == frame.sizes[KEY]:
         keys.append(frame.at(QUERY))
@@ -142,13 +140,13 @@ def without_padding(
     }
     if not atoms:
         return element, ()
-    found = substitute(element, {}, frame.facts(ONE), atoms)
+    found = substitute(element, {}, frame.facts(), atoms)
     values = {atom.value for atom in atoms if isinstance(atom, Element)}
     return found, tuple(sorted(values, key=lambda value: value.name or ""))
 
 
 def causality(
-    element: Expr, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
+    element: Expr, frame: Frame, stored: tuple[Operand, Operand]
 ) -> tuple[Causality, Expr] | None:
     """Return how Attention is told which keys a mask shows, and `ahead`.
 
@@ -161,7 +159,6 @@ def causality(
         element: What `element_of` returns.
         frame: The frame.
         stored: Keys and values.
-        sight: What is known of the model.
 
     Returns:
         None for any other mask.
@@ -173,16 +170,16 @@ def causality(
     if any(ahead.depends_on(axis) for axis in (HEAD, QUERY, KEY)):
         return None
     queries, keys = frame.sizes[QUERY], frame.sizes[KEY]
-    ahead = sight.knowledge.equalities.resolved(ahead)
+    ahead = frame.knowledge.equalities.resolved(ahead)
     if ahead.number == 0 and queries == keys:
         return "plain", ahead
-    if ahead == keys - queries and at_least(keys, queries, frame.facts(ONE)):
+    if ahead == keys - queries and at_least(keys, queries, frame.facts()):
         return "last", ahead
-    written = all(_is_written(operand, ahead, frame, sight) for operand in stored)
+    written = all(_is_written(operand, ahead, frame) for operand in stored)
     return ("written", ahead) if written else None
 
 
-def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bool:
+def _is_written(operand: Operand, start: Expr, frame: Frame) -> bool:
     """Return whether a step writes a row for each query into a cache, from `start` on.
 
     `start` is in range, or TensorScatter fails. The rows of the cache have to be the keys of the
@@ -193,22 +190,22 @@ def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bo
     if node is None:
         return False
     try:
-        scatter = TensorScatter(node, sight.opset)
+        scatter = TensorScatter(node, frame.opset)
         axis = scatter.sequence_axis
     except MalformedNode:
         return False
-    update = sight.shape(scatter.update)
+    update = frame.shape(scatter.update)
     if axis is None or update is None or scatter.mode != "linear":
         return False
     if operand.axis_of(BATCH) != 0 or operand.axis_of(ROWS) != axis:
         return False
-    whole = sight.shape(cache)
+    whole = frame.shape(cache)
     if update[axis] != frame.sizes[QUERY] or whole is None or whole[axis] != frame.sizes[KEY]:
         return False
     if scatter.write_indices is None:
         return start.number == 0
-    held = sight.maps.of(scatter.write_indices).element
+    held = frame.maps.of(scatter.write_indices).element
     if held is None:
         return False
-    held = substitute(held, {0: frame.at(BATCH)}, frame.facts(ONE))
-    return sight.knowledge.equalities.resolved(held) == start
+    held = substitute(held, {0: frame.at(BATCH)}, frame.facts())
+    return frame.knowledge.equalities.resolved(held) == start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import onnx_ir as ir
@@ -200,9 +200,9 @@ _MOST_MOVES = 8
 """Most movements between the Softmax and a value that shows batch and heads apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The points (b, h, i, j) of an attention.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame(Sight):
+    """The points (b, h, i, j) of an attention, and what is known of the values of its model.
 
     Attributes:
         sizes: B, H, L and S.
@@ -217,14 +217,14 @@ class Frame:
         """Return the coordinate along an axis; 0 where its size is 1."""
         return ZERO if self.sizes[axis].number == 1 else coordinate(axis)
 
-    def facts(self, last: Expr) -> Facts:
+    def facts(self, last: Expr = ONE) -> Facts:
         """Return what is known of the coordinates, and of one more, of size `last`."""
         return self._facts.setdefault(last, Facts((*self.sizes, last)))
 
     def simplified(self, expr: Expr) -> Expr:
         """Return an expression over the points with all decided that is certain of them."""
         if expr not in self._simplified:
-            self._simplified[expr] = simplified(expr, self.facts(ONE))
+            self._simplified[expr] = simplified(expr, self.facts())
         return self._simplified[expr]
 
     def index(self, shape: Exprs, last: Expr) -> Exprs | None:
@@ -239,7 +239,7 @@ class Frame:
         """
         batch, heads, queries, _ = self.sizes
         b, h, i = self.at(BATCH), self.at(HEAD), self.at(QUERY)
-        facts = self.facts(ONE)
+        facts = self.facts()
         match shape[:-1]:
             case (first, second, third) if (first, second, third) == self.sizes[:3]:
                 return (b, h, i, last)
@@ -265,19 +265,21 @@ def frames(scores: ir.Value, sight: Sight) -> Iterator[Frame]:
     shape = sight.shape(scores)
     if shape is None or not 2 <= len(shape) <= 5:
         return
-    one = ONE
+    found: list[tuple[Expr, Expr, Expr, Expr]] = []
     match shape:
         case (batch, heads, queries, keys):
-            yield Frame((batch, heads, queries, keys))
+            found = [(batch, heads, queries, keys)]
         case (batch, kv, group, queries, keys):
-            yield Frame((batch, kv * group, queries, keys))
+            found = [(batch, kv * group, queries, keys)]
         case (both, queries, keys):
             apart = _apart(scores, sight)
             if apart is not None and apart[0] * apart[1] == both and apart[2:] == (queries, keys):
-                yield Frame((apart[0], apart[1], queries, keys))
-            yield Frame((both, one, queries, keys))
+                found = [apart]
+            found.append((both, ONE, queries, keys))
         case (queries, keys):
-            yield Frame((one, one, queries, keys))
+            found = [(ONE, ONE, queries, keys)]
+    known = {one.name: getattr(sight, one.name) for one in fields(Sight)}
+    yield from (Frame(**known, sizes=sizes) for sizes in found)
 
 
 def _apart(scores: ir.Value, sight: Sight) -> tuple[Expr, Expr, Expr, Expr] | None:

@@ -32,7 +32,6 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, text
-from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
 
@@ -157,7 +156,7 @@ def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
     missing: Unproven | None = None
     for frame in frames(scores, sight):
         try:
-            return _prove(softmax, end, frame, sight, choice)
+            return _prove(softmax, end, frame, choice)
         except Unproven as error:  # noqa: PERF203
             missing = missing or error
     raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are unknown")
@@ -173,18 +172,16 @@ def _check_axis(softmax: ir.Node, scores: ir.Value, sight: Sight) -> None:
         raise Unproven("other-axis", text_)
 
 
-def _prove(
-    softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight, choice: AttentionChoice
-) -> Fusion:
+def _prove(softmax: ir.Node, end: ir.Node, frame: Frame, choice: AttentionChoice) -> Fusion:
     value = softmax.inputs[0]
     assert value is not None
-    shape = sight.shape(value)
+    shape = frame.shape(value)
     index = None if shape is None else frame.index(shape, frame.at(KEY))
     if index is None:
         raise Unproven("other-layout", f"`{value.name}` is not known to be (B, H, L, S)")
-    scores = read_scores(Seen(value, index), frame, sight)
-    weighted = read_weighted(softmax, end, frame, sight)
-    queries, keys, values = _operands(scores, weighted, frame, sight)
+    scores = read_scores(Seen(value, index), frame)
+    weighted = read_weighted(softmax, end, frame)
+    queries, keys, values = _operands(scores, weighted, frame)
     dtype = _dtype(scores, weighted, (queries, keys, values))
     scale = scores.scale * queries.factor * keys.factor
     if not 0 < scale < math.inf:
@@ -192,9 +189,9 @@ def _prove(
     if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
         raise Unproven("types-differ", "an attribute of Attention cannot represent the softcap")
     guarded = _is_guarded(scores, weighted)
-    found = masking(scores, dtype, frame, (keys, values), sight, guarded=guarded)
+    found = masking(scores, dtype, frame, (keys, values), guarded=guarded)
     form = _form(keys, values, choice, found.causal)
-    _check_assumed(frame, sight.knowledge)
+    _check_assumed(frame)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
         softmax=softmax,
@@ -225,9 +222,7 @@ def _is_guarded(scores: Scores, weighted: Weighted) -> bool:
     return bool(weighted.guards)
 
 
-def _operands(
-    scores: Scores, weighted: Weighted, frame: Frame, sight: Sight
-) -> tuple[Operand, Operand, Operand]:
+def _operands(scores: Scores, weighted: Weighted, frame: Frame) -> tuple[Operand, Operand, Operand]:
     """Return queries, keys and values; of keys and values those with the same number of heads.
 
     Raises:
@@ -237,16 +232,16 @@ def _operands(
     both = tuple(zip(scores.product.operands, scores.product.sizes, strict=True))
     missing: Unproven | None = None
     for (first, width), (second, other) in (both, both[::-1]):
-        read = operands_above(first, (QUERY, count), width, frame, sight)
+        read = operands_above(first, (QUERY, count), width, frame)
         queries = [o for o in read if o.heads == every]
-        keys = list(operands_above(second, (KEY, frame.sizes[KEY]), other, frame, sight))
+        keys = list(operands_above(second, (KEY, frame.sizes[KEY]), other, frame))
         if not queries or not keys:
             lacking = second if queries else first
             what = "keys" if queries else "queries"
             missing = missing or _unreadable(lacking, what)
             continue
         rows = KEY, weighted.rows
-        read = operands_above(weighted.values, rows, weighted.size, frame, sight)
+        read = operands_above(weighted.values, rows, weighted.size, frame)
         values = [o for o in read if o.factor == 1]  # Attention has no factor for them
         if not values:
             raise _unreadable(weighted.values, "values")
@@ -341,7 +336,7 @@ def _is_single(number: float) -> bool:
     return float(np.float32(number)) == number
 
 
-def _check_assumed(frame: Frame, knowledge: Knowledge) -> None:
+def _check_assumed(frame: Frame) -> None:
     """Refuse sizes that are known only if others are not 0, unless nothing is computed then.
 
     Raises:
@@ -349,7 +344,7 @@ def _check_assumed(frame: Frame, knowledge: Knowledge) -> None:
     """
     lacking = tuple(
         size
-        for size in knowledge.assumed
+        for size in frame.knowledge.assumed
         if not any(_is_zero_with(whole, size) for whole in frame.sizes)
     )
     if lacking:

@@ -25,13 +25,11 @@ from onnx_kvtool.analysis.attention.coordinates import (
     QUERY,
     Frame,
     Seen,
-    Sight,
     number_of,
 )
 from onnx_kvtool.analysis.attention.scores import Mask, Operand, Scores, scaled_above
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.symbolic.expressions import (
-    ONE,
     Atom,
     Coordinate,
     Element,
@@ -75,18 +73,18 @@ class MaskFunction:
     hidden: float
 
 
-def mask_function(mask: Mask, frame: Frame, sight: Sight) -> MaskFunction | None:
+def mask_function(mask: Mask, frame: Frame) -> MaskFunction | None:
     """Return which keys a mask shows; None unless inputs and positions tell."""
-    element = element_of(mask, frame, sight, least=0)
+    element = element_of(mask, frame, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
-    hidden = _hidden(mask, frame, sight)
+    hidden = _hidden(mask, frame)
     if element is None or past is None or hidden is None:
         return None
-    element = frame.simplified(sight.knowledge.equalities.resolved(element))
+    element = frame.simplified(frame.knowledge.equalities.resolved(element))
     comparisons: list[Expr] = []
     inputs: list[ir.Value] = []
     for atom, holds in _conditions(element) or ((None, False),):
-        of = None if atom is None or isinstance(atom, IsNegative) else _of_input(atom, frame, sight)
+        of = None if atom is None or isinstance(atom, IsNegative) else _of_input(atom, frame)
         if isinstance(atom, IsNegative) and holds and _is_linear(atom.of, past):
             comparisons.append(atom.of)
         elif of is not None and holds == isinstance(atom, Element):
@@ -118,15 +116,15 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
     return None
 
 
-def _hidden(mask: Mask, frame: Frame, sight: Sight) -> float | None:
+def _hidden(mask: Mask, frame: Frame) -> float | None:
     """Return what a mask adds where it hides."""
     if mask.fill is not None:
         return mask.fill
-    made = choice_of(mask.seen, frame, sight)
+    made = choice_of(mask.seen, frame)
     node = None if made is None else made.value.producer()
     if node is None:
         return None
-    numbers = [number_of(value, sight) for value in node.inputs[1:]]
+    numbers = [number_of(value, frame) for value in node.inputs[1:]]
     known = [number for number in numbers if number is not None]
     return min(known) if known else None
 
@@ -140,7 +138,7 @@ def _is_linear(of: Expr, past: Atom) -> bool:
     )
 
 
-def _of_input(atom: Atom, frame: Frame, sight: Sight) -> ir.Value | None:
+def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
     """Return the input (B, S) whose element for sequence and key an atom asks for.
 
     TorchScript reads a flat mask: for sequence b and key j the element `b * T + j` of T columns,
@@ -156,7 +154,7 @@ def _of_input(atom: Atom, frame: Frame, sight: Sight) -> ir.Value | None:
     b, j = frame.at(BATCH), frame.at(KEY)
     if asked.index == (b, j):
         return asked.value
-    shape = sight.shape(asked.value)
+    shape = frame.shape(asked.value)
     if shape is None or len(shape) != 2 or shape[0] != frame.sizes[BATCH]:
         return None
     columns = shape[1]
@@ -228,7 +226,6 @@ def masking(
     dtype: ir.DataType,
     frame: Frame,
     stored: tuple[Operand, Operand],
-    sight: Sight,
     *,
     guarded: bool,
 ) -> Masking:
@@ -239,7 +236,6 @@ def masking(
         dtype: Element type of the queries.
         frame: The frame of the scores.
         stored: Keys and values.
-        sight: What is known of the model.
         guarded: Whether probabilities that are no numbers become zeros.
 
     Raises:
@@ -250,17 +246,17 @@ def masking(
     if any(kind != dtype for kind in scores.masked_as):
         raise Unproven("mask-type", "the mask and the queries have different element types")
     alone = scores.masks[0] if len(scores.masks) == 1 else None
-    element = None if alone is None else element_of(alone, frame, sight)
-    element, unpadded = _granted(element, frame, stored, sight)
-    assumed = tuple(f"assumed: {sight.unpadded[value]}" for value in unpadded)
+    element = None if alone is None else element_of(alone, frame)
+    element, unpadded = _granted(element, frame, stored)
+    assumed = tuple(f"assumed: {frame.unpadded[value]}" for value in unpadded)
     if element is not None and shows_all(element, frame):
         said = "the mask shows every key to every query", *assumed
         return Masking((), None, False, said, unpadded=unpadded)
-    told = None if element is None else causality(element, frame, stored, sight)
+    told = None if element is None else causality(element, frame, stored)
     alive = told is not None or (element is not None and sees_some(element, frame))
-    parts = tuple(_part(mask, frame, sight) for mask in scores.masks)
+    parts = tuple(_part(mask, frame) for mask in scores.masks)
     for mask in scores.masks:
-        _check_fill(mask, dtype, frame, sight, alive=alive)
+        _check_fill(mask, dtype, frame, alive=alive)
     sentences = []
     if told is not None:
         more = "" if told[1].number == 0 else f" + {text(told[1], {BATCH: 'b'})}"
@@ -269,36 +265,34 @@ def masking(
         names = ", ".join(f"`{name}`" for name in asked)
         sentences.append(f"the mask is kept: what it shows depends on the elements of {names}")
         every, lacking = without_padding(element, frame)
-        if lacking and _needs_no_mask(every, frame, stored, sight):
+        if lacking and _needs_no_mask(every, frame, stored):
             sentences += [f"`--assume unpadded:{value.name}` removes it" for value in lacking]
     if not alive and not guarded:
         sentences.append("a row without keys is zero where the source has NaN")
     as_bool = alone is not None and alone.fill is not None and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
-    function = None if alone is None else mask_function(alone, frame, sight)
+    function = None if alone is None else mask_function(alone, frame)
     return Masking(parts, causal, as_bool, (*sentences, *assumed), function, unpadded)
 
 
 def _granted(
-    element: Expr | None, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
+    element: Expr | None, frame: Frame, stored: tuple[Operand, Operand]
 ) -> tuple[Expr | None, tuple[ir.Value, ...]]:
     """Return which keys are seen, and what has to be granted for that.
 
     Nothing is taken for granted but what lets Attention do without a mask.
     """
-    if element is None or _needs_no_mask(element, frame, stored, sight):
+    if element is None or _needs_no_mask(element, frame, stored):
         return element, ()
-    found, unpadded = without_padding(element, frame, sight.unpadded)
-    return (found, unpadded) if _needs_no_mask(found, frame, stored, sight) else (element, ())
+    found, unpadded = without_padding(element, frame, frame.unpadded)
+    return (found, unpadded) if _needs_no_mask(found, frame, stored) else (element, ())
 
 
-def _needs_no_mask(
-    element: Expr, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
-) -> bool:
-    return shows_all(element, frame) or causality(element, frame, stored, sight) is not None
+def _needs_no_mask(element: Expr, frame: Frame, stored: tuple[Operand, Operand]) -> bool:
+    return shows_all(element, frame) or causality(element, frame, stored) is not None
 
 
-def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, sight: Sight, *, alive: bool) -> None:
+def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, *, alive: bool) -> None:
     """Refuse a fill value that would act differently if it were added to the scores.
 
     `alive`: all masks together show some key to each query. Raises `Unproven`.
@@ -311,14 +305,14 @@ def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, sight: Sight, *, a
         raise Unproven(
             "mask-value", f"{text_}, expected -inf or the lowest number, which hide them"
         )
-    element = element_of(mask, frame, sight)
+    element = element_of(mask, frame)
     alive = alive or (element is not None and sees_some(element, frame))
     if not (dtype in _WIDE and mask.alone) and not alive:
         text_ = "may hide all keys from a query, whose row is then the mean of all values"
         raise Unproven("dead-rows", f"`{mask.seen.value.name}` {text_}")
 
 
-def _part(mask: Mask, frame: Frame, sight: Sight) -> MaskPart:
+def _part(mask: Mask, frame: Frame) -> MaskPart:
     """Return a mask whose axes are those of the frame, at `mask.seen` or above it.
 
     Raises:
@@ -326,13 +320,13 @@ def _part(mask: Mask, frame: Frame, sight: Sight) -> MaskPart:
     """
     seen, factor = mask.seen, mask.factor
     for _ in range(_DEEPEST):
-        axes = _axes(seen, frame, sight)
+        axes = _axes(seen, frame)
         if axes is not None:
-            shape = sight.shape(seen.value) or ()
+            shape = frame.shape(seen.value) or ()
             single = tuple(a for a in range(len(shape)) if a not in axes)
             return MaskPart(seen.value, axes, single, factor, mask.shown, mask.fill)
-        above = sight.above(seen, frame.facts(ONE))
-        scaled = scaled_above(seen, sight) if above is None and mask.fill is None else None
+        above = frame.above(seen, frame.facts())
+        scaled = scaled_above(seen, frame) if above is None and mask.fill is None else None
         if scaled is not None:
             above, number = scaled
             factor *= number
@@ -343,8 +337,8 @@ def _part(mask: Mask, frame: Frame, sight: Sight) -> MaskPart:
     raise Unproven("mask-layout", text_)
 
 
-def _axes(seen: Seen, frame: Frame, sight: Sight) -> tuple[int | None, ...] | None:
-    shape = sight.shape(seen.value)
+def _axes(seen: Seen, frame: Frame) -> tuple[int | None, ...] | None:
+    shape = frame.shape(seen.value)
     if shape is None:
         return None
     found: dict[int, int] = {}

@@ -72,37 +72,37 @@ def weighted_by(probabilities: ir.Value) -> ir.Node | None:
     return None
 
 
-def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight) -> Weighted:
+def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame) -> Weighted:
     """Return what the probabilities of a frame are multiplied with.
 
     Raises:
         Unproven: If the probabilities are read elsewhere, or it is no such product.
     """
     result = end.outputs[0]
-    shape = sight.shape(result)
+    shape = frame.shape(result)
     last = shape[-1] if shape else ONE
     at = ZERO if last.number == 1 else coordinate(SUMMED)
     index = None if shape is None else frame.index(shape, at)
     if index is None:
         text = f"`{result.name}` is not known to be (B, H, L, E)"
         raise Unproven("other-layout", text)
-    found = product(Seen(result, index), sight, frame.at(KEY))
+    found = product(Seen(result, index), frame, frame.at(KEY))
     if found is None:
         text = f"the sizes of the operands of the product `{result.name}` may differ"
         raise Unproven("sizes-unrelated", text)
     facts = frame.facts(last)
-    ways = [_to_softmax(operand, softmax, frame, sight, facts) for operand in found.operands]
+    ways = [_to_softmax(operand, softmax, frame, facts) for operand in found.operands]
     if (ways[0] is None) == (ways[1] is None):
         text = f"`{result.name}` is no product of probabilities and values"
         raise Unproven("other-layout", text)
     place = 1 if ways[0] is not None else 0
     values, rows = found.operands[place], found.sizes[place]
-    whole, below = _result(Seen(result, index), last, frame, sight)
+    whole, below = _result(Seen(result, index), last, frame)
     return Weighted(values, rows, last, below, whole, shape or (), ways[1 - place] or ())
 
 
 def _to_softmax(
-    seen: Seen, softmax: ir.Node, frame: Frame, sight: Sight, facts: Facts
+    seen: Seen, softmax: ir.Node, frame: Frame, facts: Facts
 ) -> tuple[ir.Value | None, ...] | None:
     """Return the guards between a Softmax and an operand; None if it is another value.
 
@@ -120,7 +120,7 @@ def _to_softmax(
         if node is None:
             return None
         if node.op_type == "Where":
-            guard = _guard(node, sight)
+            guard = _guard(node, frame)
             if guard is None:
                 return None
             inner, mask = guard
@@ -133,7 +133,7 @@ def _to_softmax(
                 return None
             above, many = Seen(node.inputs[0], seen.index), 1
         else:
-            moved = sight.above(seen, facts)
+            moved = frame.above(seen, facts)
             if moved is None:
                 return None
             above, many = moved, 1
@@ -142,7 +142,7 @@ def _to_softmax(
         return None
     for value, count in passed:
         _check_unread(value, count)
-    shape = sight.shape(seen.value)
+    shape = frame.shape(seen.value)
     if shape is None or seen.index != frame.index(shape, frame.at(KEY)):
         raise Unproven(
             "other-layout", f"`{seen.value.name}` is read with its axes in another order"
@@ -200,15 +200,15 @@ def _axes(view: NodeView, sight: Sight) -> tuple[int, ...] | None:
     return tuple(n for n in numbers if n is not None)
 
 
-def _result(seen: Seen, last: Expr, frame: Frame, sight: Sight) -> tuple[bool, ir.Value]:
+def _result(seen: Seen, last: Expr, frame: Frame) -> tuple[bool, ir.Value]:
     """Return what is (B, H, L, E) and is made of the product alone; else the product."""
     below, facts, end = seen.value, frame.facts(last), producer(seen.value)
     graph = None if end is None else end.graph
     at = ZERO if last.number == 1 else coordinate(SUMMED)
     whole = (frame.at(BATCH), frame.at(HEAD), frame.at(QUERY), at)
     for _ in range(_DEEPEST):
-        if sight.shape(below) == (*frame.sizes[:3], last):
-            above = sight.upwards(Seen(below, whole), facts, _DEEPEST)
+        if frame.shape(below) == (*frame.sizes[:3], last):
+            above = frame.upwards(Seen(below, whole), facts, _DEEPEST)
             if next((one.index for one in above if one.value is seen.value), None) == seen.index:
                 return True, below
         uses = tuple(below.uses())

@@ -84,7 +84,7 @@ class Operand:
 
 
 def operands_above(
-    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame
 ) -> Iterator[Operand]:
     """Yield what may be taken for an operand of a product, upwards.
 
@@ -94,18 +94,17 @@ def operands_above(
             many there are.
         width: Size of a head.
         frame: The frame.
-        sight: What is known of the model.
     """
     factor, facts = 1.0, frame.facts(width)
     for step in range(_DEEPEST_OPERAND):
-        found = _read(seen, rows, width, frame, sight)
-        found = found or _read_packed(seen, rows, width, frame, sight)
+        found = _read(seen, rows, width, frame)
+        found = found or _read_packed(seen, rows, width, frame)
         if found is not None:
             axes, heads = found
             yield Operand(seen.value, heads, width, axes, factor, step)
-        above = sight.above(seen, facts)
+        above = frame.above(seen, facts)
         if above is None:
-            scaled = scaled_above(seen, sight)
+            scaled = scaled_above(seen, frame)
             if scaled is None:
                 return
             above, number = scaled
@@ -135,10 +134,10 @@ def _factor(node: ir.Node, sight: Sight) -> tuple[float | None, ir.Value | None]
 
 
 def _read(
-    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame
 ) -> tuple[tuple[int | None, ...], Expr] | None:
     """Return which axis is which, and how many heads there are; None where it is no operand."""
-    shape = sight.shape(seen.value)
+    shape = frame.shape(seen.value)
     if shape is None or len(shape) > 4:
         return None
     sizes = (frame.sizes[BATCH], None, rows[1], width)
@@ -171,10 +170,10 @@ def _read(
 
 
 def _read_packed(
-    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame
 ) -> tuple[tuple[int | None, ...], Expr] | None:
     """Return no axes and how many heads there are, for (B, rows, heads * width)."""
-    shape = sight.shape(seen.value)
+    shape = frame.shape(seen.value)
     if shape is None or len(shape) != 3 or shape[:2] != (frame.sizes[BATCH], rows[1]):
         return None
     both, one = shape[2].number, width.number
@@ -293,13 +292,13 @@ def may_be_scores(value: ir.Value) -> bool:
     return False
 
 
-def read_scores(scores: Seen, frame: Frame, sight: Sight) -> Scores:
+def read_scores(scores: Seen, frame: Frame) -> Scores:
     """Return how the scores of a frame come from a product.
 
     Raises:
         Unproven: If a step is none that Attention takes, or a size on the way is unknown.
     """
-    return _Reading(frame, sight).up(scores, _Way())
+    return _Reading(frame).up(scores, _Way())
 
 
 @dataclass(slots=True)
@@ -308,12 +307,10 @@ class _Reading:
 
     Attributes:
         frame: The frame of the scores.
-        sight: What is known of the model.
         tried: Sums whose two addends were tried; a chain of `x + x` would take for ever.
     """
 
     frame: Frame
-    sight: Sight
     tried: int = 0
 
     def up(self, seen: Seen, way: _Way) -> Scores:
@@ -335,13 +332,13 @@ class _Reading:
                 return self.capped(node, seen, way)
             case "Where":
                 return self.replaced(node, seen, way)
-        above = self.sight.above(seen, self.frame.facts(ONE))
+        above = self.frame.above(seen, self.frame.facts())
         if above is None:
             raise _unknown(seen.value)
         return self.up(above, way.scaled(1.0))
 
     def at_product(self, seen: Seen, way: _Way) -> Scores:
-        found = product(seen, self.sight)
+        found = product(seen, self.frame)
         if found is None:
             text = f"the sizes of the operands of the product `{seen.value.name}` may differ"
             raise Unproven("sizes-unrelated", text)
@@ -360,8 +357,8 @@ class _Reading:
         return self.up(Seen(source, seen.index), way.scaled(1.0))
 
     def scaled(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
-        number, rest = _factor(node, self.sight)
-        above = None if rest is None else self.sight.aligned(seen, rest)
+        number, rest = _factor(node, self.frame)
+        above = None if rest is None else self.frame.aligned(seen, rest)
         if number is None or above is None:
             text = f"`{seen.value.name}` multiplies the scores by what is not one known number"
             raise Unproven("unknown-scale", text)
@@ -397,9 +394,9 @@ class _Reading:
     def masked(
         self, seen: Seen, scores: ir.Value, other: ir.Value, sign: float, way: _Way
     ) -> Scores:
-        above, mask = self.sight.aligned(seen, scores), self.sight.aligned(seen, other)
+        above, mask = self.frame.aligned(seen, scores), self.frame.aligned(seen, other)
         if above is None or mask is None:
-            raise _unaligned(seen, scores if above is None else other, self.sight)
+            raise _unaligned(seen, scores if above is None else other, self.frame)
         masks = (*way.masks, Mask(mask, way.factor * sign))
         types = (*way.masked_as, seen.value.dtype)
         return self.up(above, replace(way.scaled(1.0), masks=masks, masked_as=types))
@@ -411,16 +408,16 @@ class _Reading:
         condition, yes, no = node.inputs
         if condition is None:
             raise _unknown(seen.value)
-        fill, scores, shown = number_of(no, self.sight), yes, True
+        fill, scores, shown = number_of(no, self.frame), yes, True
         if fill is None:
-            fill, scores, shown = number_of(yes, self.sight), no, False
+            fill, scores, shown = number_of(yes, self.frame), no, False
         if fill is None or scores is None:
             text = f"`{seen.value.name}` puts in place of scores what is not one known number"
             raise Unproven("unknown-fill", text)
-        above = self.sight.aligned(seen, scores)
-        seen_condition = self.sight.aligned(seen, condition)
+        above = self.frame.aligned(seen, scores)
+        seen_condition = self.frame.aligned(seen, condition)
         if above is None or seen_condition is None:
-            raise _unaligned(seen, scores if above is None else condition, self.sight)
+            raise _unaligned(seen, scores if above is None else condition, self.frame)
         hidden = Mask(seen_condition, fill=fill * way.factor, shown=shown)
         found = self.up(above, replace(way.scaled(1.0), masks=(*way.masks, hidden)))
         place = len(way.masks)
