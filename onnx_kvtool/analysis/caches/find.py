@@ -59,7 +59,7 @@ def _obstacles(
     if not source.end.is_graph_input() or source.frame is not program.main:
         yield f"the past `{past}` is {source_in_words(source.end, _named)}, not a graph input"
     if (owner := program.owner(update.node)) is not None:
-        yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
+        yield f"the update is in a body of {_named(owner)}, which may run more or less than once"
     if source.link is not None:
         yield f"the past {_link(source.link)} before the update"
     elif update.kind == "tensor_scatter" and (
@@ -126,7 +126,7 @@ def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iter
 def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
     """Return the other readers of the old content, through copies and function calls."""
     past = source.end
-    stack, seen = [(past, source.frame)], {(id(past), id(source.frame))}
+    stack, seen = [(past, source.frame)], {(past, source.frame)}
     while stack:
         value, here = stack.pop()
         if here is program.main and is_output_of(value, program.model.graph):
@@ -146,9 +146,8 @@ def _readers(program: Program, frame: Frame, update: Update, source: Route) -> I
                     continue
                 yield f"the past `{past.name}` is also read by {_named(reader)}"
         for place in following:
-            key = id(place[0]), id(place[1])
-            if key not in seen:
-                seen.add(key)
+            if place not in seen:
+                seen.add(place)
                 stack.append(place)
 
 
@@ -211,10 +210,10 @@ def find_caches(model: ir.Model, *, prove: bool = True) -> tuple[Cache, ...]:
 class _Finder:
     def __init__(self, model: ir.Model, prove: bool) -> None:
         self._prove = prove
-        self._maps: dict[int, IndexMaps] = {}
+        self._maps: dict[ir.Function | None, IndexMaps] = {}
         self.program = Program(model, OPERATORS)
         self.routes = Routes(self.program)
-        self._inputs = {id(v) for v in model.graph.inputs}
+        self._inputs = {*model.graph.inputs}
 
     def rows(self) -> Iterator[Cache]:
         for frame, path, index, node in self.program.nodes():
@@ -245,7 +244,7 @@ class _Finder:
     ) -> bool:
         if source is None:
             return update.is_native and target is not None
-        is_input = id(source.end) in self._inputs and source.frame is self.program.main
+        is_input = source.end in self._inputs and source.frame is self.program.main
         if update.is_native:
             return is_input or target is not None or self._is_inner_state(source.end)
         if self._is_fixed(update.update, frame, source):
@@ -315,7 +314,7 @@ class _Finder:
             return update
         from onnx_kvtool.symbolic.index_maps import IndexMaps
 
-        maps = self._maps.setdefault(id(frame.function), IndexMaps(frame.opset))
+        maps = self._maps.setdefault(frame.function, IndexMaps(frame.opset))
         found: Positions | None = None
         if update.kind == "where":
             found = mask_positions(maps, update.indices)

@@ -92,20 +92,20 @@ class _Drawing:
         self._down(node)
         return Neighbourhood(tuple(self._spots.values()), tuple(self._edges.values()))
 
-    def _way_of_the_cache(self) -> set[int]:
+    def _way_of_the_cache(self) -> set[ir.Value]:
         """Return the values that contain the cache, from its input to its output."""
         cache = self._cache
-        way: set[int] = set()
+        way: set[ir.Value] = set()
         for value in cache.node.inputs:
             passed = list(_back(value))
             if passed and (passed[-1] is cache.past_value or passed[-1].name == cache.past):
-                way.update(map(id, passed))
+                way.update(passed)
         for value in cache.node.outputs:
-            way.update(id(v) for v in _on(value, cache.present))
+            way.update(_on(value, cache.present))
         if not way and Trait.BROADCASTS not in traits(cache.node):
             # In a function body the ends have other names; the first input is the past there.
-            way.update(map(id, _back(cache.node.inputs[0])))
-            way.add(id(cache.node.outputs[0]))
+            way.update(_back(cache.node.inputs[0]))
+            way.add(cache.node.outputs[0])
         return way
 
     @property
@@ -176,7 +176,7 @@ class _Drawing:
             level = following
 
     def _edge(self, source: str, target: str, label: str, value: ir.Value) -> None:
-        is_cache = id(value) in self._way
+        is_cache = value in self._way
         key = source, target, value.name or ""
         self._edges.setdefault(key, Edge(source, target, label, is_cache))
 

@@ -14,7 +14,7 @@ from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import is_op, producer
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
-from onnx_kvtool.ops.view import given_input, given_integer, given_integers
+from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import (
     Coordinate,
@@ -216,60 +216,41 @@ def _rolls(cache: Cache) -> bool:
         return True
     if cache.kind == "concat":
         head = producer(node.inputs[0]) if len(node.inputs) == 2 else None
-        return head is not None and _is_cut(head, past) and _ends_at_the_end(head)
-    cuts = [use.node for use in past.uses() if _is_cut(use.node, past)]
-    readers = {use.node for cut in cuts for use in cut.outputs[0].uses()}
-    made = {cut.outputs[0] for cut in cuts}
-    return _is_gathered(node, past) or any(
-        is_op(reader, "Concat") and made.issuperset(reader.inputs) for reader in readers
-    )
+        return head is not None and given_input(head, 0) is past and _ends_at_the_end(head)
+    return any(_is_moved(value, past) for value in node.inputs)
 
 
-def _is_gathered(node: ir.Node, past: ir.Value) -> bool:
-    """Return whether a scatter writes into gathered rows of the past.
+def _is_moved(value: ir.Value | None, past: ir.Value) -> bool:
+    """Return whether a value is the past with its rows moved.
 
     Sequences may be put in another order as well, as a beam search does, which is no window.
     """
-    axis, value, folder, moves = _written_axis(node), node.inputs[0], ConstantFolder(), False
+    axis, folder = None, ConstantFolder()
     for _ in range(_MOST_ABOVE):
         if value is past:
-            return moves and axis is not None and axis > 0
+            return axis is not None and axis > 0
         step = None if value is None else link(value, folder)
-        if step is None or step.how not in ("same", "view", "moved") or axis is None:
+        if step is None or step.how not in ("same", "view", "moved"):
             return False
-        if step.how == "moved":
-            if _gathered_axis(step.node) != axis:
-                return False
-            moves = True
-        else:
-            axis = map_axis(step.axes, axis)
+        axis = _moved_axis(step.node) if step.how == "moved" else map_axis(step.axes, axis)
+        if step.how == "moved" and axis is None:
+            return False
         value = step.source
     return False
 
 
-def _written_axis(node: ir.Node) -> int | None:
-    """Return the axis along which a scatter writes rows; None for another node."""
-    if len(node.inputs) < 3:
-        return None
-    if is_op(node, "ScatterND"):
-        return 0 if (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
-    if is_op(node, "ScatterElements", "TensorScatter"):
-        return _axis(node, 0 if node.op_type == "ScatterElements" else -2)
-    return None
-
-
-def _gathered_axis(node: ir.Node) -> int | None:
-    """Return the axis along which a Gather takes whole rows, as many axes as before."""
-    rank = len(dims_of(node.inputs[1]) or ()) if len(node.inputs) > 1 else 0
-    if is_op(node, "Gather") and rank == 1:
+def _moved_axis(node: ir.Node) -> int | None:
+    """Return the axis along which a node takes whole rows of a value, as many axes as before."""
+    if is_op(node, "Concat"):
+        return _axis(node, None)
+    dims = dims_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    if is_op(node, "Gather") and len(dims or ()) == 1:
         return _axis(node, 0)
-    if is_op(node, "GatherND") and rank == 2:
-        alone = given_integer(node, "batch_dims", 0) == 0
-        return 0 if alone and (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
-    return None
+    is_row = is_op(node, "GatherND") and dims is not None and len(dims) == 2 and dims[-1] == 1
+    return 0 if is_row and given_integer(node, "batch_dims", 0) == 0 else None
 
 
-def _axis(node: ir.Node, default: int) -> int | None:
+def _axis(node: ir.Node, default: int | None) -> int | None:
     axis = given_integer(node, "axis", default)
     if axis is None or axis >= 0:
         return axis
@@ -277,13 +258,6 @@ def _axis(node: ir.Node, default: int) -> int | None:
     return None if dims is None or axis < -len(dims) else axis + len(dims)
 
 
-def _is_cut(node: ir.Node, past: ir.Value) -> bool:
-    return is_op(node, "Slice") and given_input(node, 0) is past
-
-
 def _ends_at_the_end(node: ir.Node) -> bool:
-    if "ends" in node.attributes:
-        given = given_integers(node, "ends")
-        return bool(given) and min(given or ()) >= _TO_THE_END
-    ends = ConstantFolder().integers(node.inputs[2]) if len(node.inputs) > 2 else None
-    return ends is not None and bool(ends.min(initial=_TO_THE_END) >= _TO_THE_END)
+    ends = ConstantFolder().listed(given_input(node, 2)) if is_op(node, "Slice") else None
+    return bool(ends) and min(ends or ()) >= _TO_THE_END

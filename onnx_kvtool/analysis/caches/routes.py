@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -35,14 +36,14 @@ class Frame:
         call: The call; None for the main graph.
         outer: The frame of the call; None for the main graph.
         opset: Version of the default domain there; 0 when none is imported.
-        inner: The frames of the calls made here, by the identity of the call.
+        inner: The frames of the calls made here, by the call.
     """
 
     function: ir.Function | None
     call: ir.Node | None
     outer: Frame | None
     opset: int
-    inner: dict[int, Frame] = field(default_factory=dict, repr=False)
+    inner: dict[ir.Node, Frame] = field(default_factory=dict, repr=False)
 
     @property
     def calls(self) -> tuple[ir.Node, ...]:
@@ -73,53 +74,49 @@ class Program:
         self.model = model
         self.main = Frame(None, None, None, default_version(model.opset_imports))
         self._wanted = wanted
-        self._owners: dict[int, tuple[ir.Node, int]] = {}
-        self._found: dict[int, list[tuple[str, int, ir.Node]]] = {}
-        self._inputs: dict[int, int] = {}
-        self._outputs: dict[int, list[tuple[ir.Function, int]]] = {}
+        self._owners: dict[ir.Graph, ir.Node] = {}
+        self._found: dict[ir.Graph, list[tuple[str, int, ir.Node]]] = {}
+        self._inputs: dict[ir.Value, int] = {}
+        self._outputs: dict[ir.Value, list[tuple[ir.Function, int]]] = {}
         self._walk()
         self._leave_out_the_rest()
 
     def _walk(self) -> None:
-        roots = {id(self.model.graph), *(id(f.graph) for f in self.model.functions.values())}
+        roots = {self.model.graph, *(f.graph for f in self.model.functions.values())}
         found: list[tuple[str, int, ir.Node]] = []
         for path, graph, nodes in walk.contents(self.model):
-            if id(graph) in roots:
-                found = self._found.setdefault(id(graph), [])
+            if graph in roots:
+                found = self._found.setdefault(graph, [])
             for index, node in enumerate(nodes):
                 if self._function(node) is not None or node.op_type in self._wanted:
                     found.append((path, index, node))
                 if node.attributes.data:
-                    for position, (_, body) in enumerate(walk.subgraphs(node)):
-                        self._owners[id(body)] = (node, position)
+                    self._owners.update((body, node) for _, body in walk.subgraphs(node))
         for function in self.model.functions.values():
-            self._inputs.update((id(v), i) for i, v in enumerate(function.inputs))
+            self._inputs.update((v, i) for i, v in enumerate(function.inputs))
             for index, value in enumerate(function.outputs):
-                self._outputs.setdefault(id(value), []).append((function, index))
+                self._outputs.setdefault(value, []).append((function, index))
 
     def _leave_out_the_rest(self) -> None:
         """Drop calls of functions that lead to no wanted node."""
-        callers: dict[int, list[int]] = {}
-        useful: list[int] = []
+        callers: dict[ir.Graph, list[ir.Graph]] = {}
+        useful: list[ir.Graph] = []
         for root, found in self._found.items():
             for _, _, node in found:
                 function = self._function(node)
                 if function is None:
                     useful.append(root)
                 else:
-                    callers.setdefault(id(function.graph), []).append(root)
-        kept: set[int] = set()
+                    callers.setdefault(function.graph, []).append(root)
+        kept: set[ir.Graph] = set()
         while useful:
             root = useful.pop()
             if root not in kept:
                 kept.add(root)
                 useful.extend(callers.get(root, ()))
         for root, found in self._found.items():
-            self._found[root] = [place for place in found if self._is_kept(place[2], kept)]
-
-    def _is_kept(self, node: ir.Node, kept: set[int]) -> bool:
-        function = self._function(node)
-        return function is None or id(function.graph) in kept
+            called = [(place, self._function(place[2])) for place in found]
+            self._found[root] = [at for at, f in called if f is None or f.graph in kept]
 
     def _function(self, node: ir.Node) -> ir.Function | None:
         return self.model.functions.get(node.op_identifier()) if self.model.functions else None
@@ -130,7 +127,7 @@ class Program:
         Raises:
             KvtoolError: If there are too many of them.
         """
-        stack = [(self.main, iter(self._found[id(self.model.graph)]))]
+        stack = [(self.main, iter(self._found[self.model.graph]))]
         visited = 0
         while stack:
             frame, rest = stack[-1]
@@ -146,7 +143,7 @@ class Program:
             path, index, node = found
             inner = self.enter(frame, node)
             if inner is not None and inner.function is not None:
-                stack.append((inner, iter(self._found[id(inner.function.graph)])))
+                stack.append((inner, iter(self._found[inner.function.graph])))
             elif node.op_type in self._wanted:
                 yield frame, path, index, node
 
@@ -158,7 +155,7 @@ class Program:
         function = self._function(call)
         if function is None:
             return None
-        if (known := frame.inner.get(id(call))) is not None:
+        if (known := frame.inner.get(call)) is not None:
             return known
         outer: Frame | None = frame
         while outer is not None:
@@ -166,25 +163,24 @@ class Program:
                 return None
             outer = outer.outer
         inner = Frame(function, call, frame, default_version(function.opset_imports))
-        frame.inner[id(call)] = inner
+        frame.inner[call] = inner
         return inner
 
-    def owner(self, node: ir.Node) -> tuple[ir.Node, int] | None:
-        """Return the node in whose body `node` stands, and which body; None outside of bodies."""
-        return None if node.graph is None else self._owners.get(id(node.graph))
+    def owner(self, node: ir.Node) -> ir.Node | None:
+        """Return the node in whose body `node` stands; None outside of bodies."""
+        return None if node.graph is None else self._owners.get(node.graph)
 
     def body_owner(self, value: ir.Value) -> tuple[ir.Node, int] | None:
         """Return the node whose body takes `value` as an input, and which input it is."""
         graph = value.graph
-        owner = None if graph is None else self._owners.get(id(graph))
-        if owner is None or graph is None:
+        owner = None if graph is None else self._owners.get(graph)
+        if owner is None or graph is None or value not in graph.inputs:
             return None
-        index = next((i for i, v in enumerate(graph.inputs) if v is value), None)
-        return None if index is None else (owner[0], index)
+        return owner, graph.inputs.index(value)
 
     def argument(self, value: ir.Value, frame: Frame) -> tuple[ir.Value | None, Frame] | None:
         """Return the argument of a call for the function input `value`; None for other values."""
-        index = self._inputs.get(id(value))
+        index = self._inputs.get(value)
         if index is None or frame.call is None or frame.outer is None:
             return None
         given = given_input(frame.call, index)
@@ -194,7 +190,7 @@ class Program:
         """Yield the outputs of the call of `frame` as which `value` is handed out."""
         if frame.call is None or frame.outer is None:
             return
-        for function, index in self._outputs.get(id(value), ()):
+        for function, index in self._outputs.get(value, ()):
             if function is frame.function and index < len(frame.call.outputs):
                 yield frame.call.outputs[index], frame.outer
 
@@ -241,21 +237,14 @@ class Route:
         return 0 if self.link is None else _CHANGES.index(self.link.how)
 
 
+_Place = tuple[ir.Value, Frame]
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     value: ir.Value
     frame: Frame
     link: Link | None = None
-
-
-@dataclass(order=True, slots=True)
-class _Entry:
-    """A way back from an output that is to be followed; those that change least come first."""
-
-    change: int
-    order: int
-    step: _Step = field(compare=False)
-    route: Route = field(compare=False)
 
 
 class Routes:
@@ -264,8 +253,8 @@ class Routes:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.folder = ConstantFolder()
-        self._sources: dict[tuple[int, int], Route] = {}
-        self._targets: dict[tuple[int, int], list[Route]] = {}
+        self._sources: dict[_Place, Route] = {}
+        self._targets: dict[_Place, list[Route]] = {}
         self._mark()
 
     def source(self, value: ir.Value, frame: Frame) -> Route:
@@ -274,11 +263,11 @@ class Routes:
         The way is followed as long as there is only one: not into the branches of an If, nor
         into what a Loop returns.
         """
-        path: list[tuple[tuple[int, int], Link | None]] = []
+        path: list[tuple[_Place, Link | None]] = []
         step = _Step(value, frame)
-        seen: set[tuple[int, int]] = set()
+        seen: set[_Place] = set()
         while True:
-            key = id(step.value), id(step.frame)
+            key = step.value, step.frame
             if (route := self._sources.get(key)) is not None:
                 break
             steps = list(self._steps(step.value, step.frame))
@@ -299,21 +288,21 @@ class Routes:
         Of several, one that may be declared as `past` is: the others are copies, such as one that
         is quantized. Of equal ones, the one that changes least on the way, then the first.
         """
-        found = self._targets.get((id(value), id(frame)), ())
+        found = self._targets.get((value, frame), ())
         alike = (route for route in found if past is not None and _may_be_alike(route.end, past))
         return next(alike, found[0] if found else None)
 
     def _mark(self) -> None:
         """Follow each output of the model back as far as it is only handed on."""
-        heap: list[_Entry] = []
-        main = self.program.main
-        for output in self.program.model.graph.outputs:
-            heap.append(_Entry(0, len(heap), _Step(output, main), Route(output, main)))
-        order = len(heap)
+        main, count = self.program.main, itertools.count()
+        # Those that change least come first.
+        heap: list[tuple[int, int, _Step, Route]] = [
+            (0, next(count), _Step(output, main), Route(output, main))
+            for output in self.program.model.graph.outputs
+        ]
         while heap:
-            entry = heapq.heappop(heap)
-            step, route = entry.step, entry.route
-            known = self._targets.setdefault((id(step.value), id(step.frame)), [])
+            _, _, step, route = heapq.heappop(heap)
+            known = self._targets.setdefault((step.value, step.frame), [])
             # A second output of one type and shape tells no more than the first.
             if len(known) == _MOST_TARGETS or any(_alike(route.end, r.end) for r in known):
                 continue
@@ -321,8 +310,7 @@ class Routes:
             for former in self._steps(step.value, step.frame):
                 axes = None if former.link is None else inverted(former.link.axes)
                 behind = route.behind(former.link, axes)
-                heapq.heappush(heap, _Entry(behind.change, order, former, behind))
-                order += 1
+                heapq.heappush(heap, (behind.change, next(count), former, behind))
 
     def _steps(self, value: ir.Value, frame: Frame) -> Iterator[_Step]:
         node = value.producer()
