@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.updates import squeezed
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
@@ -51,6 +53,33 @@ def completed(axes: Sequence[int | None], rank: int) -> Axes:
     """Put unused axes of the base, of size 1, in the place of missing ones."""
     unused = [axis for axis in range(rank) if axis not in axes]
     return tuple(unused.pop(0) if a is None and unused else a for a in axes)
+
+
+def arranged(
+    em: Emitter, value: ir.Value, rank: int, axes: Axes, hint: str | None = None
+) -> ir.Value:
+    """Return `value` with its axes in the given order; no node where they are in it already.
+
+    Args:
+        em: Where to build.
+        value: The value.
+        rank: Its rank.
+        axes: Its axes in the order of the result; None for a new one of size 1. Those that do not
+            occur have size 1.
+        hint: Last part of the names of new nodes.
+    """
+    axes = completed(axes, rank)
+    unused = [axis for axis in range(rank) if axis not in axes]
+    if unused:
+        value = squeeze(em, value, unused, hint)
+    kept = [axis for axis in range(rank) if axis in axes]
+    perm = [kept.index(axis) for axis in axes if axis is not None]
+    if perm != sorted(perm):
+        value = em.op("Transpose", value, perm=perm, hint=hint)
+    new = [place for place, axis in enumerate(axes) if axis is None]
+    if new:
+        value = unsqueeze(em, value, new, hint)
+    return value
 
 
 def seen_through(

@@ -11,11 +11,10 @@ from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
-from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
+from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import first_of
 from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
@@ -150,31 +149,6 @@ def _is_read(plan: Plan) -> bool:
         return True
     gone = {value.producer() for value in plan.presents}
     return any(reader not in gone for reader in output.consumers())
-
-
-def arranged(em: Emitter, value: ir.Value, rank: int, axes: Axes, hint: str) -> ir.Value:
-    """Return `value` with its axes in the given order; no node where they are in it already.
-
-    Args:
-        em: Where to build.
-        value: The value.
-        rank: Its rank.
-        axes: Its axes in the order of the result; None for a new one of size 1. Those that do not
-            occur have size 1.
-        hint: Last part of the names of new nodes.
-    """
-    axes = completed(axes, rank)
-    unused = [axis for axis in range(rank) if axis not in axes]
-    if unused:
-        value = squeeze(em, value, unused, hint)
-    kept = [axis for axis in range(rank) if axis in axes]
-    perm = [kept.index(axis) for axis in axes if axis is not None]
-    if perm != sorted(perm):
-        value = em.op("Transpose", value, perm=perm, hint=hint)
-    new = [place for place, axis in enumerate(axes) if axis is None]
-    if new:
-        value = unsqueeze(em, value, new, hint)
-    return value
 
 
 def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:

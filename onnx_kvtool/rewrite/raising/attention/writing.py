@@ -13,8 +13,9 @@ from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import scaled_queries, squeeze, unsqueeze
+from onnx_kvtool.emit.forms import scaled_queries, squeeze
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
+from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.symbolic.dimensions import Dim
 from onnx_kvtool.symbolic.expressions import Expr, integer
 
@@ -49,31 +50,25 @@ def emit_mask(
     key = ("attention mask", found.parts, found.as_bool, dtype, frame.sizes[QUERY:])
 
     def build() -> ir.Value:
-        whole = together()
+        axes = [[part.axes[role] for part in found.parts] for role in range(4)]
+        is_same = [all(axis is None for axis in each) for each in axes]
+        whole, *others = (
+            _emit_part(part, dtype, em, as_bool=found.as_bool) for part in found.parts
+        )
+        for other in others:
+            whole = em.op("Add", whole, other, hint="mask")
+        if any(is_same[role] and frame.sizes[role].number != 1 for role in (QUERY, KEY)):
+            sizes = (
+                _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
+                _size(frame.sizes[KEY], rows.keys, rows.axis, em),
+            )
+            target = em.op("Concat", [1], [1], *sizes, axis=0, hint="shape")
+            whole = em.op("Expand", whole, target, hint="mask")
         if whole.shape is None:
             # To lower Attention, kvtool must know whether heads of one group share the mask.
-            axes = [[part.axes[role] for part in found.parts] for role in (BATCH, HEAD)]
-            ones = [1 if all(axis is None for axis in each) else None for each in axes]
+            ones = [1 if is_same[role] else None for role in (BATCH, HEAD)]
             whole.shape = ir.Shape([*ones, None, None])
         return whole
-
-    def together() -> ir.Value:
-        parts = [_emit_part(part, dtype, em, as_bool=found.as_bool) for part in found.parts]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = em.op("Add", whole, part, hint="mask")
-        if all(
-            any(part.axes[role] is not None for part in found.parts)
-            or frame.sizes[role].number == 1
-            for role in (QUERY, KEY)
-        ):
-            return whole
-        sizes = [
-            _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
-            _size(frame.sizes[KEY], rows.keys, rows.axis, em),
-        ]
-        target = em.op("Concat", [1], [1], *sizes, axis=0, hint="shape")
-        return em.op("Expand", whole, target, hint="mask")
 
     return em.once(key, build)
 
@@ -138,13 +133,8 @@ def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
 
 def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool) -> ir.Value:
     """Return one mask as (B or 1, H or 1, L or 1, S or 1)."""
-    value, axes = part.value, part.axes
-    kind = value.dtype or dtype
-    order = [axis for axis in axes if axis is not None]
-    in_place = all(axis in (None, role) for role, axis in enumerate(axes))
-    shape = len(order) + len(part.single)
-    if not (in_place and shape == 4):
-        value = _turned(value, part, kind, em)
+    rank = len(part.single) + sum(axis is not None for axis in part.axes)
+    value = arranged(em, part.value, rank, part.axes)
     if as_bool:
         return value if part.shown else em.op("Not", value, hint="is_seen")
     if part.fill is not None:
@@ -155,21 +145,6 @@ def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool
         factor = np.array(part.factor).astype(dtype.numpy())
         return em.op("Mul", value, factor, hint="mask")
     return value
-
-
-def _turned(value: ir.Value, part: MaskPart, kind: ir.DataType, em: Emitter) -> ir.Value:
-    """Return a mask with its axes in the order of the frame, at rank 4."""
-    lead = 4 - len(part.single) - sum(axis is not None for axis in part.axes)
-    if all(axis in (None, role - lead) for role, axis in enumerate(part.axes)) and lead > 0:
-        return unsqueeze(em, value, list(range(lead)))
-    if part.single:
-        value = squeeze(em, value, part.single)
-    kept = sorted(axis for axis in part.axes if axis is not None)
-    order = [kept.index(axis) for axis in part.axes if axis is not None]
-    if order != sorted(order):
-        value = em.op("Transpose", value, perm=order)
-    lacking = [role for role in (BATCH, HEAD, QUERY, KEY) if part.axes[role] is None]
-    return unsqueeze(em, value, lacking) if lacking else value
 
 
 # The Attention.
@@ -255,14 +230,10 @@ def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
 
 def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
     """Return an operand as (B, heads, rows, width)."""
-    value, axes = operand.value, operand.axes
     if operand.is_packed:
-        return _apart(value, operand.heads, operand.width, em)
-    order = [axis for axis in axes if axis is not None]
-    if order != sorted(order):
-        value = em.op("Transpose", value, perm=order)
-    lacking = [role for role, axis in enumerate(axes) if axis is None]
-    return unsqueeze(em, value, lacking) if lacking else value
+        return _apart(operand.value, operand.heads, operand.width, em)
+    rank = sum(axis is not None for axis in operand.axes)
+    return arranged(em, operand.value, rank, operand.axes)
 
 
 def _apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
