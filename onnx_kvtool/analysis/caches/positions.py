@@ -217,24 +217,31 @@ def _rolls(cache: Cache) -> bool:
     if cache.kind == "concat":
         head = producer(node.inputs[0]) if len(node.inputs) == 2 else None
         return head is not None and given_input(head, 0) is past and _ends_at_the_end(head)
-    return any(_is_moved(value, past) for value in node.inputs)
+    axis = None
+    if is_op(node, "ScatterElements", "TensorScatter"):
+        axis = _axis(node, 0 if node.op_type == "ScatterElements" else -2)
+    return any(_is_moved(value, past, axis) for value in node.inputs)
 
 
-def _is_moved(value: ir.Value | None, past: ir.Value) -> bool:
-    """Return whether a value is the past with its rows moved.
+def _is_moved(value: ir.Value | None, past: ir.Value, axis: int | None) -> bool:
+    """Return whether a value is the past with its rows moved; `axis` is theirs, if it is known.
 
     Sequences may be put in another order as well, as a beam search does, which is no window.
     """
-    axis, folder = None, ConstantFolder()
+    moves, folder = False, ConstantFolder()
     for _ in range(_MOST_ABOVE):
         if value is past:
-            return axis is not None and axis > 0
+            return moves and axis is not None and axis > 0
         step = None if value is None else link(value, folder)
         if step is None or step.how not in ("same", "view", "moved"):
             return False
-        axis = _moved_axis(step.node) if step.how == "moved" else map_axis(step.axes, axis)
-        if step.how == "moved" and axis is None:
-            return False
+        if step.how == "moved":
+            along = _moved_axis(step.node)
+            if along is None or axis not in (None, along):
+                return False
+            axis, moves = along, True
+        else:
+            axis = map_axis(step.axes, axis)
         value = step.source
     return False
 
