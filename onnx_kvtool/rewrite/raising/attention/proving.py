@@ -10,14 +10,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.caches.find import find_caches
-from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
-from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseSettings, unraised
-from onnx_kvtool.shapes.attention import Rows, prove_each
+from onnx_kvtool.shapes.attention import prove_each
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, normal, read_size
 from onnx_kvtool.symbolic.expressions import Dimension, text
@@ -63,32 +61,21 @@ def _each(
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    grants = settings.assumptions.grants
-    unpadded = {v: text for v in model.graph.inputs if (text := grants("unpadded", v)) is not None}
+    granted, capacity = settings.assumptions, settings.capacity
+    unpadded = {v: text for v in model.graph.inputs if (text := granted.grants("unpadded", v))}
+    # The result fails in a step past the capacity, and need not be equal there.
+    rows = dict.fromkeys(_growing(model), capacity) if isinstance(capacity, int) else {}
     softmaxes = [node for _, node in candidates]
-    rows = _most_rows(model, settings.capacity)
-    found = prove_each(model, softmaxes, settings.attention, unpadded, rows)
-    return [
-        one if isinstance(one, Fusion) else _unraised(place, one, settings)
-        for (place, _), one in zip(candidates, found, strict=True)
-    ]
-
-
-def _unraised(place: Location, one: Unproven | MalformedNode, settings: RaiseSettings) -> Unraised:
-    """Return a refusal; it does not advise what is granted already."""
-    found = unraised(place, one)
-    is_granted = found.assumption in settings.assumptions.granted
-    return replace(found, assumption=None) if is_granted else found
-
-
-def _most_rows(model: ir.Model, capacity: int | str | None) -> Rows:
-    """Return the capacity as the most rows of each cache that grows.
-
-    The result fails in a step past the capacity, and need not be equal there.
-    """
-    if not isinstance(capacity, int):
-        return {}
-    return dict.fromkeys(_growing(model), capacity)
+    proven = prove_each(model, softmaxes, settings.attention, unpadded, rows)
+    found: list[Fusion | Unraised] = []
+    for (place, _), one in zip(candidates, proven, strict=True):
+        if isinstance(one, Fusion):
+            found.append(one)
+            continue
+        lost = unraised(place, one)  # which does not advise what is granted already
+        is_granted = lost.assumption in granted.granted
+        found.append(replace(lost, assumption=None) if is_granted else lost)
+    return found
 
 
 def _growing(model: ir.Model) -> Iterator[tuple[ir.Value, ir.Value, int]]:

@@ -12,13 +12,12 @@ from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_op, nodes
-from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache
+from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.attention.proving import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
@@ -31,7 +30,7 @@ from onnx_kvtool.rewrite.raising.growing.sizes import (
     position_of,
 )
 from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
-from onnx_kvtool.rewrite.raising.in_functions import inline_tagged, remove_tags, tag_nodes
+from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import (
     GROWN,
@@ -55,32 +54,28 @@ class Circulating:
 
     Attributes:
         edit: The edits of caches that keep all rows, with the position where a step begins.
-        kept: By R, the number of rows of a past in use before a step, as the size of `order`, (1,).
-        computed: By R, the same number, computed from the position.
-        order: By R, the places of these rows in the circular cache, oldest first, (min(P, R),).
+        rows: By R, what is known of the rows of a past in use before a step: their number as the
+            size of the third, (1,); the same number, computed from the position; and their places
+            in the circular cache, oldest first, (min(P, R),).
     """
 
     edit: Edit
-    kept: dict[int, ir.Value] = field(default_factory=dict)
-    computed: dict[int, ir.Value] = field(default_factory=dict)
-    order: dict[int, ir.Value] = field(default_factory=dict)
+    rows: dict[int, tuple[ir.Value, ir.Value, ir.Value]] = field(default_factory=dict)
 
     def begin(self, em: Emitter, windows: Sequence[Rolling]) -> None:
         """Build what windows of the same number of rows share, in front of all nodes."""
         edit = self.edit
         for window in windows:
             rows = window.rows
-            if rows not in self.kept:
+            if rows not in self.rows:
                 count = em.op("Min", edit.length, [rows], hint="rows_in_window")
-                self.computed[rows] = count
                 first = em.op("Squeeze", em.op("Sub", edit.length, count), hint="oldest")
                 positions = em.op("Range", first, edit.number, 1, hint="positions")
                 order = em.op("Mod", positions, [window.capacity], hint="order")
                 order.shape = ir.Shape([em.scope.names.fresh("rows_in_window")])
-                self.order[rows] = order
-                self.kept[rows] = em.op("Shape", order, hint="rows_kept")
-            number = em.op("Squeeze", self.kept[rows], hint="length")
-            edit.lengths[window.past] = self.kept[rows], number
+                self.rows[rows] = em.op("Shape", order, hint="rows_kept"), count, order
+            kept = self.rows[rows][0]
+            edit.lengths[window.past] = kept, em.op("Squeeze", kept, hint="length")
 
     def run(self, window: Rolling) -> WindowRead:
         """Give one window its circular cache, and return what is read of it."""
@@ -91,12 +86,13 @@ class Circulating:
             edit.resize(window, shape)
         em = Emitter.at(node, edit.scopes, edit.opset, "kvtool/raise")
         axis = {"axis": window.axis}
-        rows = em.op("Gather", past, self.order[window.rows], attributes=axis)
+        kept, computed, order = self.rows[window.rows]
+        rows = em.op("Gather", past, order, attributes=axis)
         for head in window.heads:
             ir.convenience.replace_all_uses_with(head.outputs[0], rows)
         if not window.heads:
             node.replace_input_with(0, rows)
-        self._count(em, window, rows)
+        self._count(em, window, rows, kept)
         output = window.present
         starts, new = self._written(em, window, rows)
         present = em.op(
@@ -122,16 +118,16 @@ class Circulating:
             new=window.new,
             count=(dims_of(window.new) or (None,) * rank)[window.axis],
             gather=gather,
-            order=self.order[window.rows],
-            kept=self.computed[window.rows],
+            order=order,
+            kept=computed,
             length=edit.length,
             axis=window.axis,
             capacity=window.capacity,
         )
 
-    def _count(self, em: Emitter, window: Rolling, rows: ir.Value) -> None:
+    def _count(self, em: Emitter, window: Rolling, rows: ir.Value, kept: ir.Value) -> None:
         """Replace the number of rows, old ones or all, as Shape counts it, by a computed one."""
-        joined, kept = window.node.outputs[0], self.kept[window.rows]
+        joined = window.node.outputs[0]
         for value in (rows, joined):
             shapes = [n for n, _ in value.uses() if is_op(n, "Shape")]
             if not shapes:
@@ -182,7 +178,13 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     """
     found = _growing(model)
     if settings.capacity is not None and any(cache.calls for cache in found):
-        _open_functions(model, found, settings, outcome)
+
+        def prove(copy: ir.Model) -> tuple[list[Location], list[Unraised]]:
+            tried = RaiseOutcome.of(copy)
+            raise_growing(copy, settings, tried)
+            return [one.location for one in tried.raised], tried.refused
+
+        open_functions(model, lambda n: n.op_type in _GROWS, prove, "an update", outcome.notes)
         found = _growing(model)
     if not found:
         return False
@@ -249,22 +251,6 @@ def _grown(
         found = grown_values(model, again, step, settings.dims, capacity)
     sizes.assumed += whole
     return found
-
-
-def _open_functions(
-    model: ir.Model, found: Iterable[Cache], settings: RaiseSettings, outcome: RaiseOutcome
-) -> None:
-    """Inline the functions with growing caches, in place, if that lets a cache be raised."""
-    keys = {call.op_identifier() for cache in found for call in cache.calls}
-    copy = clone(model)
-    try:
-        inline_tagged(copy, keys, "an update")
-    except Refusal as refusal:
-        outcome.notes.append(f"functions that contain a cache stay unchanged: {refusal.message}")
-        return
-    if raise_growing(copy, settings, RaiseOutcome.of(copy)):
-        tag_nodes(model, lambda node: node.op_type in _GROWS)
-        outcome.notes += inline_tagged(model, keys, "an update")
 
 
 def _growing(model: ir.Model) -> list[Cache]:
@@ -395,21 +381,12 @@ def _attended(
                 grown.setdefault(end.node, []).append(growth)
     refused: dict[Growth, Unproven] = {}
     for node, of_node in grown.items():
-        missing = _lacking(node, of_node, sizes, opset, position)
-        refused.update((growth, missing) for growth in of_node if missing is not None)
+        try:
+            check_attention(node, of_node, sizes, opset, position.whole)
+        except Unproven as missing:  # noqa: PERF203
+            refused.update(dict.fromkeys(of_node, missing))
     outcome.refused += [unraised(growth.place, missing) for growth, missing in refused.items()]
     return [growth for growth in growths if growth not in refused]
-
-
-def _lacking(
-    node: ir.Node, growths: Sequence[Growth], sizes: Sizes, opset: int, position: Position
-) -> Unproven | None:
-    """Return why an Attention has to keep its past; None if it need not."""
-    try:
-        check_attention(node, growths, sizes, opset, position.whole)
-    except Unproven as missing:
-        return missing
-    return None
 
 
 def _window(window: Rolling, position: Position) -> Iterable[str]:
