@@ -75,19 +75,21 @@ class Line:
     style: str = "bold"
 
 
-@dataclass(frozen=True, slots=True)
 class Grid:
     """A table; each cell is on one line.
 
-    Attributes:
-        header: Titles of the columns.
+    Args:
+        titles: Titles of the columns; one text with commas between them if none has a comma.
         rows: Cells of each row, as many as there are columns; not escaped yet.
         spare: Titles of columns that a narrow terminal omits, the least important first.
     """
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    spare: tuple[str, ...] = ()
+    def __init__(
+        self, titles: str | Iterable[str], rows: Iterable[Iterable[str]], spare: str = ""
+    ) -> None:
+        self.header = tuple(titles.split(", ") if isinstance(titles, str) else titles)
+        self.rows = tuple(map(tuple, rows))
+        self.spare = spare.split(", ")
 
 
 @dataclass(frozen=True, slots=True)

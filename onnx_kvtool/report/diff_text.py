@@ -70,8 +70,8 @@ def sections(report: DiffReport) -> Iterator[Section]:
         return
     if report.opsets:
         yield Section("opsets", "; ".join(map(_opset, report.opsets)))
-    yield from _facts("model", report.metadata, ("graph", "what"))
-    yield from _facts("interface", report.interface, ("side", "name", "what"))
+    yield from _facts("model", report.metadata, "graph, what", (0, 1))
+    yield from _interface(report)
     yield from _caches(report)
     yield from _operators(f"{op} {a}{ARROW}{b}" for op, (a, b) in report.ops.items())
     yield from _replaced(report.replaced)
@@ -79,12 +79,12 @@ def sections(report: DiffReport) -> Iterator[Section]:
     yield from _nodes("added", report.added)
     yield from _changed(report.changed)
     yield from _weights(report)
-    yield from _facts("functions", report.functions, ("function", "what"))
-    yield from _facts("values", report.values, ("graph", "value", "what"))
+    yield from _facts("functions", report.functions, "function, what", (0, 2))
+    yield from _facts("values", report.values, "graph, value, what", (0, 1, 2))
     yield from _renamed(report.renamed)
-    if report.storage:
-        moved = [f"{_listed(c.old)}{ARROW}{_listed(c.new)}" for c in report.storage]
-        yield Section("external data", f"{'; '.join(moved)} (weights that are the same stay so)")
+    for moved in report.storage:
+        old, new = (", ".join(names) or "none" for names in (moved.old, moved.new))
+        yield Section("external data", f"{old}{ARROW}{new} (weights that are the same stay so)")
     for note in report.notes:
         yield Section("note", note)
 
@@ -95,7 +95,7 @@ def _whole(report: DiffReport) -> Iterator[Section]:
     nodes = report.added or report.removed
     has += [counted(len(nodes), "node"), counted(len(report.weights), "weight")]
     yield Section("model", ", ".join(has))
-    yield from _facts("interface", report.interface, ("side", "name", "what"))
+    yield from _interface(report)
     yield from _caches(report)
     yield from _operators(f"{op} {a or b}" for op, (a, b) in report.ops.items())
 
@@ -105,10 +105,6 @@ def _operators(each: Iterable[str]) -> Iterator[Section]:
     more = f" and {len(shown) - _MOST_OPS} more" if len(shown) > _MOST_OPS else ""
     if shown:
         yield Section("operators", ", ".join(shown[:_MOST_OPS]) + more)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def _opset(change: Change) -> str:
@@ -128,33 +124,36 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
-def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iterator[Section]:
-    """Yield changes of named things; a change of several layers is one row."""
-    if not changes:
-        return
+def _interface(report: DiffReport) -> Iterator[Section]:
+    return _facts("interface", report.interface, "side, name, what", (0, 1, 2))
+
+
+def _facts(
+    label: str, changes: Sequence[Change], titles: str, shown: tuple[int, ...]
+) -> Iterator[Section]:
+    """Yield changes of named things; a change of several layers is one row.
+
+    Args:
+        label: Name of the section.
+        changes: The changes.
+        titles: Titles of the columns before the old and the new value.
+        shown: Which of place, name and property these columns show.
+    """
+    if label == "values":  # as many as nodes
+        groups = _few(changes, lambda c: (c.what, _shape(c.old), _shape(c.new)), _was_declared)
+    else:
+        groups = groups_alike(changes, lambda c: _patterns(c.place, c.what, c.old, c.new, c.name))
     rows = []
-    for group in _alike_facts(label, changes):
-        first = group[0]
-        places = [c.place for c in group]
-        cells = {"graph": _name(places) or "model", "function": first.place, "side": first.place}
-        cells |= {"name": _name([c.name for c in group]), "what": first.what}
-        if label == "model":
-            cells["what"] = _name([c.name for c in group])
-        cells["value"] = cells["name"]
-        rows.append((*(cells[title] for title in header), *_old_new(group)))
+    for group in groups:
+        place = _name([c.place for c in group]) or "model"
+        cells = place, _name([c.name for c in group]), group[0].what
+        rows.append((*(cells[i] for i in shown), *_old_new(group)))
     if len(rows) == 1:
         *names, old, new = rows[0]
-        shown = " ".join(name for name in names if name not in ("", label))
-        yield Section(label, f"{shown}: {old}{ARROW}{new}")
-        return
-    text = counted(len(changes), "change")
-    yield Section(label, text, Grid((*header, "old", "new"), tuple(rows)))
-
-
-def _alike_facts(label: str, changes: Sequence[Change]) -> list[list[Change]]:
-    if label == "values":  # as many as nodes
-        return _few(changes, lambda c: (c.what, _shape(c.old), _shape(c.new)), _was_declared)
-    return _folded(changes, lambda c: (c.place, c.what, c.old, c.new), lambda c: c.name)
+        about = " ".join(name for name in names if name not in ("", label))
+        yield Section(label, f"{about}: {old}{ARROW}{new}")
+    else:
+        yield from _table(label, counted(len(changes), "change"), f"{titles}, old, new", rows)
 
 
 def _shape(value: Any) -> str:
@@ -185,7 +184,7 @@ def _place(location: Location) -> str:
     return f"{path}/{label}" if path else label
 
 
-def _old_new(group: Sequence[Change | NodeChange | WeightChange]) -> tuple[str, str]:
+def _old_new(group: Sequence[Change | NodeChange | WeightChange | Rename]) -> tuple[str, str]:
     return _common([c.old for c in group]), _common([c.new for c in group])
 
 
@@ -209,26 +208,17 @@ def _name(names: Sequence[str]) -> str:
 
 def _braced(names: Sequence[str]) -> str:
     """Return names of one pattern as one; numbers that change together are each in braces."""
-    common = joined(names)
-    if common is not None:
-        return common
     columns = zip(*(re.split(r"(\d+)", name) for name in names), strict=True)
-    shown = []
-    for column in columns:
-        distinct = list(dict.fromkeys(column))
-        shown.append(joined(distinct) or "#" if len(distinct) > 1 else distinct[0])
-    return "".join(shown)
+    shown = ("#" if (one := joined(column)) is None else one for column in columns)
+    return joined(names) or "".join(shown)
 
 
 def _pattern(value: Any) -> Hashable:
     return _NUMBER.sub("#", value) if isinstance(value, str) else str(value)
 
 
-def _folded(
-    items: Iterable[_T], key: Callable[[_T], tuple[Any, ...]], name: Callable[[_T], str]
-) -> list[list[_T]]:
-    """Gather items that differ in numbers alone."""
-    return groups_alike(items, lambda i: (*map(_pattern, key(i)), _pattern(name(i))))
+def _patterns(*values: Any) -> Hashable:
+    return tuple(map(_pattern, values))
 
 
 def _caches(report: DiffReport) -> Iterator[Section]:
@@ -242,8 +232,7 @@ def _caches(report: DiffReport) -> Iterator[Section]:
         rows.append((name, str(len(group)), group[0].what, *_old_new(group)))
     changed = len({c.name for c in report.caches})
     text = f"{changed} changed, {report.caches_same} the same"
-    header = ("cache", "caches", "what", "old", "new")
-    yield Section("caches", text, Grid(header, tuple(rows)))
+    yield from _table("caches", text, "cache, caches, what, old, new", rows)
 
 
 def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
@@ -251,22 +240,18 @@ def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
     groups = groups_alike(found, lambda r: (_ops(r.removed), _ops(r.added), r.is_shared))
     for group in sorted(groups, key=lambda g: (g[0].is_shared, -len(g))):
         first = group[0]
-        if first.is_shared:
-            at = "read by several of them"
-        else:
+        at = "read by several of them"
+        if not first.is_shared:
             at = _name([_place(r.removed[-1].location) for r in group])
         rows.append((_ops(first.removed) or "-", _ops(first.added) or "-", str(len(group)), at))
     removed = sum(len(r.removed) for r in found)
-    added = sum(len(r.added) for r in found)
-    text = f"{counted(removed, 'node')} by {added:,}"
-    yield from _table("replaced", text, ("nodes", "by", "times", "at"), rows)
+    text = f"{counted(removed, 'node')} by {sum(len(r.added) for r in found):,}"
+    yield from _table("replaced", text, "nodes, by, times, at", rows)
 
 
-def _table(
-    label: str, text: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
-) -> Iterator[Section]:
+def _table(label: str, text: str, titles: str, rows: Sequence[Sequence[str]]) -> Iterator[Section]:
     if rows:
-        yield Section(label, text, Grid(header, tuple(rows)))
+        yield Section(label, text, Grid(titles, rows))
 
 
 def _ops(nodes: Iterable[NodeFacts]) -> str:
@@ -275,24 +260,22 @@ def _ops(nodes: Iterable[NodeFacts]) -> str:
 
 
 def _nodes(label: str, nodes: Sequence[NodeFacts]) -> Iterator[Section]:
-    rows = []
-    for group in _few(nodes, _reads_alike, lambda n: (n.location.graph, n.location.op)):
-        first = group[0]
-        rows.append(
-            (
-                first.location.op or "",
-                str(len(group)),
-                _name([_place(n.location) for n in group]),
-                _names_of_section([n.inputs for n in group]),
-                _names_of_section([n.outputs for n in group]),
-            )
+    rows = [
+        (
+            group[0].location.op or "",
+            str(len(group)),
+            _name([_place(n.location) for n in group]),
+            _names_of_section([n.inputs for n in group]),
+            _names_of_section([n.outputs for n in group]),
         )
-    header = ("operator", "nodes", "name", "reads", "makes")
-    yield from _table(label, counted(len(nodes), "node"), header, rows)
-
-
-def _reads_alike(node: NodeFacts) -> Hashable:
-    return node.location.graph, node.location.op, *map(_pattern, node.inputs)
+        for group in _few(
+            nodes,
+            lambda n: (n.location.graph, n.location.op, _patterns(*n.inputs)),
+            lambda n: (n.location.graph, n.location.op),
+        )
+    ]
+    titles = "operator, nodes, name, reads, makes"
+    yield from _table(label, counted(len(nodes), "node"), titles, rows)
 
 
 def _names_of_section(lists: Sequence[tuple[str, ...]]) -> str:
@@ -306,27 +289,25 @@ def _names_of_section(lists: Sequence[tuple[str, ...]]) -> str:
 def _changed(changes: Sequence[NodeChange]) -> Iterator[Section]:
     rows = []
     for group in _few(changes, _alike, lambda c: (c.location.op, c.what)):
-        first = group[0]
-        ops = list(dict.fromkeys(c.location.op or "" for c in group))
-        op = ops[0] if len(ops) == 1 else f"{ops[0]} and {counted(len(ops) - 1, 'other')}"
+        op, *others = dict.fromkeys(c.location.op or "" for c in group)
+        if others:
+            op += f" and {counted(len(others), 'other')}"
         name = _name([_place(c.location) for c in group])
-        rows.append((op, str(len(group)), name, first.what, *_old_new(group)))
-    count = len({c.location for c in changes})
-    header = ("operator", "nodes", "name", "what", "old", "new")
-    yield from _table("changed", counted(count, "node"), header, rows)
+        rows.append((op, str(len(group)), name, group[0].what, *_old_new(group)))
+    count = counted(len({c.location for c in changes}), "node")
+    yield from _table("changed", count, "operator, nodes, name, what, old, new", rows)
 
 
 def _alike(change: NodeChange) -> Hashable:
     """Return a key that changes of several layers share; metadata counts as changed, only."""
     if change.what.startswith("metadata ") or change.what == "doc_string":
         return change.what, change.old is None, change.new is None
-    return change.location.op, change.what, _pattern(change.old), _pattern(change.new)
+    return change.location.op, change.what, _patterns(change.old, change.new)
 
 
 def _weights(report: DiffReport) -> Iterator[Section]:
     rows = []
     for group in _few(report.weights, _weight_key, _weight_kind):
-        first = group[0]
         largest = _largest(w.max_abs_diff for w in group)
         touched = sum(w.changed or 0 for w in group)
         of = sum(w.elements or 0 for w in group)
@@ -334,7 +315,7 @@ def _weights(report: DiffReport) -> Iterator[Section]:
             (
                 _name([w.name for w in group]),
                 str(len(group)),
-                first.what,
+                group[0].what,
                 *_old_new(group),
                 largest,
                 _largest(w.max_rel_diff for w in group),
@@ -342,8 +323,8 @@ def _weights(report: DiffReport) -> Iterator[Section]:
             )
         )
     text = f"{report.weights_same:,} the same, {counted(len(report.weights), 'change')}"
-    header = ("weight", "weights", "what", "old", "new", "max difference", "relative", "elements")
-    yield from _table("weights", text, header, rows)
+    titles = "weight, weights, what, old, new, max difference, relative, elements"
+    yield from _table("weights", text, titles, rows)
 
 
 def _largest(differences: Iterable[float | None]) -> str:
@@ -375,16 +356,11 @@ def _type(text: str | None) -> str:
 
 
 def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
-    rows = []
-    groups = _folded(renames, lambda r: (r.kind, r.graph), lambda r: f"{r.old}\n{r.new}")
-    if len(groups) > _ROWS_OF_A_SECTION:
-        groups = groups_alike(renames, lambda r: r.kind)
-    for group in groups:
-        old, new = _common([r.old for r in group]), _common([r.new for r in group])
-        rows.append((group[0].kind, str(len(group)), old, new))
+    groups = _few(renames, lambda r: _patterns(r.kind, r.graph, r.old, r.new), lambda r: r.kind)
+    rows = [(group[0].kind, str(len(group)), *_old_new(group)) for group in groups]
     kinds = Counter(r.kind for r in renames)
     text = ", ".join(counted(n, kind) for kind, n in kinds.items())
-    yield from _table("renamed", text, ("kind", "names", "old", "new"), rows)
+    yield from _table("renamed", text, "kind, names, old, new", rows)
 
 
 # The result of `diff` on a terminal, as Markdown for a pull request, and as a page.
@@ -425,21 +401,14 @@ def _markdown(section: Section) -> Iterator[str]:
     if section.grid is None:
         yield f"- {summary}"
         return
-    rows = section.grid.rows
-    is_open = len(rows) <= 5
-    yield from ("", f"<details{' open' if is_open else ''}>")
-    yield f"<summary><b>{section.label}</b>: {escaped(section.text)}</summary>"
-    yield ""
-    yield "| " + " | ".join(section.grid.header) + " |"
-    yield "| " + " | ".join("---" for _ in section.grid.header) + " |"
-    for row in rows[:_ROWS_SHOWN]:
-        yield "| " + " | ".join(map(_code, row)) + " |"
-    yield ""
+    header, rows = section.grid.header, section.grid.rows
+    yield from ("", "<details open>" if len(rows) <= 5 else "<details>")
+    yield from (f"<summary><b>{section.label}</b>: {escaped(section.text)}</summary>", "")
+    for row in (header, ["---"] * len(header), *(map(_code, row) for row in rows[:_ROWS_SHOWN])):
+        yield f"| {' | '.join(row)} |"
     if len(rows) > _ROWS_SHOWN:
-        yield f"and {len(rows) - _ROWS_SHOWN:,} more rows"
-        yield ""
-    yield "</details>"
-    yield ""
+        yield from ("", f"and {len(rows) - _ROWS_SHOWN:,} more rows")
+    yield from ("", "</details>", "")
 
 
 def _code(text: str) -> str:
@@ -464,17 +433,9 @@ def to_html(report: DiffReport) -> str:
     body = [f"<h1>{escaped(title)}: {status}</h1>"]
     if verdict(report) != title:
         body.append(f'<p class="soft">{escaped(verdict(report))}</p>')
-    return whole_page(f"{title} - kvtool diff", (*body, *_page(report)))
-
-
-def _page(report: DiffReport) -> Iterator[str]:
     for section in sections(report):
-        yield f"<h2>{escaped(section.label)}</h2>"
-        yield f"<p>{_unbroken(section.text)}</p>"
+        unbroken = escaped(section.text).replace(escaped(ARROW), "&nbsp;&rarr;&nbsp;")
+        body += f"<h2>{escaped(section.label)}</h2>", f"<p>{unbroken}</p>"
         if section.grid is not None:
-            yield table(section.grid)
-
-
-def _unbroken(text: str) -> str:
-    """Return text for an element; no line ends at an arrow."""
-    return escaped(text).replace(escaped(ARROW), "&nbsp;&rarr;&nbsp;")
+            body.append(table(section.grid))
+    return whole_page(f"{title} - kvtool diff", body)

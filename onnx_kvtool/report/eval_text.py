@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.evaluation.report import EvalReport, Summary, TraceEntry, Update, plain, type_facts
-from onnx_kvtool.report import proof_text
+from onnx_kvtool.evaluation.report import EvalReport, Summary, Update, plain, type_facts
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, Marked, named
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.report.proof_text import outputs_table
 
 # Arrays as lines of text, with the elements that matter marked.
 
@@ -137,22 +136,17 @@ def blocks(report: EvalReport) -> Iterator[Block]:
     """Yield what was asked for: values, caches before and after, the trace, the comparison."""
     yield Line("ran", _headline(report))
     if not all(fact.given for fact in report.inputs):
-        rows = tuple(
-            (fact.name, str(fact), "given" if fact.given else "drawn") for fact in report.inputs
-        )
-        yield Grid(("input", "type", "value"), rows)
+        rows = ((i.name, str(i), "given" if i.given else "drawn") for i in report.inputs)
+        yield Grid("input, type, value", rows)
     for update in report.updates:
         yield from _update(update)
-    shown = {name for update in report.updates for name in (update.before, update.after)}
-    rest = [output for output in report.outputs if output.type.name not in shown]
-    yield from _outputs(rest, report)
+    yield from _outputs(report)
     if report.trace:
         yield from _trace(report)
-    if report.comparison is not None:
-        found = report.comparison
+    if (found := report.comparison) is not None:
         text = f"{report.runtime}, compared with {found.runtime}"
         yield Line(found.status, text, VERDICT_STYLES[found.status])
-        yield Grid(proof_text.HEADER, tuple(proof_text.output_rows(found.outputs)))
+        yield outputs_table(found.outputs)
 
 
 def remarks(report: EvalReport) -> Iterator[Block]:
@@ -197,41 +191,35 @@ def _update(update: Update) -> Iterator[Block]:
         yield from array_lines(update.new, marks)
 
 
-def _outputs(outputs: list[Summary], report: EvalReport) -> Iterator[Block]:
-    """Yield small values whole, and a table of the others."""
+def _outputs(report: EvalReport) -> Iterator[Block]:
+    """Yield small values whole, and a table of the others; none that an update shows."""
+    shown = {name for update in report.updates for name in (update.before, update.after)}
     large = []
-    for output in outputs:
-        value = report.values.get(output.type.name)
+    for output in report.outputs:
+        name, kind = output.type.name, str(output.type)
+        if name in shown:
+            continue
+        value = report.values.get(name)
         if value is None and output.values is not None:  # read from JSON
             value = np.array(output.values, object)
         if output.items is not None:
-            yield Line(output.type.name, str(output.type))
-            yield from _items(output, value)
+            yield Line(name, kind)
+            values = value if isinstance(value, list) else [item.values for item in output.items]
+            rows = [
+                (item.type.name, str(item.type), excerpt(np.asarray(v)) if v is not None else "")
+                for item, v in zip(output.items, values, strict=True)
+            ]
+            if rows:
+                yield Grid("element, type, elements", rows)
         elif output.values is None and output.type.dtype is not None:
             elements = excerpt(value) if isinstance(value, np.ndarray) else ""
-            large.append((output.type.name, str(output.type), _range(output), elements))
+            large.append((name, kind, _range(output), elements))
         else:
-            yield Line(output.type.name, _described(output))
+            yield Line(name, ", ".join(filter(None, (kind, _range(output)))))
             if isinstance(value, np.ndarray):
                 yield from array_lines(value)
     if large:
-        yield Grid(("output", "type", "range", "elements"), tuple(large))
-
-
-def _items(output: Summary, value: Value) -> Iterator[Block]:
-    assert output.items is not None
-    values = value if isinstance(value, list) else [item.values for item in output.items]
-    rows = tuple(
-        (item.type.name, str(item.type), excerpt(np.asarray(v)) if v is not None else "")
-        for item, v in zip(output.items, values, strict=True)
-    )
-    if rows:
-        yield Grid(("element", "type", "elements"), rows)
-
-
-def _described(output: Summary) -> str:
-    extent = _range(output)
-    return f"{output.type}, {extent}" if extent else str(output.type)
+        yield Grid("output, type, range, elements", large)
 
 
 def _range(output: Summary) -> str:
@@ -251,23 +239,19 @@ def _number(value: object) -> str:
 
 def _trace(report: EvalReport) -> Iterator[Block]:
     """Yield a row per node that ran; graph, step and runtime only where they differ."""
-    columns = [
-        ("step", [str(entry.step) for entry in report.trace]),
-        ("graph", [entry.location.graph for entry in report.trace]),
-        ("node", [entry.location.node_label or "" for entry in report.trace]),
-        ("operator", [entry.location.op or "" for entry in report.trace]),
-        ("outputs", [_made(entry) for entry in report.trace]),
-        ("ms", [f"{entry.seconds * 1e3:.3f}" for entry in report.trace]),
-        ("by", [entry.runtime for entry in report.trace]),
+    rows = [
+        (
+            str(entry.step),
+            entry.location.graph,
+            entry.location.node_label or "",
+            entry.location.op or "",
+            ", ".join(f"{fact.name}: {fact}" for fact in entry.outputs),
+            f"{entry.seconds * 1e3:.3f}",
+            entry.runtime,
+        )
+        for entry in report.trace
     ]
-    kept = [
-        (title, cells)
-        for title, cells in columns
-        if title not in ("step", "graph", "by") or len(set(cells)) > 1
-    ]
-    rows = tuple(zip(*(cells for _, cells in kept), strict=True))
-    yield Grid(tuple(title for title, _ in kept), rows)
-
-
-def _made(entry: TraceEntry) -> str:
-    return ", ".join(f"{fact.name}: {fact}" for fact in entry.outputs)
+    columns = zip(["step", "graph", "node", "operator", "outputs", "ms", "by"], *rows, strict=True)
+    kept = [c for c in columns if c[0] not in ("step", "graph", "by") or len({*c[1:]}) > 1]
+    titles, *shown = zip(*kept, strict=True)
+    yield Grid(titles, shown)

@@ -14,7 +14,6 @@ from onnx_kvtool.targets.releases import releases
 if TYPE_CHECKING:
     from onnx_kvtool.commands.ops import (
         AttributeEntry,
-        LimitEntry,
         Operator,
         OpsReport,
         ParameterEntry,
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     )
     from onnx_kvtool.commands.targets import TargetsReport
     from onnx_kvtool.shapes.inference import InferReport, UnknownValue
-    from onnx_kvtool.symbolic.knowledge import Conflict
     from onnx_kvtool.targets.release import Limit, Release
 
 
@@ -40,28 +38,22 @@ def infer_blocks(report: InferReport) -> Iterator[Block]:
         f"{named(report.model)}, {report.known_after} of {counted(report.values, 'value')} known, "
         f"{report.known_before} by the file alone",
     )
-    for conflict in report.conflicts:
-        yield from _conflict(conflict)
+    for one in report.conflicts:
+        yield Line("conflict", f"{one.code}: {one.location}: {one.message}", "bold red")
+        if len(one.chain) > 1:
+            yield Line("  way", " -> ".join(one.chain))
     if report.unknown:
         yield Line("unknown", str(len(report.unknown)))
         yield _unknown(report.unknown)
     if report.equalities:
         yield Line("equal sizes", str(len(report.equalities)))
-        yield Grid(
-            ("name", "equals", "because of", "at"),
-            tuple((e.name, e.equals, e.why, str(e.location)) for e in report.equalities),
-        )
+        rows = ((e.name, e.equals, e.why, str(e.location)) for e in report.equalities)
+        yield Grid("name, equals, because of, at", rows)
     for note in report.notes:
         yield Line("note", note)
     if report.output is not None:
         target = "standard output" if report.output == "-" else report.output
         yield Line("written", target)
-
-
-def _conflict(conflict: Conflict) -> Iterator[Block]:
-    yield Line("conflict", f"{conflict.code}: {conflict.location}: {conflict.message}", "bold red")
-    if len(conflict.chain) > 1:
-        yield Line("  way", " -> ".join(conflict.chain))
 
 
 def _unknown(unknown: Sequence[UnknownValue]) -> Grid:
@@ -73,22 +65,10 @@ def _unknown(unknown: Sequence[UnknownValue]) -> Grid:
         rest = len(names) - _MOST_FOLLOWERS
         shown = f"{shown} and {rest} more" if rest > 0 else shown
         rows.append((str(values[0].lost.location), values[0].lost.why, shown))
-    return Grid(("lost first at", "why", "unknown values"), tuple(rows))
+    return Grid("lost first at, why, unknown values", rows)
 
 
 # What `ops` knows of operators, in lines and tables for people.
-
-
-_OPS_HEADER = (
-    "operator",
-    "versions",
-    "kernel",
-    "lowering",
-    "upgrade",
-    "raising",
-    "rules",
-    "limits",
-)
 
 
 def ops_blocks(report: OpsReport, *, in_full: bool) -> Iterator[Block]:
@@ -97,7 +77,8 @@ def ops_blocks(report: OpsReport, *, in_full: bool) -> Iterator[Block]:
         for operator in report.operators:
             yield from _about(operator)
     else:
-        yield Grid(_OPS_HEADER, tuple(map(_ops_row, report.operators)))
+        titles = "operator, versions, kernel, lowering, upgrade, raising, rules, limits"
+        yield Grid(titles, map(_ops_row, report.operators))
 
 
 def _ops_row(operator: Operator) -> tuple[str, ...]:
@@ -120,14 +101,12 @@ def _joined(items: Iterable[object]) -> str:
 def _about(operator: Operator) -> Iterator[Block]:
     yield Line("operator", operator.op)
     yield Line("versions", _joined(version.since for version in operator.versions))
-    yield Grid(
-        ("version", "inputs", "outputs", "attributes"), tuple(map(_shown, operator.versions))
-    )
+    yield Grid("version, inputs, outputs, attributes", map(_shown, operator.versions))
     yield Line("function body", "in the schema" if operator.function_body else "-")
     yield Line("kernels", _kernels(operator))
     yield from _table(
         "lowerings",
-        ("rule", "to opsets below", "from version", "on request"),
+        "rule, to opsets below, from version, on request",
         (
             (one.rule, str(one.below), str(one.reads), "yes" if one.removes else "-")
             for one in operator.lowerings
@@ -135,31 +114,34 @@ def _about(operator: Operator) -> Iterator[Block]:
     )
     yield from _table(
         "upgrades",
-        ("rule", "across opsets"),
+        "rule, across opsets",
         ((one.rule, _joined(one.across)) for one in operator.upgrades),
     )
     yield from _table(
         "raisings",
-        ("pattern", "read off", "makes"),
+        "pattern, read off, makes",
         ((one.pattern, one.reads, one.makes) for one in operator.raisings),
     )
     yield from _table(
         "rules",
-        ("code", "name", "severity", "what it finds"),
+        "code, name, severity, what it finds",
         ((one.code, one.name, one.severity, one.summary) for one in operator.rules),
     )
     yield from _table(
         "limits",
-        ("limit", "runtime", "releases", "what they do"),
-        ((one.name, one.runtime, _ops_span(one), one.reason) for one in operator.limits),
+        "limit, runtime, releases, what they do",
+        (
+            (one.name, one.runtime, _span(one.runtime, one.versions), one.reason)
+            for one in operator.limits
+        ),
     )
 
 
-def _table(label: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[Block]:
-    listed = tuple(rows)
-    yield Line(label, str(len(listed)) if listed else "-")
-    if listed:
-        yield Grid(header, listed)
+def _table(label: str, titles: str, rows: Iterable[tuple[str, ...]]) -> Iterator[Block]:
+    grid = Grid(titles, rows)
+    yield Line(label, str(len(grid.rows) or "-"))
+    if grid.rows:
+        yield grid
 
 
 def _shown(version: VersionEntry) -> tuple[str, ...]:
@@ -173,9 +155,7 @@ def _shown(version: VersionEntry) -> tuple[str, ...]:
 
 
 def _parameter(parameter: ParameterEntry) -> str:
-    return (
-        f"{parameter.name}{'?' if parameter.optional else ''}{'...' if parameter.variadic else ''}"
-    )
+    return f"{parameter.name}{'?' * parameter.optional}{'...' * parameter.variadic}"
 
 
 def _attribute(attribute: AttributeEntry) -> str:
@@ -197,13 +177,9 @@ def _kernels(operator: Operator) -> str:
     return f"{text}; may write into {_joined(f'`{name}`' for name in shared)}" if shared else text
 
 
-def _ops_span(limit: LimitEntry) -> str:
-    return _span(limit.versions, [one for one in releases() if one.runtime == limit.runtime])
-
-
-def _span(versions: Sequence[str], known: Iterable[Release]) -> str:
+def _span(runtime: str, versions: Sequence[str]) -> str:
     """Return versions as a range, or one by one if a known release between them has no limit."""
-    shown = [release.version for release in known]
+    shown = [release.version for release in releases() if release.runtime == runtime]
     first, last = versions[0], versions[-1]
     between = shown[shown.index(first) : shown.index(last) + 1]
     is_range = len(versions) > 1 and len(between) == len(versions)
@@ -213,10 +189,6 @@ def _span(versions: Sequence[str], known: Iterable[Release]) -> str:
 # What `targets` knows of releases, in lines and tables for people.
 
 
-_TARGETS_HEADER = ("runtime", "version", "opset", "IR version", "evidence", "limits")
-_LIMITS = ("limit", "operator", "releases", "what they do")
-
-
 def targets_blocks(report: TargetsReport, *, in_full: bool) -> Iterator[Block]:
     """Yield a line for each release, and if `in_full` what its limits mean.
 
@@ -224,23 +196,24 @@ def targets_blocks(report: TargetsReport, *, in_full: bool) -> Iterator[Block]:
         report: The releases; if `in_full`, of one runtime.
         in_full: Whether limits are explained; they are counted anyway.
     """
-    releases = report.targets
-    yield Grid(_TARGETS_HEADER, tuple(map(_targets_row, releases)))
+    titles = "runtime, version, opset, IR version, evidence, limits"
+    yield Grid(titles, map(_targets_row, report.targets))
     if not in_full:
         return
     found: dict[str, tuple[Limit, list[str]]] = {}
-    for release in releases:
+    for release in report.targets:
         for limit in release.limits:
             found.setdefault(limit.name, (limit, []))[1].append(release.version)
     told = [(limit, versions) for limit, versions in found.values() if not limit.listed]
     if told:
         yield Line("limits", str(len(told)))
+        runtime = report.targets[0].runtime
         rows = (
-            (limit.name, limit.operator, _span(versions, releases), _meaning(limit))
+            (limit.name, limit.operator, _span(runtime, versions), _meaning(limit))
             for limit, versions in sorted(told, key=lambda one: one[0].operator)
         )
-        yield Grid(_LIMITS, tuple(rows))
-    for release in releases:
+        yield Grid("limit, operator, releases, what they do", rows)
+    for release in report.targets:
         yield from _wholes(release)
 
 
@@ -271,15 +244,14 @@ def _wholes(release: Release) -> Iterator[Line]:
     """Yield the facts of a whole release: operators, evidence, remarks."""
     if release.unsupported:
         yield Line(f"{release} is no target", f"it {release.unsupported}")
-    constants = [limit for limit in release.limits if limit.name.startswith("constants-")]
-    lacks = [limit.operator for limit in release.limits if limit.name.startswith("lacks-")]
-    errs = [limit.operator for limit in release.limits if limit.name.startswith("errs-")]
-    if lacks:
-        yield Line(f"{release} does not compute", ", ".join(lacks))
-    if errs:
-        yield Line(f"{release} computes wrongly in some forms", ", ".join(errs))
-    if constants:
-        names = (f"{one.operator}.{one.operand}" for one in constants)
-        yield Line(f"{release} takes as constants only", ", ".join(names))
+    for kind, text in (
+        ("lacks-", "does not compute"),
+        ("errs-", "computes wrongly in some forms"),
+        ("constants-", "takes as constants only"),
+    ):
+        limits = [limit for limit in release.limits if limit.name.startswith(kind)]
+        names = [f"{one.operator}.{one.operand}" if one.operand else one.operator for one in limits]
+        if names:
+            yield Line(f"{release} {text}", ", ".join(names))
     if release.types:
         yield Line(f"{release} takes values of these types only", ", ".join(sorted(release.types)))

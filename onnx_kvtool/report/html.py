@@ -176,8 +176,8 @@ def _rest(report: InspectReport) -> Iterator[str]:
         every = table(value_table(values))
         yield f"<details><summary>Each of {len(values)} {label}</summary>{every}</details>"
     yield "<h2>Operators</h2>"
-    rows = tuple((name, f"{number:,}") for name, number in report.ops.items())
-    yield table(Grid(("operator", "nodes"), rows))
+    rows = ((name, f"{number:,}") for name, number in report.ops.items())
+    yield table(Grid("operator, nodes", rows))
     if report.nodes is not None:
         yield "<h2>Nodes</h2>"
         yield table(node_table(report.nodes))

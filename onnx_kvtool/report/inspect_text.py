@@ -25,20 +25,10 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 4
 _MOST_OPS = 12
-_INSPECT_HEADER = (
-    "cache",
-    "updated by",
-    "type",
-    "shape",
-    "axis",
-    "mode",
-    "rows",
-    "per token",
-    "per cache",
-)
+_CACHE_TITLES = "cache, updated by, type, shape, axis, mode, rows, per token, per cache"
 _SPARE = (
-    *("axis", "update", "mode", "graph", "write_indices", "present", "type", "rows", "node"),
-    *("per cache", "updated by", "per token", "shape"),
+    "axis, update, mode, graph, write_indices, present, type, rows, node, per cache, updated by,"
+    " per token, shape"
 )
 """What a narrow terminal leaves out of the table of caches, the least important first."""
 
@@ -56,11 +46,19 @@ def inspect_blocks(report: InspectReport) -> Iterator[Block]:
         yield (group_table if report.nodes is None else cache_table)(report.caches)
     if report.whatif is not None:
         yield from whatif_lines(report)
-    if (growing := _growing_text(report)) is not None:
-        yield Line("growing", growing)
-    if (windows := _windows_text(report)) is not None:
-        yield Line("windows", windows)
-    yield Line("operators", _ops(report))
+    path = report.model.path
+    argument = "MODEL" if path in ("", "-") else shlex.quote(path)
+    if caches := growing(report.caches):
+        command = f"kvtool raise {argument} --capacity N"
+        text = f"{growth_in_words(caches)}; `{command}` gives them N rows, written in place"
+        yield Line("growing", text)
+    if caches := rolling(report.caches):
+        command = rolling_command(caches, argument)
+        text = f"{rolling_in_words(caches)}; `{command}` makes circular caches of them"
+        yield Line("windows", text)
+    ops = [f"{name} {number}" for name, number in report.ops.items()]
+    more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
+    yield Line("operators", f"{', '.join(ops[:_MOST_OPS]) or 'none'}{more}")
     for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
         yield Line(label, str(len(values)))
         if values:
@@ -108,30 +106,6 @@ def cost_text(report: InspectReport) -> str:
     elif names := _open_dims(report.caches):
         parts.append(f"`{' '.join(f'--dim {name}=N' for name in names)}` gives the total")
     return "; ".join(parts)
-
-
-def _growing_text(report: InspectReport) -> str | None:
-    """Return the cost of growing caches at each step, and how to give them a capacity."""
-    caches = growing(report.caches)
-    if not caches:
-        return None
-    command = f"kvtool raise {_argument(report)} --capacity N"
-    return f"{growth_in_words(caches)}; `{command}` gives them N rows, written in place"
-
-
-def _argument(report: InspectReport) -> str:
-    """Return the model as an argument of a command."""
-    path = report.model.path
-    return "MODEL" if path in ("", "-") else shlex.quote(path)
-
-
-def _windows_text(report: InspectReport) -> str | None:
-    """Return the cost of rolling caches at each step, and how to avoid it."""
-    caches = rolling(report.caches)
-    if not caches:
-        return None
-    command = rolling_command(caches, _argument(report))
-    return f"{rolling_in_words(caches)}; `{command}` makes circular caches of them"
 
 
 def whatif_lines(report: InspectReport) -> Iterator[Line]:
@@ -199,22 +173,13 @@ def _open_dims(caches: Sequence[Cache]) -> list[str]:
     return list(dict.fromkeys(d for d in dims if isinstance(d, str) and d.isidentifier()))
 
 
-def _ops(report: InspectReport) -> str:
-    ops = list(report.ops.items())
-    text = ", ".join(f"{name} {number}" for name, number in ops[:_MOST_OPS])
-    rest = len(ops) - _MOST_OPS
-    return f"{text} and {rest} more" if rest > 0 else text or "none"
-
-
 def value_table(values: Sequence[ValueFacts], *, fold: bool = False) -> Grid:
     """Return inputs or outputs; with `fold`, one row for those that differ in a number alone."""
     names = [(v.name, (v.dtype, v.shape)) for v in values]
     groups = name_groups(names) if fold else [(v.name, [i]) for i, v in enumerate(values)]
-    rows = []
-    for name, places in groups:
-        first = values[places[0]]
-        rows.append((name, first.dtype or "-", shape_text(first.shape)))
-    return Grid(("name", "type", "shape"), tuple(rows), ("type",))
+    firsts = ((name, values[places[0]]) for name, places in groups)
+    rows = ((name, first.dtype or "-", shape_text(first.shape)) for name, first in firsts)
+    return Grid("name, type, shape", rows, "type")
 
 
 def node_table(nodes: Sequence[NodeFacts]) -> Grid:
@@ -229,9 +194,7 @@ def node_table(nodes: Sequence[NodeFacts]) -> Grid:
         )
         for node in nodes
     )
-    return Grid(
-        ("graph", "node", "operator", "inputs", "outputs"), tuple(rows), ("graph", "inputs")
-    )
+    return Grid("graph, node, operator, inputs, outputs", rows, "graph, inputs")
 
 
 def bytes_text(number: float | None) -> str:
@@ -258,51 +221,37 @@ def _facts(cache: Cache) -> tuple[str, ...]:
     )
 
 
+def _in_place(reason: str | None) -> str:
+    return "yes" if reason is None else f"no: {reason}"
+
+
 def group_table(caches: Sequence[Cache]) -> Grid:
     """Return caches that differ in their names alone in one row each."""
-    rows = []
-    for group in cache_groups(caches):
-        in_place = "yes" if group.reason is None else f"no: {group.reason}"
-        rows.append((group.name, *_facts(group.caches[0]), in_place))
-    return Grid((*_INSPECT_HEADER, "in place"), tuple(rows), _SPARE)
+    groups = cache_groups(caches)
+    rows = ((one.name, *_facts(one.caches[0]), _in_place(one.reason)) for one in groups)
+    return Grid(f"{_CACHE_TITLES}, in place", rows, _SPARE)
 
 
 def cache_table(caches: Sequence[Cache]) -> Grid:
     """Return every cache in a row of its own, with the names that are around it."""
-    rows = []
-    for cache in caches:
-        reason = cache.in_place.reason
-        rows.append(
-            (
-                cache.past or "-",
-                *_facts(cache),
-                cache.location.graph,
-                cache.location.node_label or "-",
-                cache.update or "-",
-                cache.write_indices or "-",
-                cache.present or "-",
-                "yes" if reason is None else f"no: {reason}",
-            )
+    rows = (
+        (
+            cache.past or "-",
+            *_facts(cache),
+            cache.location.graph,
+            cache.location.node_label or "-",
+            cache.update or "-",
+            cache.write_indices or "-",
+            cache.present or "-",
+            _in_place(cache.in_place.reason),
         )
-    header = ("graph", "node", "update", "write_indices", "present", "in place")
-    return Grid((*_INSPECT_HEADER, *header), tuple(rows), _SPARE)
+        for cache in caches
+    )
+    titles = f"{_CACHE_TITLES}, graph, node, update, write_indices, present, in place"
+    return Grid(titles, rows, _SPARE)
 
 
 # What decoders took, in a table for people.
-
-
-_BENCH_HEADER = (
-    "model",
-    "form",
-    "in place",
-    "first token",
-    "step",
-    "least",
-    "most",
-    "tokens/s",
-    "peak",
-)
-_RATIOS = ("model", "step", "first token", "peak")
 
 
 def bench_blocks(report: BenchReport) -> Iterator[Block]:
@@ -314,21 +263,17 @@ def bench_blocks(report: BenchReport) -> Iterator[Block]:
     text += f", {work.tokens} tokens, {counted(work.rounds, 'round')} in turns"
     threads = "a thread for each core" if work.threads is None else counted(work.threads, "thread")
     yield Line("ran", f"{text}, {threads}")
-    spare = ("most", "least", "form", "tokens/s", "in place", "peak")
-    yield Grid(_BENCH_HEADER, tuple(_row(run) for run in report.runs), spare)
+    titles = "model, form, in place, first token, step, least, most, tokens/s, peak"
+    spare = "most, least, form, tokens/s, in place, peak"
+    yield Grid(titles, map(_row, report.runs), spare)
     if len(report.runs) > 1:
         yield Line("to the first", "ratios of medians; less than 1 is less time or memory")
-        yield Grid(
-            _RATIOS,
-            tuple(
-                (named(r.model), _ratio(r.step), _ratio(r.first_token), _ratio(r.peak))
-                for r in report.ratios
-            ),
-        )
-        done = [run for run in report.runs if run.failure is None]
-        if len(done) > 1:
-            style = "green" if report.same_tokens else "yellow"
-            yield Line("tokens", "all the same" if report.same_tokens else "not the same", style)
+        ratios = ((named(r.model), r.step, r.first_token, r.peak) for r in report.ratios)
+        rows = ((name, *("-" if x is None else f"{x:.2f}" for x in each)) for name, *each in ratios)
+        yield Grid("model, step, first token, peak", rows)
+        if [run.failure for run in report.runs].count(None) > 1:
+            same = ("all the same", "green") if report.same_tokens else ("not the same", "yellow")
+            yield Line("tokens", *same)
     if report.profile:
         yield from _profile_blocks(report.profile)
     for run in report.runs:
@@ -341,16 +286,16 @@ _MOST_OPERATORS = 12
 
 def _profile_blocks(profiles: Sequence[Profile]) -> Iterator[Block]:
     """Yield where the steps of each model go, side by side."""
-    models = tuple(named(profile.model) for profile in profiles)
+    models = [named(profile.model) for profile in profiles]
     yield Line("profile", "time of a step in operators, by onnxruntime's profile")
     shares = [[f"{_time(p.seconds)} ({p.share:.0%})" for p in each.parts] for each in profiles]
     parts = [part.part for part in profiles[0].parts]
-    yield Grid(("part", *models), tuple(zip(parts, *shares, strict=True)))
+    yield Grid(("part", *models), zip(parts, *shares, strict=True))
     by_op = [{one.op: one for one in profile.operators} for profile in profiles]
     longest = {op: max(k[op].seconds if op in k else 0 for k in by_op) for k in by_op for op in k}
     shown = sorted(longest, key=lambda op: -longest[op])[:_MOST_OPERATORS]
-    rows = [(op, *(_operator(known.get(op)) for known in by_op)) for op in shown]
-    yield Grid(("operator", *models), tuple(rows))
+    rows = ((op, *(_operator(known.get(op)) for known in by_op)) for op in shown)
+    yield Grid(("operator", *models), rows)
     if len(longest) > len(shown):
         yield Line("not shown", counted(len(longest) - len(shown), "other operator"))
 
@@ -378,7 +323,3 @@ def _time(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
-
-
-def _ratio(number: float | None) -> str:
-    return "-" if number is None else f"{number:.2f}"

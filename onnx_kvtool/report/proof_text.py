@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 # What people read of a comparison of two models, as lines and rows.
 
 
-HEADER = ("output", "bit for bit", "largest difference", "first mismatch")
-
-
 def comparison_blocks(report: VerifyReport) -> Iterator[Block]:
     """Yield which models were compared, how each output did, what differs, and where it begins."""
     yield Line(report.status, _headline(report), VERDICT_STYLES[report.status])
     if report.steps and report.outputs:
-        yield _table(report.outputs, report.covered)
-    for label, text in _places(report):
-        yield Line(label, text)
+        yield outputs_table(report.outputs, report.covered)
+    if report.detail is not None:
+        yield Line("difference" if report.status == "different" else "reason", report.detail)
+    if (found := report.earliest) is not None:
+        yield Line("earliest node", f"{found.a}: {found.reason}")
+        if found.b != found.a:
+            yield Line("  in B", str(found.b))
     if report.covered is not None and report.status == "equal":
         yield from covered(report.covered, "place")
 
@@ -81,20 +82,22 @@ def not_covered(found: Covered, redraw: str) -> Iterator[Line]:
         "lengths": "`--dim` and a larger `--verify-budget` allow longer runs",
         "none": "nothing that kvtool draws shows it",
     }
-    gaps = [f"{gap.what} ({remedies[gap.remedy]})" for gap in found.gaps]
-    if gaps:
+    if gaps := [f"{gap.what} ({remedies[gap.remedy]})" for gap in found.gaps]:
         yield Line("not covered", "; ".join(gaps), VERDICT_STYLES["skipped"])
 
 
 def _headline(report: VerifyReport) -> str:
     """Return which models were compared, where, and how often."""
     text = f"{named(report.a)} and {named(report.b)}"
-    if report.runtime is not None and report.steps:
-        runs = f"{counted(report.cases, 'case')}, {counted(report.steps, 'run')}"
-        text += f" in {report.runtime} ({runs})"
-    elif report.runtime is not None:
+    if report.runtime is not None:
         text += f" in {report.runtime}"
+        if report.steps:
+            text += f" {_runs(report)}"
     return text + unproven(report.covered)
+
+
+def _runs(found: VerifyReport | Verification) -> str:
+    return f"({counted(found.cases, 'case')}, {counted(found.steps, 'run')})"
 
 
 def unproven(found: Covered | None) -> str:
@@ -105,21 +108,26 @@ def unproven(found: Covered | None) -> str:
     return f"; {enumerated(found.unproven)} {'is' if is_one else 'are'} random and not proven"
 
 
-def output_rows(outputs: Sequence[OutputReport]) -> list[tuple[str, ...]]:
-    """Return one row per output under `HEADER`."""
-    return [_row(output) for output in outputs]
-
-
-def _table(outputs: Sequence[OutputReport], found: Covered | None) -> Grid:
-    """Return the rows of all outputs, with how close each had to be."""
-    rows = output_rows(outputs)
-    if found is None:
-        return Grid(HEADER, tuple(rows))
-    random = ("-", "-", "random, not proven")
-    rows = [(row[0], *random) if row[0] in found.unproven else row for row in rows]
-    allowed = [_allowed(found.tolerance.get(row[0])) for row in rows]
-    pairs = zip(rows, allowed, strict=True)
-    return Grid((*HEADER[:3], "allowed", HEADER[3]), tuple((*r[:3], t, r[3]) for r, t in pairs))
+def outputs_table(outputs: Sequence[OutputReport], found: Covered | None = None) -> Grid:
+    """Return a row for each output, with how close it had to be if `found` says so."""
+    rows = []
+    for output in outputs:
+        differs = output.first_mismatch
+        row = [
+            output.name,
+            "yes" if output.bit_equal else "no",
+            "-" if output.max_abs_diff is None else f"{output.max_abs_diff:.2g}",
+            "" if differs is None else str(differs.mismatch).removeprefix("at "),
+        ]
+        if output.bit_equal is None:
+            row[1:] = "-", "-", "not compared"
+        if found is not None:
+            if output.name in found.unproven:
+                row[1:] = "-", "-", "random, not proven"
+            row.insert(3, _allowed(found.tolerance.get(output.name)))
+        rows.append(row)
+    allowed = "" if found is None else "allowed, "
+    return Grid(f"output, bit for bit, largest difference, {allowed}first mismatch", rows)
 
 
 def _allowed(found: NamedTolerance | None) -> str:
@@ -129,28 +137,6 @@ def _allowed(found: NamedTolerance | None) -> str:
     parts = [f"{found.atol:.2g}"] if found.atol or not found.rtol else []
     parts += [f"{found.rtol:.2g} |x|"] if found.rtol else []
     return f"{' + '.join(parts)} ({found.because})"
-
-
-def _places(report: VerifyReport) -> list[tuple[str, str]]:
-    """Return what differs and where it begins, each line with its label."""
-    lines = []
-    if report.detail is not None:
-        lines.append(("difference" if report.status == "different" else "reason", report.detail))
-    if report.earliest is not None:
-        found = report.earliest
-        lines.append(("earliest node", f"{found.a}: {found.reason}"))
-        if found.b != found.a:
-            lines.append(("  in B", str(found.b)))
-    return lines
-
-
-def _row(output: OutputReport) -> tuple[str, ...]:
-    if output.bit_equal is None:
-        return output.name, "-", "-", "not compared"
-    largest = "-" if output.max_abs_diff is None else f"{output.max_abs_diff:.2g}"
-    found = output.first_mismatch
-    mismatch = "" if found is None else str(found.mismatch).removeprefix("at ")
-    return output.name, "yes" if output.bit_equal else "no", largest, mismatch
 
 
 # What `lower` did, in lines and tables for people; and how every rewrite ends.
@@ -167,7 +153,9 @@ def lower_blocks(report: LowerReport, *, dry_run: bool = False) -> Iterator[Bloc
     yield _lower_head(report, failed)
     yield from _refusals(report.refused)
     if report.lowered and not failed:
-        yield Grid(("operator", "nodes", "rule", "form"), _counts(report))
+        counts = Counter((one.location.op or "", one.rule, one.via or "") for one in report.lowered)
+        rows = ((op, str(count), *how) for (op, *how), count in counts.items())
+        yield Grid("operator, nodes, rule, form", rows)
     for note in report.notes:
         yield Line("note", note)
     yield from ending(report, verified=not report.refused, dry_run=dry_run and not failed)
@@ -222,12 +210,6 @@ def _opsets(report: LowerReport | RaiseReport) -> str:
     return text if is_same else f"{text} to {report.target_opset}"
 
 
-def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:
-    """Return one row per operator, rule and form, in the order of their first nodes."""
-    counts = Counter((done.location.op or "", done.rule, done.via or "") for done in report.lowered)
-    return tuple((op, str(count), rule, via) for (op, rule, via), count in counts.items())
-
-
 def _refusals(refusals: Iterable[Diagnostic]) -> Iterator[Line]:
     """Yield each remedy once, below its refusals; those that differ in names only share a line."""
     for group in groups_alike(refusals, lambda r: (r.code, r.help, r.lowest_opset)):
@@ -248,22 +230,16 @@ def _verdict(verification: Verification) -> str:
     """Return the verification in one sentence."""
     if verification.status == "skipped":
         return f"skipped, {verification.detail}"
-    text = (
-        f"{verification.status} in {verification.runtime} "
-        f"({counted(verification.cases, 'case')}, {counted(verification.steps, 'run')})"
-    )
+    text = f"{verification.status} in {verification.runtime} {_runs(verification)}"
     if verification.status == "equal":
-        text += f"; {_agreement(len(verification.bit_equal), verification.max_abs_diff)}"
+        count, most = len(verification.bit_equal), verification.max_abs_diff
+        agreement = f"{counted(count, 'output')} equal bit for bit"
+        if most:
+            close = f"largest difference {most:.1e}"
+            agreement = f"{agreement}, {close} in the others" if count else close
+        text += f"; {agreement}"
     text += unproven(verification.covered)
     return f"{text}; {verification.detail}" if verification.detail else text
-
-
-def _agreement(bit_equal: int, max_abs_diff: float | None) -> str:
-    exact = f"{counted(bit_equal, 'output')} equal bit for bit"
-    if not max_abs_diff:
-        return exact
-    close = f"largest difference {max_abs_diff:.1e}"
-    return f"{exact}, {close} in the others" if bit_equal else close
 
 
 # What `raise` did, in lines and tables for people.
@@ -286,16 +262,27 @@ def raise_blocks(
     yield _raise_head(report, failed)
     yield from _refusals(report.blocked)
     if report.raised:
-        yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
+        updates = [
+            (
+                one.location.node_label or "",
+                str(one.axis),
+                one.mode,
+                one.past,
+                one.write_indices or "0",
+                one.present,
+            )
+            for one in report.raised
+        ]
+        yield Grid("node, axis, mode, past, write_indices, present", _folded(updates))
         yield from _proofs(report.raised)
     if report.attention:
         forms = [(one.location.node_label or "", one.form, one.mask) for one in report.attention]
-        yield Grid(("attention of", "form", "mask"), _folded(forms))
+        yield Grid("attention of, form, mask", _folded(forms))
         yield from _proofs(report.attention)
     if report.contrib:
         counts = Counter((one.location.op or "", one.rule) for one in report.contrib)
-        rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
-        yield Grid(("operator", "nodes", "rule"), rows)
+        rows = ((op, str(number), rule) for (op, rule), number in counts.items())
+        yield Grid("operator, nodes, rule", rows)
     for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
         yield from _one_by_one(refusals, "yellow")
         assumption = refusals[0].assumption
@@ -314,61 +301,40 @@ def _raise_head(report: RaiseReport, failed: bool) -> Line:
     if not report.is_changed:
         found = counted(len(report.refused), "candidate") if report.refused else "no candidate"
         return Line("nothing to raise", f"{text}; {found}, nothing was written")
-    text += f", IR version {report.ir_version}; {_done(report)}"
-    if report.refused:
-        text += f", {counted(len(report.refused), 'candidate')} left as before"
-    return Line("raised", f"{text}, {counted(report.removed, 'fewer node')}")
-
-
-def _done(report: RaiseReport) -> str:
-    """Return how much was raised."""
     said = [counted(len(report.raised), "update")] if report.raised else []
     if report.attention:
         said.append(f"{len(report.attention)} Attention")
-    return ", ".join(said)
-
-
-def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
-    return _folded(
-        [
-            (
-                done.location.node_label or "",
-                str(done.axis),
-                done.mode,
-                done.past,
-                done.write_indices or "0",
-                done.present,
-            )
-            for done in report.raised
-        ]
-    )
+    text += f", IR version {report.ir_version}; {', '.join(said)}"
+    if report.refused:
+        text += f", {counted(len(report.refused), 'candidate')} left as before"
+    return Line("raised", f"{text}, {counted(report.removed, 'fewer node')}")
 
 
 _MOST_ROWS = 12
 """Most rows of a table that shows each update by itself."""
 
 
-def _folded(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _folded(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
     """Return rows, those that differ in numbers of names alone as one where they are many."""
     if len(rows) <= _MOST_ROWS:
-        return tuple(rows)
+        return rows
     folded = []
-    for group in groups_alike(rows, lambda row: tuple(map(_pattern, row))):
-        first = group[0]
-        cells = [_common(column) or column[0] for column in zip(*group, strict=True)]
-        label = cells[0] if cells[0] != first[0] else and_others(first[0], len(group) - 1)
-        folded.append((label, *cells[1:]))
-    return tuple(folded)
+    for group in groups_alike(rows, _pattern):
+        label, *cells = map(_common, zip(*group, strict=True))
+        if label == group[0][0]:
+            label = and_others(label, len(group) - 1)
+        folded.append((label, *cells))
+    return folded
 
 
-def _pattern(cell: str) -> str:
-    return cell if cell.isdigit() else without_numbers(cell)
+def _pattern(row: Iterable[str]) -> tuple[str, ...]:
+    return tuple(cell if cell.isdigit() else without_numbers(cell) for cell in row)
 
 
-def _common(cells: Sequence[str]) -> str | None:
-    """Return one name for several, if it is short: `key.{0..31}`, and no list of numbers."""
+def _common(cells: Sequence[str]) -> str:
+    """Return one name for several, if it is short: `key.{0..31}`, no list of numbers; or one."""
     name = joined(cells)
-    return None if name is None or "," in name.partition("{")[2] else name
+    return cells[0] if name is None or "," in name.partition("{")[2] else name
 
 
 def _proofs(raised: Iterable[Raised | RaisedAttention]) -> Iterator[Line]:

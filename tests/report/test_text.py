@@ -283,7 +283,7 @@ def test_a_narrow_terminal_leaves_out_columns_never_rows(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     rows = tuple((f"cache.{i}", "1", "linear", "(2, 3, 5)") for i in range(3))
-    grid = Grid(("cache", "axis", "mode", "shape"), rows, ("axis", "mode"))
+    grid = Grid(("cache", "axis", "mode", "shape"), rows, "axis, mode")
     monkeypatch.setattr(sys, "stdout", Terminal())
     print_blocks([grid], color=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())

@@ -172,13 +172,12 @@ _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 def counts(report: CheckReport | Tally) -> Iterator[Block]:
     """Yield the number of findings of each rule."""
-    header = ("code", "name", "severity", "findings", "with a fix")
     rows = [
         (rule.code, rule.name, rule.severity, str(rule.count), str(rule.fixable))
         for rule in _tally(report).counts()
     ]
     if rows:
-        yield Grid(header, tuple(rows))
+        yield Grid("code, name, severity, findings, with a fix", rows)
 
 
 def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
