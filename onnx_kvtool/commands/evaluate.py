@@ -27,11 +27,10 @@ from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import binary_bytes, bytes_of
 from onnx_kvtool.evaluation.literal import save_values
-from onnx_kvtool.evaluation.loop import apart_from, owned
+from onnx_kvtool.evaluation.loop import RunSettings, apart_from, owned
 from onnx_kvtool.evaluation.operator import single_operator
 from onnx_kvtool.evaluation.report import EvalReport
 from onnx_kvtool.evaluation.run import (
-    RunSettings,
     check_inputs,
     feed_of,
     input_values,
@@ -303,7 +302,7 @@ def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> Eva
         request.fetch,
     )
     report = run_model(
-        single.model, dict(single.inputs), single.outputs, (op,), _settings(request), progress
+        single.model, dict(single.inputs), single.outputs, op, _settings(request), progress
     )
     report.operator, report.opset = op, single.opset
     return report
@@ -328,8 +327,7 @@ def _evaluate(
     check_dims(model, request.sizes)
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)
-    nodes = (request.node,) if request.node is not None else ()
-    report = run_model(model, given, wanted, nodes, _settings(request), progress)
+    report = run_model(model, given, wanted, request.node, _settings(request), progress)
     report.model = path
     graph = Location(graph_path(model.graph.name))
     moved = (Diagnostic("unsorted-nodes", "warning", graph, note) for note in notes)

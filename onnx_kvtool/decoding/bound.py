@@ -77,7 +77,8 @@ class BoundSession:
         """Return a buffer of zeros for the input `name`."""
         type_ = self._types[name]
         if (extended := EXTENDED.get(type_)) is None:
-            array = np.zeros(shape, _DTYPES[type_])
+            name = type_.removeprefix("tensor(").removesuffix(")")
+            array = np.zeros(shape, "float32" if name == "float" else name)
             return Buffer(ort.OrtValue.ortvalue_from_numpy(array), array)
         array = np.zeros(shape, extended.dtype)
         made = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, extended.element_type)
@@ -117,17 +118,3 @@ class BoundSession:
             name: into[name] if name in into else Buffer(value)
             for name, value in zip(self.outputs, values, strict=True)
         }
-
-
-_DTYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int8)": np.int8,
-    "tensor(uint8)": np.uint8,
-    "tensor(int16)": np.int16,
-    "tensor(uint16)": np.uint16,
-    "tensor(int32)": np.int32,
-    "tensor(int64)": np.int64,
-}
-"""Types of caches that numpy has, by onnxruntime's name for the type of a value."""

@@ -13,11 +13,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import is_op, nodes
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.decoding.choice import Tokens, choosing
-from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches
+from onnx_kvtool.decoding.kept import Feeder, Form, Hold, KeptCaches, in_place
 from onnx_kvtool.model_io.model import origin, serialize
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.ops.operators import Attention
@@ -111,7 +111,7 @@ class Decoder:
         self.form: Form = self._caches.form
         self._embed = embed
         self._crossed = _crossed(self._plan, self.session.outputs)
-        self._feeders: list[Feeder] = []
+        self._feeders: dict[_Part, Feeder] = {}
         self.length = 0
 
     def __repr__(self) -> str:
@@ -177,15 +177,14 @@ class Decoder:
         batch, length = tokens.shape[:2]
         self.length = 0
         room = self._capacity if self._capacity is not None else length + _ROOM
-        self._feeders = [
-            Feeder(part.plan, batch, room, self._dims, inputs, prompt=length)
+        self._feeders = {
+            part: Feeder(part.plan, batch, room, self._dims, inputs, prompt=length)
             for part in self._parts
-        ]
+        }
         positions = {spec.name for spec in self._plan.with_role("position_ids")}
         self._cuts = positions.issuperset(inputs or ())
         part, number = self._next(length, math.inf)
-        feeder = self._feeders[self._parts.index(part)]
-        self._caches.empty(feeder.layout(0, number).shapes, room)
+        self._caches.empty(self._feeders[part].layout(0, number).shapes, room)
         return self.step(tokens)
 
     def step(self, ids: npt.ArrayLike) -> Array:
@@ -239,9 +238,8 @@ class Decoder:
         count = states.shape[1]
         more = max((part.tokens or count) - count, 0)
         filled = np.pad(states, [(0, 0), (0, more), *[(0, 0)] * (states.ndim - 2)])
-        feeder = self._feeders[self._parts.index(part)]
         try:
-            arrays = feeder.feeds(filled, self.length, count)
+            arrays = self._feeders[part].feeds(filled, self.length, count)
         except MemoryError as error:
             raise UsageError(
                 f"the inputs of {count} tokens behind {self.length} others do not fit"
@@ -252,7 +250,7 @@ class Decoder:
         self._caches.take(made)
         if not self.length:
             crossed = {past: made[end].read() for past, end in self._crossed.items()}
-            for feeder in self._feeders:
+            for feeder in self._feeders.values():
                 feeder.keep(crossed)
         self.length += count
         logits = made[part.logits].read()
@@ -343,7 +341,7 @@ class Decoder:
             if tokens.ndim != 3:
                 text = f"`embed` made an array of shape {tokens.shape}, expected (B, S, E)"
                 raise UsageError(text)
-        if tokens.ndim == 3 and self._feeders[0].embeddings is None:
+        if tokens.ndim == 3 and self._feeders[self._parts[0]].embeddings is None:
             raise UsageError("kvtool finds no input for the hidden states of tokens")
         return tokens
 
@@ -383,8 +381,8 @@ class _Part:
         rows = dims_of(logits) or ()
         keeps = all(hold.keeps_rows for hold in self.holds)
         self._pads = len(rows) > 2 and rows[1] == self.tokens and keeps
-        is_shared = bool(self.holds) and all(hold.is_shared for hold in self.holds)
-        self.is_cut = self.tokens is None and keeps and is_shared and not _sees_later_tokens(work)
+        self.is_cut = self.tokens is None and keeps and in_place(self.holds)
+        self.is_cut = self.is_cut and not _sees_later_tokens(work)
         self.session = BoundSession(serialize(work), directory, threads)
 
     def takes(self, left: int, room: float) -> bool:
@@ -397,14 +395,10 @@ class _Part:
 def _sees_later_tokens(model: ir.Model) -> bool:
     """Return whether an Attention over a cache shows later tokens."""
     opset = model.opset_imports.get("", 0)
-    views = (
-        Attention(node, opset)
-        for _, _, node in nodes(model)
-        if node.op_type == "Attention" and not node.domain
-    )
+    found = (node for _, _, node in nodes(model) if is_op(node, "Attention"))
     return any(
         (view.nonpad_kv_seqlen or view.past_key) and not (view.is_causal or view.attn_mask)
-        for view in views
+        for view in (Attention(node, opset) for node in found)
     )
 
 
@@ -418,21 +412,21 @@ def _fixed_tokens(plan: InputPlan) -> int | None:
 
 def _check_alike(plans: Sequence[InputPlan]) -> None:
     """Refuse models that cannot share their caches."""
-    first, *others = (
+    caches = [
         {
-            pair.past: (pair.past, pair.present, spec.dtype.name, spec.shape)
+            spec.name: (pair.past, pair.present, spec.dtype.name, spec.shape)
             for pair in means.pairs
             for spec in means.inputs
             if spec.name == pair.past
         }
         for means in plans
-    )
-    for other in others:
-        for name in dict.fromkeys((*first, *other)):
-            if first.get(name) != other.get(name):
+    ]
+    for other in caches[1:]:
+        for name in (*caches[0], *other):
+            one, two = caches[0].get(name), other.get(name)
+            if one != two:
                 raise UsageError(
-                    f"the models have different caches, and cannot hand them on: {first.get(name)}"
-                    f" and {other.get(name)}",
+                    f"the models have different caches, and cannot hand them on: {one} and {two}",
                     help="make them of one model by `kvtool raise --phases`",
                 )
 

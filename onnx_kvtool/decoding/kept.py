@@ -249,6 +249,11 @@ class Hold:
         self.keeps_rows = pair.kind == "fixed" and pair.axis is not None and pair.mode == "linear"
 
 
+def in_place(holds: Sequence[Hold]) -> bool:
+    """Return whether there are caches, and each of them is updated in place."""
+    return bool(holds) and all(hold.is_shared for hold in holds)
+
+
 class KeptCaches:
     """The buffers of all caches of one decoder.
 
@@ -276,7 +281,7 @@ class KeptCaches:
     @property
     def in_place(self) -> bool:
         """Whether every cache is updated in place; False without a cache."""
-        return bool(self._holds) and all(hold.is_shared for hold in self._holds)
+        return in_place(self._holds)
 
     @property
     def are_counted(self) -> bool:
@@ -328,10 +333,10 @@ class KeptCaches:
         """The buffers that the next step writes, by output; other outputs get new ones."""
         into = {}
         for hold in self._holds:
-            if hold.is_shared:
-                into[hold.pair.present] = self._buffers[hold.pair.past]
-            elif hold.pair.past in self._spare:
-                into[hold.pair.present] = self._spare[hold.pair.past]
+            past = hold.pair.past
+            target = self._buffers[past] if hold.is_shared else self._spare.get(past)
+            if target is not None:
+                into[hold.pair.present] = target
         return into
 
     def take(self, made: Mapping[str, Buffer]) -> None:

@@ -101,7 +101,7 @@ def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str)
     for (node, op), steps in times.items():
         took = median(steps)  # a step that another process held up does not count
         seconds[op] += took
-        by_part[parts.get(node, _part_of_fused(op))] += took
+        by_part[parts.get(node) or _part_of(op, has_weight=op != "FusedMatMul")] += took
     total = sum(by_part.values()) or 1.0
     return Profile(
         name,
@@ -113,13 +113,15 @@ def _summed(events: Sequence[dict[str, Any]], parts: dict[str, Part], name: str)
     )
 
 
-def _part_of_fused(op: str) -> Part:
-    """Return the part of a node that onnxruntime has fused."""
-    if "Attention" in op or op in ("Softmax", "FusedMatMul"):
+def _part_of(op: str, *, has_weight: bool) -> Part:
+    """Return the part of a node by its operator; a product without weights is of attention."""
+    if "Attention" in op or op == "Softmax":
         return "attention"
     if op in _UPDATES:
         return "cache update"
-    return "projections" if _PRODUCT.search(op) else "rest"
+    if _PRODUCT.search(op):
+        return "projections" if has_weight else "attention"
+    return "rest"
 
 
 def parts_of(model: ir.Model) -> dict[str, Part]:
@@ -133,16 +135,10 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
     for node in model.graph:
         read = [value for value in node.inputs if value is not None]
         is_constant = node.op_type == "Constant" or (read and all(id(v) in constant for v in read))
-        is_behind = any(id(value) in behind for value in read)
-        part: Part = "rest"
-        if "Attention" in node.op_type or node.op_type == "Softmax":
-            part = "attention"
-        elif id(node) in updates or node.op_type in _UPDATES:
+        part = _part_of(node.op_type, has_weight=any(id(value) in constant for value in read))
+        if id(node) in updates and "Attention" not in node.op_type:
             part = "cache update"
-        elif _PRODUCT.search(node.op_type):
-            has_weight = any(id(value) in constant for value in read)
-            part = "projections" if has_weight else "attention"
-        elif is_behind:
+        elif part == "rest" and any(id(value) in behind for value in read):
             part = "attention"
         if is_constant:
             constant.update(id(value) for value in node.outputs)

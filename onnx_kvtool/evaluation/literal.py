@@ -6,7 +6,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -113,7 +113,7 @@ def natural_dtype(data: Any) -> ir.DataType:
     Raises:
         UsageError: If numbers, booleans and text are mixed.
     """
-    kinds = {_kind(leaf) for leaf in _leaves(data)}
+    kinds = {_kind(leaf) for leaf in _flat(data)[0]}
     if kinds <= {"integer", "number"}:
         return ir.DataType.INT64 if kinds == {"integer"} else ir.DataType.FLOAT
     if len(kinds) > 1:
@@ -141,10 +141,7 @@ def literal_array(data: Any, dtype: ir.DataType) -> Array:
         UsageError: If the lists are ragged, or the type cannot represent a leaf: of another kind,
             out of range, or an infinity or NaN that the type does not have.
     """
-    shape = _shape(data)
-    leaves = list(_leaves(data))
-    if len(leaves) != math.prod(shape):
-        raise UsageError("the lists of the literal have different lengths")
+    leaves, shape = _flat(data)
     target: np.dtype[Any] = dtype.numpy()
     if dtype == ir.DataType.STRING:
         flat = np.empty(len(leaves), object)
@@ -164,39 +161,24 @@ def literal_array(data: Any, dtype: ir.DataType) -> Array:
     return flat.reshape(shape)
 
 
-def _shape(data: Any) -> tuple[int, ...]:
-    """Return the shape of the first elements; all others must have it."""
-    shape: list[int] = []
-    while isinstance(data, (list, tuple)):
-        shape.append(len(data))
-        if len(shape) > _MAX_RANK:
-            raise UsageError(f"the literal has more than {_MAX_RANK} dimensions")
-        if not data:
-            break
-        data = data[0]
-    return tuple(shape)
-
-
-def _leaves(data: Any, depth: int | None = None) -> Iterator[Any]:
-    """Yield the elements in order.
+def _flat(data: Any) -> tuple[list[Any], list[int]]:
+    """Return the elements in order, and the shape.
 
     Raises:
-        UsageError: If lists and elements stand beside each other at one depth.
+        UsageError: If the lists are ragged, or too deep.
     """
-    if depth is None:
-        depth = len(_shape(data))
-    if depth == 0:
-        if isinstance(data, (list, tuple)):
-            raise UsageError("the lists of the literal have different depths")
-        yield data.item() if isinstance(data, np.generic) else data
-        return
-    if not isinstance(data, (list, tuple)):
-        raise UsageError("the lists of the literal have different depths")
-    lengths = {len(item) for item in data if isinstance(item, (list, tuple))}
-    if len(lengths) > 1:
-        raise UsageError("the lists of the literal have different lengths")
-    for item in data:
-        yield from _leaves(item, depth - 1)
+    level: list[Any] = [data]
+    shape: list[int] = []
+    while lists := [item for item in level if isinstance(item, (list, tuple))]:
+        lengths = {len(item) for item in lists}
+        if len(lengths) > 1 or len(lists) < len(level):
+            what = "lengths" if len(lengths) > 1 else "depths"
+            raise UsageError(f"the lists of the literal have different {what}")
+        shape += lengths
+        if len(shape) > _MAX_RANK:
+            raise UsageError(f"the literal has more than {_MAX_RANK} dimensions")
+        level = [element for item in lists for element in item]
+    return [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in level], shape
 
 
 def _kind(leaf: Any) -> str:
@@ -251,13 +233,10 @@ def _decimals(leaf: Any, dtype: ir.DataType) -> str:
 
 
 def _whole(leaf: Any, least: int, highest: int, dtype: ir.DataType) -> int:
-    kind = _kind(leaf)
-    if kind not in ("integer", "number"):
+    if _kind(leaf) not in ("integer", "number"):
         raise _unfit(leaf, dtype)
     # A decimal with a large exponent is compared without being written out.
-    number = (
-        Decimal(leaf) if kind == "integer" or isinstance(leaf, Decimals) else Decimal(repr(leaf))
-    )
+    number = Decimal(repr(leaf) if isinstance(leaf, float) else leaf)
     if not number.is_finite():
         raise _out_of_range(leaf, dtype)
     if not least <= number <= highest:
@@ -280,13 +259,11 @@ def _text(leaf: Any) -> str:
 
 
 def _complex(leaf: Any) -> complex:
-    if isinstance(leaf, complex):
-        return leaf
-    if isinstance(leaf, (str, int, float)) and not isinstance(leaf, bool):
-        try:
+    try:
+        if isinstance(leaf, (str, int, float, complex)) and not isinstance(leaf, bool):
             return complex(leaf)
-        except (ValueError, OverflowError) as error:
-            raise _unfit(leaf, ir.DataType.COMPLEX128) from error
+    except (ValueError, OverflowError):
+        pass
     raise _unfit(leaf, ir.DataType.COMPLEX128)
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.machine import Progress
 from onnx_kvtool.evaluation.report import Comparison, TraceEntry, type_facts
 from onnx_kvtool.evaluation.runner import Runner
 from onnx_kvtool.model_io.model import clone
@@ -168,28 +169,45 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How to run a model.
+
+    Attributes:
+        random: Whether to draw inputs that are not given.
+        seed: Seed of the drawn inputs.
+        dims: Sizes of symbolic dimensions.
+        trace: Whether to report every node that runs.
+        steps: Decode steps after the first run.
+        runtime: The runtime.
+        compare: The runtime to compare with; None for none.
+    """
+
+    random: bool = False
+    seed: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
+    trace: bool = False
+    steps: int = 0
+    runtime: RuntimeName = "reference"
+    compare: RuntimeName | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """The runs of a part.
 
     Attributes:
         runner: The part.
-        steps: Decode steps after the first run.
+        settings: How to run it; a number of rows that they fix does not grow.
         plan: The plan of the inputs; None without steps.
-        seed: Seed of inputs that are drawn in a step.
-        dims: Sizes that the user has fixed; a fixed number of rows does not grow.
-        traced: Whether to gather every node that runs.
         watch: Called after every run; None for nobody. With it, caches are not updated in place.
         progress: Called with each run.
     """
 
     runner: Runner
-    steps: int = 0
-    plan: InputPlan | None = None
-    seed: int = 0
-    dims: Mapping[str, int] = field(default_factory=dict)
-    traced: bool = False
-    watch: Watch | None = None
-    progress: Progress = silent
+    settings: RunSettings
+    plan: InputPlan | None
+    watch: Watch | None
+    progress: Progress
 
     def run(self, candidates: Iterable[dict[str, Value]]) -> Outcome:
         """Run the part, with each present fed back to its past in every step.
@@ -205,7 +223,7 @@ class Loop:
                 or has no room in a cache or a table of positions.
         """
         outcome = self._first(candidates)
-        for step in range(1, self.steps + 1):
+        for step in range(1, self.settings.steps + 1):
             self._step(outcome, step)
         return outcome
 
@@ -233,12 +251,12 @@ class Loop:
             self.plan,
             outcome.inputs,
             outcome.values,
-            seed=self.seed + 1000 * step,
-            dims=self.dims,
+            seed=self.settings.seed + 1000 * step,
+            dims=self.settings.dims,
         )
         if following is None:
             raise RunFailed(
-                f"decode step {step} of {self.steps} finds no room: a cache or a table of "
+                f"decode step {step} of {self.settings.steps} finds no room: a cache or a table of "
                 f"positions is full, or a present does not fit its past",
                 help=f"ask for `--steps {step - 1}`" if step > 1 else "leave `--steps` out",
             )
@@ -247,12 +265,12 @@ class Loop:
         self._run(outcome, step, caches)
 
     def _run(self, outcome: Outcome, step: int, give_up: tuple[str, ...]) -> None:
-        if self.steps:
-            self.progress("running, step", step + 1, self.steps + 1)
+        if self.settings.steps:
+            self.progress("running, step", step + 1, self.settings.steps + 1)
         else:
             self.progress("running")
         trace: list[TraceEntry] = []
-        observe = (lambda seen: trace.append(_entry(seen, step))) if self.traced else None
+        observe = (lambda seen: trace.append(_entry(seen, step))) if self.settings.trace else None
         run = self.runner.run(outcome.inputs, give_up=give_up, observe=observe)
         outcome.values = run.values
         outcome.warnings = tuple(dict.fromkeys((*outcome.warnings, *run.warnings)))

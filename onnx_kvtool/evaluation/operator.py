@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import onnx.helper
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import unknown_name
-from onnx_kvtool.evaluation.spec import Given, attribute
+from onnx_kvtool.evaluation.spec import Given, about, attribute
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_facts, operators, tensor_type
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.borrowed import element_type
@@ -45,13 +44,9 @@ def operand_values(
     bound = _bound_types(slots)
     values: list[tuple[str, Array | None]] = []
     for name, formal, given in slots:
-        if given is None:
-            values.append((name, None))
-            continue
-        try:
-            values.append((name, given.value(bound.get(_parameter(name, formal)))))
-        except UsageError as error:
-            raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
+        with about(f"input `{name}`"):
+            dtype = bound.get(_parameter(name, formal))
+            values.append((name, None if given is None else given.value(dtype)))
     while values and values[-1][1] is None:
         values.pop()
     return values
@@ -106,19 +101,16 @@ def _bound_type(formal: Formal, values: Sequence[tuple[str, Given]]) -> ir.DataT
     for _, given in values:
         if given.dtype is not None:
             return given.dtype
-    naturals = []
+    found: ir.DataType | None = None
     for name, given in values:
         if given.array is not None and given.array.dtype.kind == "V" and not _is_named(given):
             continue  # raw bytes take the type of the others
-        try:
-            naturals.append(given.natural())
-        except UsageError as error:
-            raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
+        with about(f"input `{name}`"):
+            natural = given.natural()
         if given.array is not None:
-            return naturals[-1]
-    found = (
-        ir.DataType.FLOAT if ir.DataType.FLOAT in naturals else naturals[0] if naturals else None
-    )
+            return natural
+        if found is None or natural == ir.DataType.FLOAT:
+            found = natural
     if found is None:
         raise UsageError(
             f"the element type of input `{values[0][0]}` is unknown",
@@ -157,14 +149,12 @@ class SingleOperator:
 
     Attributes:
         model: The model; its node is called like the operator.
-        facts: The version of the operator.
         opset: The opset of the model.
         inputs: Its inputs, by name.
         outputs: Names of the outputs to fetch.
     """
 
     model: ir.Model
-    facts: OpFacts
     opset: int
     inputs: dict[str, Array]
     outputs: tuple[str, ...]
@@ -194,10 +184,13 @@ def single_operator(
             or required and missing; if a value does not fit the type; if the operator has bodies.
     """
     facts, opset = _facts(op, opset)
-    carried = [attribute(facts, name, text) for name, text in _once(attributes)]
-    names = {a.name for a in carried}
+    carried: dict[str, ir.Attr] = {}
+    for name, text in attributes:
+        if name in carried:
+            raise UsageError(f"the attribute `{name}` is given twice")
+        carried[name] = attribute(facts, name, text)
     for name, declared in facts.attributes.items():
-        if declared.required and name not in names:
+        if declared.required and name not in carried:
             if ir.AttributeType(declared.type) is ir.AttributeType.GRAPH:
                 raise UsageError(
                     f"{op} has a body, which cannot be given on the command line",
@@ -205,21 +198,28 @@ def single_operator(
                 )
             raise UsageError(f"the attribute `{name}` of {op} is required and not given")
     values = operand_values(facts, inputs)
-    fed = [_input(name, array) for name, array in values if array is not None]
-    by_name = {value.name: value for value in fed}
-    outputs = _outputs(facts, fetch, {a.name: a.value for a in carried}, dict(values))
+    arrays = {name: array for name, array in values if array is not None}
+    fed = {
+        name: ir.Value(
+            name=name,
+            type=ir.TensorType(element_type(array.dtype) or ir.DataType.UNDEFINED),
+            shape=ir.Shape(array.shape),
+        )
+        for name, array in arrays.items()
+    }
+    outputs = _outputs(facts, fetch, {n: a.value for n, a in carried.items()}, arrays)
     node = ir.Node(
         "",
         op,
-        [by_name[name] if array is not None else None for name, array in values],
-        carried,
+        [fed.get(name) for name, _ in values],
+        carried.values(),
         outputs=[ir.Value(name=name) for name in outputs],
         name=op,
     )
     wanted = tuple(dict.fromkeys(fetch)) or tuple(name for name in outputs if name)
     made = {value.name: value for value in node.outputs}
     graph = ir.Graph(
-        fed,
+        list(fed.values()),
         [made[name] for name in wanted],
         nodes=[node],
         opset_imports={"": opset},
@@ -228,8 +228,7 @@ def single_operator(
     # The version that was released with the opset has every type that its operators take.
     version = onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset]
     model = ir.Model(graph, ir_version=int(version))
-    arrays = {name: array for name, array in values if array is not None}
-    return SingleOperator(model, facts, opset, arrays, wanted)
+    return SingleOperator(model, opset, arrays, wanted)
 
 
 def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
@@ -254,26 +253,11 @@ def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
     raise unknown_name(f"`{op}` is no operator of the default domain", op, operators())
 
 
-def _once(attributes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    seen = set()
-    for name, _ in attributes:
-        if name in seen:
-            raise UsageError(f"the attribute `{name}` is given twice")
-        seen.add(name)
-    return attributes
-
-
-def _input(name: str, array: Array) -> ir.Value:
-    element = element_type(array.dtype)
-    assert element is not None
-    return ir.Value(name=name, type=ir.TensorType(element), shape=ir.Shape(array.shape))
-
-
 def _outputs(
     facts: OpFacts,
     fetch: Sequence[str],
     attributes: Mapping[str, object],
-    values: Mapping[str, Array | None],
+    values: Mapping[str, Array],
 ) -> list[str]:
     """Return the names of the node's outputs up to the last wanted one, "" for absent ones."""
     known: list[str] = []
@@ -300,7 +284,7 @@ def _variadic_count(
     formal: Formal,
     fetch: Sequence[str],
     attributes: Mapping[str, object],
-    values: Mapping[str, Array | None],
+    values: Mapping[str, Array],
 ) -> int:
     """Return the number of variadic outputs: the parts of Split, or as many as are fetched."""
     parts, split = attributes.get("num_outputs"), values.get("split")
@@ -308,7 +292,7 @@ def _variadic_count(
         return max(parts, 1)
     if isinstance(attributes.get("split"), (list, tuple)):
         return len(attributes["split"])  # type: ignore[arg-type]  # just tested
-    if isinstance(split, np.ndarray):
+    if split is not None:
         return max(split.size, 1)
     prefix = f"{formal.name}_"
     tails = [name.removeprefix(prefix) for name in fetch if name.startswith(prefix)]

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.evaluation.literal import literal_array, natural_dtype
-from onnx_kvtool.evaluation.loop import Loop, Outcome, Versus, bound_sizes, drawn_feeds, plan_with
+from onnx_kvtool.evaluation.loop import (
+    Loop,
+    RunSettings,
+    Versus,
+    bound_sizes,
+    drawn_feeds,
+    plan_with,
+)
 from onnx_kvtool.evaluation.report import EvalReport, Fed, Update, type_facts
 from onnx_kvtool.evaluation.runner import main_values, open_runner, part_of
-from onnx_kvtool.evaluation.spec import Given
+from onnx_kvtool.evaluation.spec import Given, about
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import Trait, dtype_name, traits
 from onnx_kvtool.runtime.engine.borrowed import declared_mismatch, element_type
@@ -27,11 +32,11 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 if TYPE_CHECKING:
     from onnx_kvtool.verification.inputs.plan import InputPlan
 
-# Nodes that write into a value, and the value before and after.
+# Nodes, by name.
 
 
-def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
-    """Return a node of the main graph with its index.
+def _node(model: ir.Model, name: str) -> ir.Node:
+    """Return a node of the main graph.
 
     Args:
         model: The model.
@@ -40,41 +45,29 @@ def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
     Raises:
         UsageError: If there is none, or several have the name.
     """
-    nodes = list(enumerate(model.graph))
-    found = [(index, node) for index, node in nodes if node.name == name]
+    nodes = list(model.graph)
+    found = [index for index, node in enumerate(nodes) if node.name == name]
     if not found and name.startswith("#") and name[1:].isdecimal():
-        found = [(index, node) for index, node in nodes if index == int(name[1:])]
+        found = [index for index in (int(name[1:]),) if index < len(nodes)]
     if not found:
-        known = [node.name for _, node in nodes if node.name]
+        known = [node.name for node in nodes if node.name]
         raise unknown_name(f"the main graph has no node `{name}`", name, known)
     if len(found) > 1:
-        places = ", ".join(f"`#{index}`" for index, _ in found)
+        places = ", ".join(f"`#{index}`" for index in found)
         raise UsageError(
             f"{len(found)} nodes are called `{name}`", help=f"name one by its place: {places}"
         )
-    return found[0]
+    return nodes[found[0]]
 
 
-def updated_input(model: ir.Model, name: str) -> list[str]:
-    """Return the name of the value that a node writes into; an empty list for other nodes."""
-    _, node = find_node(model, name)
+def _written(model: ir.Model, name: str) -> tuple[str, str] | None:
+    """Return the names of a value before and after a node writes into it; None for others."""
+    node, opset = _node(model, name), model.opset_imports.get("")
     if Trait.UPDATES not in traits(node) or not node.inputs or not node.outputs:
-        return []
-    opset = model.opset_imports.get("")
-    if opset is None or op_facts(node.op_type, opset) is None:
-        return []
-    past = node.inputs[0]
-    return [] if past is None or not past.name else [past.name]
-
-
-def updates_of(model: ir.Model, name: str, outcome: Outcome) -> Iterator[Update]:
-    """Yield the values before and after a node that writes into its input."""
-    _, node = find_node(model, name)
-    present = node.outputs[0].name if node.outputs else None
-    for past in updated_input(model, name):
-        old, new = outcome.values.get(past), outcome.values.get(present or "")
-        if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
-            yield Update.of(past, present or "", old, new)
+        return None
+    past, present = node.inputs[0], node.outputs[0].name
+    is_known = opset is not None and op_facts(node.op_type, opset) is not None
+    return (past.name, present or "") if is_known and past is not None and past.name else None
 
 
 # The values that an evaluation is given, and those that it fetches, by name.
@@ -103,11 +96,9 @@ def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value
     values: dict[str, Value] = {}
     for name, content in given.items():
         declared = value_named(known, name)
-        try:
+        with about(f"input `{name}`"):
             absent = content.is_absent
             values[name] = None if absent else content.value(declared_dtype(declared))
-        except UsageError as error:
-            raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
     return values
 
 
@@ -126,7 +117,7 @@ def feed_of(name: str, value: Any, declared: ir.Value | None) -> Value:
     is_tensor |= declared is not None and isinstance(declared.type, ir.TensorType)
     if value is None or not is_tensor:
         return value
-    try:
+    with about(f"input `{name}`"):
         if not isinstance(value, np.ndarray):
             dtype = None if declared is None else declared_dtype(declared)
             return literal_array(value, natural_dtype(value) if dtype is None else dtype)
@@ -134,8 +125,6 @@ def feed_of(name: str, value: Any, declared: ir.Value | None) -> Value:
             return value.astype(np.str_).astype(object)
         if element_type(value.dtype) is None:
             raise UsageError(f"it is of dtype {value.dtype}, which ONNX has no element type for")
-    except UsageError as error:
-        raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 
@@ -161,8 +150,7 @@ def wanted_values(model: ir.Model, node: str | None, fetch: Sequence[str]) -> tu
         UsageError: If there is no such node or value, or several nodes have the name.
     """
     if node is not None:
-        _, found = find_node(model, node)
-        return tuple(value.name for value in found.outputs if value.name)
+        return tuple(value.name for value in _node(model, node).outputs if value.name)
     if not fetch:
         return tuple(dict.fromkeys(value.name or "" for value in model.graph.outputs))
     known = main_values(model.graph)
@@ -174,34 +162,11 @@ def wanted_values(model: ir.Model, node: str | None, fetch: Sequence[str]) -> tu
 _MOST = 6  # inputs that a message names
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """How to run a model.
-
-    Attributes:
-        random: Whether to draw inputs that are not given.
-        seed: Seed of the drawn inputs.
-        dims: Sizes of symbolic dimensions.
-        trace: Whether to report every node that runs.
-        steps: Decode steps after the first run.
-        runtime: The runtime.
-        compare: The runtime to compare with; None for none.
-    """
-
-    random: bool = False
-    seed: int = 0
-    dims: Mapping[str, int] = field(default_factory=dict)
-    trace: bool = False
-    steps: int = 0
-    runtime: RuntimeName = "reference"
-    compare: RuntimeName | None = None
-
-
 def run_model(
     model: ir.Model,
     given: dict[str, Value],
     wanted: Sequence[str],
-    nodes: Sequence[str],
+    node: str | None,
     settings: RunSettings,
     progress: Progress = silent,
 ) -> EvalReport:
@@ -211,28 +176,19 @@ def run_model(
         model: The model.
         given: Values that are fed.
         wanted: Values to return.
-        nodes: Nodes whose updated input is reported before and after.
+        node: A node whose updated input is reported before and after; None for none.
         settings: How to run it.
         progress: Called with each run.
     """
     known = _step_plan(model, given) if settings.steps else None
-    before = [past for name in nodes for past in updated_input(model, name)] if nodes else []
+    written = None if node is None else _written(model, node)
     presents = [pair.present for pair in known.pairs] if known else []
-    fetched = tuple(dict.fromkeys((*wanted, *before, *presents)))
+    fetched = tuple(dict.fromkeys((*wanted, *(written or ())[:1], *presents)))
     part = part_of(model, given, fetched)
     missing = _missing_inputs(part, given, settings)
     runner = open_runner(settings.runtime, part, given)
     versus = _versus(part, given, wanted, settings)
-    loop = Loop(
-        runner,
-        settings.steps,
-        known,
-        settings.seed,
-        settings.dims,
-        settings.trace,
-        None if versus is None else versus.watch,
-        progress,
-    )
+    loop = Loop(runner, settings, known, None if versus is None else versus.watch, progress)
     if missing:
         known = known or plan_with(model, given)
         sizes = bound_sizes(known, given, settings.dims)
@@ -241,7 +197,11 @@ def run_model(
         if settings.dims:  # which what is given must not contradict
             bound_sizes(plan_with(model, given), given, settings.dims)
         outcome = loop.run([given])
-    shown = () if settings.steps else nodes
+    updates: list[Update] = []
+    if written is not None and not settings.steps:
+        old, new = (outcome.values.get(name) for name in written)
+        if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
+            updates.append(Update.of(*written, old, new))
     return EvalReport(
         runtime=runner.runtime,
         seed=settings.seed if missing or settings.steps else None,
@@ -252,7 +212,7 @@ def run_model(
         ),
         trace=tuple(outcome.trace),
         comparison=None if versus is None else versus.report(),
-        updates=tuple(update for name in shown for update in updates_of(model, name, outcome)),
+        updates=tuple(updates),
         warnings=outcome.warnings,
         borrowed=runner.borrowed,
         values={name: outcome.values[name] for name in wanted},

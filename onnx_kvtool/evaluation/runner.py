@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -113,34 +112,6 @@ def _as_input(graph: ir.Graph, value: ir.Value, content: Value) -> ir.Value:
     return new
 
 
-class Runner(Protocol):
-    """A part that can be run any number of times."""
-
-    @property
-    def runtime(self) -> str:
-        """Name and version of the runtime."""
-        ...
-
-    @property
-    def borrowed(self) -> tuple[Location, ...]:
-        """Nodes that onnx.reference ran."""
-        ...
-
-    def run(
-        self,
-        inputs: Mapping[str, Value],
-        *,
-        give_up: Collection[str] = (),
-        observe: Callable[[Trace], None] | None = None,
-    ) -> Run:
-        """Run the part; see `Evaluator.run`.
-
-        Raises:
-            RunFailed: If it fails on these inputs.
-        """
-        ...
-
-
 def open_runner(runtime: RuntimeName, part: ir.Model, given: Mapping[str, Value]) -> Runner:
     """Load a result of `part_of` in `runtime`; it must not change while the runner is used.
 
@@ -177,7 +148,11 @@ def _evaluator(part: ir.Model) -> Evaluator:
 
 
 class _Onnxruntime:
-    """Runs only the nodes that are needed, and never writes into its inputs."""
+    """Runs only the nodes that are needed, and never writes into its inputs.
+
+    Attributes:
+        borrowed: Nodes that onnx.reference ran.
+    """
 
     borrowed: tuple[Location, ...] = ()
 
@@ -204,3 +179,7 @@ class _Onnxruntime:
         fed = {name: inputs[name] for name in self._inputs if name in inputs}
         found = self._session.run(fed)
         return Run({name: found[name] for name in self._outputs}, ())
+
+
+Runner = Evaluator | _Onnxruntime
+"""A part that can be run any number of times."""

@@ -6,6 +6,8 @@ import os
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +40,15 @@ from onnx_kvtool.runtime.sessions import Array
 
 _PREFIX = re.compile(r"([A-Za-z]\w*):(.*)", re.DOTALL | re.ASCII)
 _JSON_START = (*'[{"-0123456789', "true", "false", "null", "NaN", "Infinity")
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Say in errors of wrong usage what the value is for."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{what}: {error.message}", help=error.help) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +323,8 @@ def attribute(facts: OpFacts, name: str, text: str) -> ir.Attr:
             f"{facts.op_type} has no attribute `{name}`", name, sorted(facts.attributes)
         )
     kind = _TYPES(declared.type)
-    try:
+    with about(f"attribute `{name}`"):
         return ir.Attr(name, kind, _value(name, kind, text))
-    except UsageError as error:
-        raise UsageError(f"attribute `{name}`: {error.message}", help=error.help) from error
 
 
 def _value(name: str, kind: ir.AttributeType, text: str) -> Any:
