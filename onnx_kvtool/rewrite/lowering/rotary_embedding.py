@@ -61,6 +61,7 @@ class _Rotation:
         self, em: Emitter, view: NodeView, rank: int, heads: int, size: int, rotated: int
     ) -> None:
         self.em, self.view = em, view
+        self.tables = em.sharing  # all layers have the same ones
         self.x = view.required("X")
         self.dtype = dtype_of(self.x)
         self.rank, self.heads, self.size, self.rotated = rank, heads, size, rotated
@@ -130,55 +131,32 @@ class _Rotation:
 
     def _one_half(self, name: str) -> ir.Value:
         """Return a table with a dimension for the heads: (B, L, 1, R / 2), or (B, 1, L, R / 2)."""
-        axis = 2 if self.rank == 3 else 1
-
-        def build() -> ir.Value:
-            return unsqueeze(self.em, self._rows(name), [axis], hint=name)
-
-        return self.em.once(("rotary half", *self._key(name), axis), build)
+        return unsqueeze(self.tables, self._rows(name), [5 - self.rank], hint=name)
 
     def _one_head(self, name: str) -> ir.Value:
         """Return a table with a dimension for the heads: (B, L, 1, R), or (B, 1, L, R)."""
-        axis = 2 if self.rank == 3 else 1
-        table = self._both_halves(name)
-        return self.em.once(
-            ("rotary head", table, axis), lambda: unsqueeze(self.em, table, [axis], hint=name)
-        )
+        return unsqueeze(self.tables, self._both_halves(name), [5 - self.rank], hint=name)
 
     def _whole_heads(self, name: str) -> ir.Value:
         """Return a table for whole heads: (B, L, H * D), or (B, 1, L, D)."""
         if self.rank == 4:
             return self._one_head(name)
-        em, table = self.em, self._both_halves(name)
-        repeats = em.constant([1, 1, self.heads], "repeats")
-        key = ("rotary heads", table, self.heads)
-        return em.once(key, lambda: self._op("Tile", table, repeats, hint=name))
+        return self.tables.op("Tile", self._both_halves(name), [1, 1, self.heads], hint=name)
 
     def _both_halves(self, name: str) -> ir.Value:
         """Return a table for both halves, or for both elements of each pair: (B, L, R)."""
-
-        def build() -> ir.Value:
-            second = self._rows(name)
-            first = self._op("Neg", second, hint="minus_sin") if name == "sin_cache" else second
-            if not self.interleaved:
-                return self._op("Concat", first, second, axis=-1, hint=name)
-            pairs = [unsqueeze(self.em, half, [3], hint=name) for half in (first, second)]
-            joined = self._op("Concat", *pairs, axis=3, hint=name)
-            return self._reshape(joined, [0, 0, self.rotated])
-
-        return self.em.once(("rotary halves", name, *self._key(name), self.interleaved), build)
+        em, second = self.tables, self._rows(name)
+        first = em.op("Neg", second, hint="minus_sin") if name == "sin_cache" else second
+        if not self.interleaved:
+            return em.op("Concat", first, second, axis=-1, hint=name)
+        pairs = [unsqueeze(em, half, [3], hint=name) for half in (first, second)]
+        joined = em.op("Concat", *pairs, axis=3, hint=name)
+        return em.op("Reshape", joined, [0, 0, self.rotated])
 
     def _rows(self, name: str) -> ir.Value:
         """Return the rows of a table for the positions: (B, L, R / 2)."""
-        table, positions = self._key(name)
-        if positions is None:
-            return table
-        return self.em.once(
-            ("rotary rows", table, positions), lambda: self._op("Gather", table, positions)
-        )
-
-    def _key(self, name: str) -> tuple[ir.Value, ir.Value | None]:
-        return self.view.required(name), self.view.input("position_ids")
+        table, positions = self.view.required(name), self.view.input("position_ids")
+        return table if positions is None else self.tables.op("Gather", table, positions)
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
         return self._op("Reshape", value, self.em.constant(shape, "shape"))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import dim_key, one_shape, positions, size
+from onnx_kvtool.emit.emitter import Emitter, Operand, Replacement
+from onnx_kvtool.emit.forms import one_shape, positions, size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
@@ -65,9 +65,8 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     if mask is not None and is_short:
         if not view.pads_mask:
             return None
-        short, key = mask, ("whole mask", mask, window.key)
-        mask = em.once(key, lambda: padded(em, short, window, dtype))
-    seen = _combined(em, view, window, mask, dtype) if window.hides else mask
+        mask = padded(em.sharing, mask, window, dtype)
+    seen = _seen_through(em.sharing, view, window, mask, dtype) if window.hides else mask
     attributes = {
         name: view.node.attributes[name].value for name in _KEPT if name in view.node.attributes
     }
@@ -80,34 +79,21 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     return Replacement(kept, via="mask")
 
 
-def _combined(
+def _seen_through(
     em: Emitter, view: Attention, window: Window, mask: ir.Value | None, dtype: ir.DataType
 ) -> ir.Value:
-    """Return what the window and the user's mask let a query see, once for all layers."""
-    batch = None if (dims := dims_of(view.query)) is None else dims[0]
-    key = ("seen through a mask", window.key, mask, dtype, dim_key(batch, view.query, 0))
-    return em.once(key, lambda: _seen_through(em, view, window, mask, dtype, batch))
-
-
-def _seen_through(
-    em: Emitter,
-    view: Attention,
-    window: Window,
-    mask: ir.Value | None,
-    dtype: ir.DataType,
-    batch: Dim,
-) -> ir.Value:
-    bool_ = ir.DataType.BOOL
+    """Return what the window and the user's mask let a query see, one value for all layers."""
     seen = allowed_keys(em, window)
     if not window.causal and window.left < 0 and window.right < 0:
         # One row would broadcast; kernels ask for all of them.
         rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
         every = em.op("Less", [-1], rows, hint="every_row")
         seen = em.op("And", seen, every, hint="is_seen")
-    if mask is not None and mask.dtype == bool_:
-        return em.op("And", seen, mask, hint="is_seen")
     if mask is None:
         return seen
+    if mask.dtype == ir.DataType.BOOL:
+        return em.op("And", seen, mask, hint="is_seen")
+    batch = (dims_of(view.query) or (None,))[0]
     mask = one_shape(em, mask, seen, (batch, 1, window.length, window.total))
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
     return em.op("Where", seen, mask, hidden, hint="bias")
@@ -166,34 +152,27 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
         return constants([0, kv_heads, group, rows, -1], [0, kv_heads, group * rows, -1])
     if em.opset < _ALLOWS_ZERO:
         return None
-    dims = dims_of(window.query)
+    em, dims = em.sharing, dims_of(window.query)
     batch = _vector(em, dims[0] if dims else None, window.query, 0)
     length = _vector(em, window.length, window.query, window.query_axis)
     keys = _vector(em, total, window.keys, window.key_axis)
 
-    def apart(last: ir.Value) -> ir.Value:
-        heads = em.constant([kv_heads, group], "heads")
-        key = ("heads apart", batch, heads, length, last)
-        parts = batch, heads, length, last
-        return em.once(key, lambda: em.op("Concat", *parts, axis=0, hint="apart"))
+    def apart(last: Operand) -> ir.Value:
+        return em.op("Concat", batch, [kv_heads, group], length, last, axis=0, hint="apart")
 
-    def together(last: ir.Value) -> ir.Value:
-        heads, times = em.constant([kv_heads], "heads"), em.constant([group], "group")
-        rows = em.once(("rows", length, times), lambda: em.op("Mul", length, times, hint="rows"))
-        key = ("heads together", batch, heads, rows, last)
-        parts = batch, heads, rows, last
-        return em.once(key, lambda: em.op("Concat", *parts, axis=0, hint="together"))
+    def together(last: Operand) -> ir.Value:
+        rows = em.op("Mul", length, [group], hint="rows")
+        return em.op("Concat", batch, [kv_heads], rows, last, axis=0, hint="together")
 
     return ScoreShapes(
         apart(keys),
         together(keys),
-        lambda width: together(em.constant([width], "width")),
-        lambda width: apart(em.constant([width], "width")),
+        lambda width: together([width]),
+        lambda width: apart([width]),
         has_zeros=True,
     )
 
 
 def _vector(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
     """Return a size as a vector of one."""
-    number = size(em, dim, value, axis)
-    return em.once(("vector", number), lambda: em.op("Reshape", number, [1], hint="size"))
+    return em.op("Reshape", size(em, dim, value, axis), [1], hint="size")

@@ -168,9 +168,8 @@ class _Grouped:
             keys = flat_operand(em, view.key, heads, self.head_size, turned=True, stays=stays)
             values = flat_operand(em, view.value, heads, self.value_size, turned=False, stays=stays)
             if together:
-                shapes = shapes_together(
-                    em, window_of(view, view.key, 1), self.kv_heads, self.group
-                )
+                window = window_of(view, view.key, 1)
+                shapes = shapes_together(em, window, self.kv_heads, self.group)
                 assert shapes is not None  # where rows stay, S is a number
                 return self._weighted_together(query, keys, values, bias, shapes)
             return self._weighted(query, keys, values, bias)
@@ -180,10 +179,7 @@ class _Grouped:
             return weighted(stays=bool(stays))
         dims = dims_of(view.key)
         batch = size(em, dims[0] if dims else None, view.key, 0)
-        one = em.once(
-            ("a batch of one", batch),
-            lambda: em.op("Equal", batch, 1, hint="is_one"),
-        )
+        one = em.sharing.op("Equal", batch, 1, hint="is_one")
         bodies = {
             "then_branch": em.nested(lambda: [weighted(stays=True)], hint="one_sequence"),
             "else_branch": em.nested(lambda: [weighted(stays=False)], hint="sequences"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import (
     cast,
-    dim_key,
     positions,
     reduce,
     size,
@@ -60,20 +59,6 @@ class Window:
         """Whether any key may be hidden."""
         return self.causal or self.nonpad is not None or self.left >= 0 or self.right >= 0
 
-    @property
-    def key(self) -> Hashable:
-        """What the mask depends on."""
-        past = dims_of(self.past)
-        return (
-            dim_key(self.length, self.query, self.query_axis),
-            dim_key(self.total, self.keys, self.key_axis),
-            None if self.past is None else dim_key(past[2] if past else None, self.past, 2),
-            self.nonpad,
-            self.causal,
-            self.left,
-            self.right,
-        )
-
 
 def window_of(view: Attention, keys: ir.Value, key_axis: int) -> Window:
     """Return the window of a node; `keys` has S on `key_axis`, past keys included."""
@@ -97,9 +82,20 @@ def window_of(view: Attention, keys: ir.Value, key_axis: int) -> Window:
 def allowed_keys(em: Emitter, window: Window) -> ir.Value:
     """Return True where a query sees a key: (B or 1, 1, L or 1, S), bool.
 
-    Built once per window and shared by all layers that have the same.
+    All layers that have the same window share it.
     """
-    return em.once(("allowed keys", window.key), lambda: _allowed(em, window))
+    em = em.sharing
+    columns = positions(em, window.total, window.keys, window.key_axis, place=0, rank=1)  # (S,)
+    conditions = []
+    if window.causal or window.nonpad is not None or window.right >= 0:
+        limit = _first_hidden(em, window)
+        conditions.append(em.op("Less", columns, limit, hint="is_seen"))
+    if window.nonpad is not None and not window.causal and window.right >= 0:
+        conditions.append(em.op("Less", columns, _valid(em, window.nonpad)))
+    if window.left >= 0:
+        first = _shifted_rows(em, window, -window.left - 1)
+        conditions.append(em.op("Less", first, columns, hint="is_near"))
+    return functools.reduce(lambda a, b: em.op("And", a, b, hint="is_seen"), conditions)
 
 
 def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
@@ -112,37 +108,12 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
     """
     if window.nonpad is None and window.left < 0:
         return None
-
+    em = em.sharing
     # Where one limit decides, its sign tells; where several do, somebody has to look at all keys.
-    one_limit = window.left < 0 and (window.causal or window.right < 0)
-
-    def build() -> ir.Value:
-        if one_limit:
-            limit = _first_hidden(em, window)
-            return em.op("Less", limit, [1])
-        seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
-        most = reduce(em, "ReduceMax", seen, [-1])
-        return em.op("Less", most, [0.5], hint="empty_rows")
-
-    return em.once(("empty rows", window.key), build)
-
-
-def _allowed(em: Emitter, window: Window) -> ir.Value:
-    columns = positions(em, window.total, window.keys, window.key_axis, place=0, rank=1)  # (S,)
-    conditions = []
-    if window.causal or window.nonpad is not None or window.right >= 0:
-        limit = _first_hidden(em, window)
-        conditions.append(em.op("Less", columns, limit, hint="is_seen"))
-    if window.nonpad is not None and not window.causal and window.right >= 0:
-        valid = em.op("Less", columns, _valid(em, window.nonpad))
-        conditions.append(valid)
-    if window.left >= 0:
-        first = _shifted_rows(em, window, -window.left - 1)
-        conditions.append(em.op("Less", first, columns, hint="is_near"))
-    allowed = conditions[0]
-    for condition in conditions[1:]:
-        allowed = em.op("And", allowed, condition, hint="is_seen")
-    return allowed
+    if window.left < 0 and (window.causal or window.right < 0):
+        return em.op("Less", _first_hidden(em, window), [1])
+    seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
+    return em.op("Less", reduce(em, "ReduceMax", seen, [-1]), [0.5], hint="empty_rows")
 
 
 def _first_hidden(em: Emitter, window: Window) -> ir.Value:
@@ -161,9 +132,7 @@ def _first_hidden(em: Emitter, window: Window) -> ir.Value:
 
 def _valid(em: Emitter, nonpad: ir.Value) -> ir.Value:
     """Return the number of valid keys as (B, 1, 1, 1)."""
-    return em.once(
-        ("valid keys", nonpad), lambda: em.op("Reshape", nonpad, [-1, 1, 1, 1], hint="valid_keys")
-    )
+    return em.op("Reshape", nonpad, [-1, 1, 1, 1], hint="valid_keys")
 
 
 def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
@@ -259,34 +228,24 @@ def bias_of(
     mask = view.attn_mask
     if not window.hides and mask is None:
         return None, None
-    key = (window.key if window.hides else None, mask, dtype)
-    bias = em.once(
-        ("attention bias", *key), lambda: _sum_of_masks(em, window, mask, dtype, is_short)
-    )
+    em = em.sharing
+    bias = _sum_of_masks(em, window, mask, dtype, is_short)
     if mask is None:
         empty = empty_rows(em, window)
     else:
-        empty = em.once(("attention empty rows", *key), lambda: _all_hidden(em, bias, dtype))
+        empty = em.op("Equal", reduce(em, "ReduceMax", bias, [-1]), -np.inf, hint="empty_rows")
     if heads[0] == heads[1]:
         return bias, empty
     dims = dims_of(mask)
     is_per_head = dims is not None and len(dims) > 2 and dims[-3] == heads[0]
-    grouped = [0, heads[1], heads[0] // heads[1], 0, 0] if is_per_head else None
-    return _for_groups(em, bias, grouped), None if empty is None else _for_groups(
-        em, empty, grouped
-    )
 
-
-def _for_groups(em: Emitter, value: ir.Value, shape: list[int] | None) -> ir.Value:
-    """Return (B, 1, L, S) as (B, 1, 1, L, S); with a shape, (B, H, L, S) as (B, KV, G, L, S)."""
-
-    def build() -> ir.Value:
+    def for_groups(value: ir.Value) -> ir.Value:
         apart = unsqueeze(em, value, [2])
-        if shape is None:
+        if not is_per_head:
             return apart
-        return em.op("Reshape", apart, shape)
+        return em.op("Reshape", apart, [0, heads[1], heads[0] // heads[1], 0, 0])
 
-    return em.once(("for groups", value, tuple(shape or ())), build)
+    return for_groups(bias), empty and for_groups(empty)
 
 
 def _sum_of_masks(
@@ -306,11 +265,6 @@ def _sum_of_masks(
     nothing, hidden = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.0, -np.inf))
     bias = where(em, seen, nothing, hidden, hint="bias")
     return bias if mask is None else em.op("Add", bias, mask, hint="bias")
-
-
-def _all_hidden(em: Emitter, bias: ir.Value, dtype: ir.DataType) -> ir.Value:
-    most = reduce(em, "ReduceMax", bias, [-1])
-    return em.op("Equal", most, -np.inf, hint="empty_rows")
 
 
 # Keys and values of the layout (B, S, KV * width) as operands of a product over heads.

@@ -250,15 +250,10 @@ def wrapping_modulus(em: Emitter, update: CacheUpdate, *, checked: bool) -> ir.V
             least = max(least, length)
         else:
             values.append(size(em, length, update.update, update.axis))
-    key = ("modulus", tuple(values), least)
-    return em.once(key, lambda: _largest(em, [*values, em.constant(least, "size")]))
-
-
-def _largest(em: Emitter, values: list[ir.Value]) -> ir.Value:
-    """Return the largest of some scalars; Max takes integers from opset 12 on."""
-    largest, *others = values
-    if em.opset >= 12:
-        return em.op("Max", *values, hint="modulus") if others else largest
+    em = em.sharing
+    largest, *others = [*values, em.constant(least, "size")]
+    if em.opset >= 12:  # where Max takes integers
+        return em.op("Max", largest, *others, hint="modulus") if others else largest
     for other in others:
         less = em.op("Less", largest, other)
         largest = em.op("Where", less, other, largest, hint="modulus")

@@ -59,18 +59,7 @@ def element_index(
             f"the cache has {update.capacity} rows, more than an int32 index can check",
             help="use `--index-dtype int64`",
         )
-    return em.once(
-        _element_key(update, bounds, dtype), lambda: _build(em, update, bounds == "checked", dtype)
-    )
-
-
-def _element_key(update: CacheUpdate, bounds: str, dtype: str) -> Hashable:
-    dims = (*update.lead, *(update.trail or ()))
-    shape = tuple(dim_key(d, update.update, i) for i, d in enumerate(dims))
-    capacity = dim_key(update.capacity, update.past_cache, update.axis)
-    wrap = capacity if update.mode == "circular" else None
-    start = update.write_indices
-    return ("element index", start, update.axis, shape, update.mode, wrap, bounds, dtype)
+    return _build(em.sharing, update, bounds == "checked", dtype)
 
 
 def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Value:
@@ -103,11 +92,16 @@ def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) ->
 
 def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
     """Return the shape of the update: (rank,), int64."""
-    sizes = fixed_sizes((*update.lead, *(update.trail or ())))
+    dims = (*update.lead, *(update.trail or ()))
+    sizes = fixed_sizes(dims)
     if sizes is not None:
         return em.constant(sizes, "shape")
-    key = ("shape", update.update)
-    return em.once(key, lambda: em.op("Shape", update.update))
+
+    def own() -> ir.Value:
+        return em.once(("shape", update.update), lambda: em.op("Shape", update.update))
+
+    # One for all updates whose sizes have the same names.
+    return em.once(("shape", *(dim_key(d, update.update, i) for i, d in enumerate(dims))), own)
 
 
 # The index of the ScatterND form: one tuple per row of the update.
@@ -241,11 +235,7 @@ class _Tuples:
         """Return write_indices as (B, 1, ..., 1), of the rank of the index."""
         if self.facts.lead[0] == 1:
             return write_indices  # (1,) broadcasts as it is
-        shape = self.em.constant([-1] + [1] * self.k, "shape")
-        return self.em.once(
-            ("column", write_indices, self.k),
-            lambda: self.em.op("Reshape", write_indices, shape, hint="starts"),
-        )
+        return self.em.sharing.op("Reshape", write_indices, [-1] + [1] * self.k, hint="starts")
 
     def _counters(self) -> dict[int, ir.Value]:
         """Return (.., d_i, .., 1) counters of the unknown dimensions before the sequence axis."""
