@@ -253,6 +253,9 @@ def gather_block_quantized(site: Site) -> Replacement:
                     "the number of blocks of `GatherBlockQuantized` is unknown",
                     help="declare the shape of `scales`",
                 )
+            held = dim_of(zero, -1)
+            if is_packed and isinstance(held, int) and held != -(-count * bits // 8):
+                raise no_form(f"`zero_points` of `GatherBlockQuantized` have {held} bytes")
             if is_packed and count * bits % 8:
                 points = _first(site, points, count, len(dims) + len(at) - 2)
     elif is_packed:

@@ -18,7 +18,7 @@ from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
-from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS, INTEGER_RANGES
+from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, OVERFLOW, finfo
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
 # Values in a `.npz` file.
@@ -212,10 +212,10 @@ def _holds(target: np.dtype[Any], meant: float, value: float) -> bool:
         return False
     if target == ml_dtypes.float8_e8m0fnu:
         return meant > 0  # neither zero nor a sign
-    if target in FORMATS and FORMATS[target].overflow == "largest":
-        form = FORMATS[target]
-        step = 2.0 ** (math.floor(math.log2(form.largest)) - form.mantissa)
-        return abs(meant) < form.largest + step / 2
+    if OVERFLOW.get(target) == "largest":
+        limits = finfo(target)
+        step = 2.0 ** (limits.maxexp - 1 - limits.nmant)
+        return bool(abs(meant) < float(limits.max) + step / 2)
     return not math.isinf(meant) or math.isinf(value)
 
 

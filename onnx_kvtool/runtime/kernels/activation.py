@@ -12,6 +12,8 @@ from onnx_kvtool.runtime.kernels.elementwise.unary import apply, erf
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
+_Consumed = tuple[int, ...] | None
+
 # How every activation is computed: in float32 or float64, and rounded once.
 
 
@@ -23,15 +25,13 @@ def sigmoid_of(x: Reals) -> Reals:
 # Activations with an exponential below zero: Elu, Selu and Celu.
 
 
-def elu_1(
-    X: Array, *, alpha: float, consumed_inputs: tuple[int, ...] | None = None
-) -> tuple[Array]:
+def elu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -> tuple[Array]:
     """Return alpha * (exp(x) - 1) for x < 0, else x. `consumed_inputs` has no meaning."""
     return apply(lambda x: np.where(x < 0, alpha * np.expm1(x), x), X)
 
 
 def selu_1(
-    X: Array, *, alpha: float, gamma: float, consumed_inputs: tuple[int, ...] | None = None
+    X: Array, *, alpha: float, gamma: float, consumed_inputs: _Consumed = None
 ) -> tuple[Array]:
     """Return gamma * alpha * (exp(x) - 1) for x <= 0, else gamma * x.
 
@@ -55,7 +55,7 @@ def celu_12(X: Array, *, alpha: float) -> tuple[Array]:
 
 
 def hard_sigmoid_1(
-    X: Array, *, alpha: float, beta: float, consumed_inputs: tuple[int, ...] | None = None
+    X: Array, *, alpha: float, beta: float, consumed_inputs: _Consumed = None
 ) -> tuple[Array]:
     """Return max(0, min(1, alpha * x + beta)). `consumed_inputs` has no meaning."""
     return apply(lambda x: np.clip(alpha * x + beta, 0, 1), X)
@@ -94,9 +94,6 @@ def shrink_9(input: Array, *, bias: float, lambd: float) -> tuple[Array]:
 
 
 # Activations that keep positive numbers: Relu and its kin.
-
-
-_Consumed = tuple[int, ...] | None
 
 
 def relu_1(X: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
@@ -154,7 +151,7 @@ def thresholded_relu_10(X: Array, *, alpha: float) -> tuple[Array]:
 # infinity makes NaN of Softsign.
 
 
-def sigmoid_1(X: Array, *, consumed_inputs: tuple[int, ...] | None = None) -> tuple[Array]:
+def sigmoid_1(X: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
     """Return 1 / (1 + exp(-x)). `consumed_inputs` has no meaning."""
     return apply(sigmoid_of, X)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
 
 # Conditions of control flow.
@@ -91,9 +92,8 @@ class Stack:
                 type.
         """
         elements = self._elements or [self._body.empty(self._position)]
-        rank = elements[0].ndim + 1
-        if not -rank <= axis < rank:
-            raise KernelError(f"a scan output axis is {axis}, expected {-rank} to {rank - 1}")
+        name, output = "scan_output_axes", f"output {self._position}"
+        axis = count_axis(axis, elements[0].ndim + 1, name=name, of=output)
         stacked = np.stack(elements[::-1] if backwards else elements, axis=axis)
         return stacked if self._elements else np.take(stacked, np.arange(0), axis)
 
@@ -241,8 +241,9 @@ def scan_8(
         states, stacks = _run(
             body, [v[row] for v in values[:count]], scanned, len(body.outputs) - count
         )
-        padded = [_padded(stack.result(), size) for stack in stacks]
-        rows.append([*states, *padded])
+        found = [stack.result() for stack in stacks]
+        rest = [np.zeros((size - length, *array.shape[1:]), array.dtype) for array in found]
+        rows.append([*states, *map(np.concatenate, zip(found, rest, strict=True))])
     return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
 
@@ -277,11 +278,8 @@ def _run(
 def _front(arrays: Sequence[Array], axes: Sequence[int], backwards: Sequence[bool]) -> list[Array]:
     found = []
     for array, axis, is_backwards in zip(arrays, axes, backwards, strict=True):
-        if not -array.ndim <= axis < array.ndim:
-            raise KernelError(
-                f"a scan input axis is {axis}, expected {-array.ndim} to {array.ndim - 1}"
-            )
-        moved = np.moveaxis(array, axis, 0)
+        front = count_axis(axis, array.ndim, name="scan_input_axes", of="scan input")
+        moved = np.moveaxis(array, front, 0)
         found.append(moved[::-1] if is_backwards else moved)
     return found
 
@@ -299,12 +297,6 @@ def _directions(name: str, values: tuple[int, ...] | None, count: int) -> tuple[
     if any(value not in (0, 1) for value in listed):
         raise KernelError(f"`{name}` is {list(listed)}, expected zeros and ones")
     return tuple(bool(value) for value in listed)
-
-
-def _padded(array: Array, size: int) -> Array:
-    result = np.zeros((size, *array.shape[1:]), array.dtype)
-    result[: len(array)] = array
-    return result
 
 
 LINES: Lines = {

@@ -127,8 +127,6 @@ def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
     Raises:
         KernelError: If the equation is wrong or does not fit the operands.
     """
-    if not Inputs:
-        raise KernelError("there is no operand, expected at least 1")
     explicit = explicit_equation(equation, [operand.shape for operand in Inputs])
     operands: list[Any] = [widened(operand) for operand in Inputs]
     try:

@@ -10,7 +10,7 @@ from onnx_kvtool.runtime.kernels import axes
 from onnx_kvtool.runtime.kernels.elementwise.binary import check_operands
 from onnx_kvtool.runtime.kernels.linear import check_factors
 from onnx_kvtool.runtime.kernels.movement.choosing import constant_of_shape, one_hot_11, range_11
-from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_5, tile, unsqueeze_11
+from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_5, tile, unsqueeze_1
 from onnx_kvtool.runtime.kernels.movement.slicing import pad_19
 from tests.grids import each
 
@@ -56,9 +56,7 @@ def test_a_result_without_room_is_refused(call) -> None:
         pytest.param(lambda ones: reshape_5(_PAIR[:1], ones, allowzero=0), id="Reshape"),
         pytest.param(lambda ones: expand(_PAIR[:1], ones), id="Expand"),
         pytest.param(lambda ones: constant_of_shape(ones, value=None), id="ConstantOfShape"),
-        pytest.param(
-            lambda ones: unsqueeze_11(_PAIR, axes=tuple(range(len(ones)))), id="Unsqueeze"
-        ),
+        pytest.param(lambda ones: unsqueeze_1(_PAIR, axes=tuple(range(len(ones)))), id="Unsqueeze"),
     ],
 )
 def test_more_axes_than_numpy_has_are_refused(call) -> None:

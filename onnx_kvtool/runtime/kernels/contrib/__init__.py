@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
-from onnx_kvtool.runtime.kernels.contrib.conv_transpose import conv_transpose_with_dynamic_pads
-from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_block_quantized
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction
 
 CONTRIB_KERNELS: Mapping[OperatorName, KernelFunction] = {
-    (DOMAIN, "ConvTransposeWithDynamicPads"): conv_transpose_with_dynamic_pads,
-    (DOMAIN, "GatherBlockQuantized"): gather_block_quantized,
     (DOMAIN, "GroupQueryAttention"): group_query_attention,
 }
 """By domain and name. All others run as their standard form says."""

@@ -14,11 +14,12 @@ from onnx_kvtool.runtime.kernels.contrib.grouped import (
     attended,
     read_lengths,
     read_window,
+    refuse_input,
+    refuse_value,
     rotated,
     split_heads,
     updated,
 )
-from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 

@@ -13,8 +13,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.rounding import (
-    FORMATS,
     INTEGER_RANGES,
+    OVERFLOW,
     ROUND_MODES,
     as_doubles,
     beyond_integers,
@@ -191,14 +191,15 @@ def convert(
     if dtype == np.bool_:
         return np.asarray(as_doubles(x) != 0)
     if is_integer(dtype):
-        _tell_beyond(x, dtype, tell)
+        if is_float(x.dtype):
+            _tell_first(x, beyond_integers(x, dtype), dtype, tell)
         return to_integers(x, dtype)
     if dtype == ml_dtypes.float8_e8m0fnu:
         doubles = as_doubles(x)
         negative = (doubles < 0) | ((doubles == 0) & np.signbit(doubles))
         _tell_first(x, negative, dtype, tell)
         return round_to_scale(doubles, round_mode, saturate=saturate)
-    if dtype in FORMATS and FORMATS[dtype].overflow == "largest" and is_float(x.dtype):
+    if OVERFLOW.get(dtype) == "largest" and is_float(x.dtype):
         _tell_first(x, np.isnan(as_doubles(x)), dtype, tell)
     return round_to(x, dtype, saturate=saturate)
 
@@ -235,11 +236,6 @@ def _parse(
         return numbers
     numbers, _ = from_strings(x, np.dtype(np.float64), to_round=True)
     return convert(numbers, dtype, saturate=saturate, round_mode=round_mode, warn=tell)
-
-
-def _tell_beyond(x: Array, dtype: np.dtype[np.generic], tell: Callable[[str], None]) -> None:
-    if is_float(x.dtype):
-        _tell_first(x, beyond_integers(x, dtype), dtype, tell)
 
 
 def _tell_first(

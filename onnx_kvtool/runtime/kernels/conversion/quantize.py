@@ -12,8 +12,8 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.conversion.cast import element_dtype
 from onnx_kvtool.runtime.kernels.conversion.rounding import (
-    FORMATS,
     INTEGER_RANGES,
+    OVERFLOW,
     as_doubles,
     round_to,
     to_integers,
@@ -100,7 +100,7 @@ def quantize_linear_10(
     denominator = round_to(spread(y_scale), division)
     quotient = as_doubles(np.asarray(numerator / denominator))
     zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
-    if dtype in FORMATS:
+    if dtype in OVERFLOW:
         return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
     if np.isnan(quotient).any():
         context.warn(f"`x` has NaN, which {dtype} cannot represent: taken as its least number")
@@ -145,8 +145,7 @@ def _output_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[np.ge
             f"`output_dtype` is {wanted}, expected {zero_point.dtype} as `y_zero_point`"
         )
     dtype = zero_point.dtype if zero_point is not None else wanted or np.dtype(np.uint8)
-    quantized = dtype in FORMATS and FORMATS[dtype].overflow != "infinity"
-    if not quantized and dtype not in INTEGER_RANGES:
+    if OVERFLOW.get(dtype, "infinity") == "infinity" and dtype not in INTEGER_RANGES:
         raise KernelError(f"`y` would be of dtype {dtype}, expected an integer or float 8 type")
     return dtype
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -12,76 +11,41 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-# The formats of the floating-point types that are narrower than float32.
+# The element types of which numbers are rounded here.
 
 
+finfo: Any = ml_dtypes.finfo
+_iinfo: Any = ml_dtypes.iinfo
 Overflow = Literal["infinity", "float8", "largest"]
 
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One format with a sign, an exponent and a mantissa.
-
-    Attributes:
-        dtype: Its dtype in numpy or ml_dtypes.
-        mantissa: Explicit bits of the mantissa.
-        min_exponent: Exponent of the smallest normal number; below it, numbers are subnormal.
-        largest: The largest finite number.
-        overflow: The result for numbers that round to more than that: infinity; by the tables of
-            Cast for float 8, where the attribute `saturate` decides; or the largest number, for
-            formats without infinity and NaN.
-        infinite: Whether it has infinities.
-    """
-
-    dtype: np.dtype[np.generic]
-    mantissa: int
-    min_exponent: int
-    largest: float
-    overflow: Overflow
-    infinite: bool = False
-
-
-FORMATS: dict[np.dtype[np.generic], Format] = {
-    entry.dtype: entry
-    for entry in (
-        Format(np.dtype(np.float16), 10, -14, 65504.0, "infinity", infinite=True),
-        Format(np.dtype(ml_dtypes.bfloat16), 7, -126, 0xFF * 2.0**120, "infinity", infinite=True),
-        Format(np.dtype(ml_dtypes.float8_e4m3fn), 3, -6, 448.0, "float8"),
-        Format(np.dtype(ml_dtypes.float8_e4m3fnuz), 3, -7, 240.0, "float8"),
-        Format(np.dtype(ml_dtypes.float8_e5m2), 2, -14, 57344.0, "float8", infinite=True),
-        Format(np.dtype(ml_dtypes.float8_e5m2fnuz), 2, -15, 57344.0, "float8"),
-        Format(np.dtype(ml_dtypes.float6_e2m3fn), 3, 0, 7.5, "largest"),
-        Format(np.dtype(ml_dtypes.float6_e3m2fn), 2, -2, 28.0, "largest"),
-        Format(np.dtype(ml_dtypes.float4_e2m1fn), 1, 0, 6.0, "largest"),
-    )
+OVERFLOW: dict[np.dtype[np.generic], Overflow] = {
+    np.dtype(np.float16): "infinity",
+    np.dtype(ml_dtypes.bfloat16): "infinity",
+    np.dtype(ml_dtypes.float8_e4m3fn): "float8",
+    np.dtype(ml_dtypes.float8_e4m3fnuz): "float8",
+    np.dtype(ml_dtypes.float8_e5m2): "float8",
+    np.dtype(ml_dtypes.float8_e5m2fnuz): "float8",
+    np.dtype(ml_dtypes.float6_e2m3fn): "largest",
+    np.dtype(ml_dtypes.float6_e3m2fn): "largest",
+    np.dtype(ml_dtypes.float4_e2m1fn): "largest",
 }
-"""By dtype. float8_e8m0fnu, which has neither sign nor mantissa, is in `scale_format`."""
+"""The floats below 32 bits with a sign and a mantissa, and what numbers become that round to more
+than the largest one: infinity; by the tables of Cast for float 8, where the attribute `saturate`
+decides; or the largest one, for types without infinity and NaN."""
 
 INTEGER_RANGES: dict[np.dtype[np.generic], tuple[int, int]] = {
-    np.dtype(ml_dtypes.int2): (-2, 1),
-    np.dtype(ml_dtypes.uint2): (0, 3),
-    np.dtype(ml_dtypes.int4): (-8, 7),
-    np.dtype(ml_dtypes.uint4): (0, 15),
-    **{
-        np.dtype(kind): (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
-        for kind in (
-            np.int8,
-            np.uint8,
-            np.int16,
-            np.uint16,
-            np.int32,
-            np.uint32,
-            np.int64,
-            np.uint64,
-        )
-    },
+    np.dtype(kind): (int(_iinfo(kind).min), int(_iinfo(kind).max))
+    for kind in (
+        *(ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4, np.int8, np.uint8),
+        *(np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64),
+    )
 }
 """The least and the greatest number of each integer type."""
 
 
 def is_float(dtype: np.dtype[np.generic]) -> bool:
     """Return whether a dtype is a real floating-point type, of numpy or of ml_dtypes."""
-    return dtype.kind == "f" or dtype in FORMATS or dtype == ml_dtypes.float8_e8m0fnu
+    return dtype.kind == "f" or dtype in OVERFLOW or dtype == ml_dtypes.float8_e8m0fnu
 
 
 def is_integer(dtype: np.dtype[np.generic]) -> bool:
@@ -125,7 +89,7 @@ def as_doubles(x: Array) -> Doubles:
 
 
 def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) -> Array:
-    """Return numbers rounded once to a type of `FORMATS` or to float32 or float64.
+    """Return numbers rounded once to a type of `OVERFLOW` or to float32 or float64.
 
     The tables of Cast-25 for the float 8 types; "infinity if out of range" for the others that
     have one; the largest number for those without infinities (float4e2m1, float6), as the page
@@ -150,27 +114,27 @@ def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) ->
         return x.astype(dtype)
     if dtype in (np.float16, ml_dtypes.bfloat16) and _fits_float32(x.dtype):
         return x.astype(np.float32).astype(dtype)
-    return _round(as_doubles(x), FORMATS[dtype], saturate)
+    return _round(as_doubles(x), dtype, saturate)
 
 
 def _fits_float32(dtype: np.dtype[np.generic]) -> bool:
-    return dtype in FORMATS or dtype in (np.float32, np.bool_, ml_dtypes.float8_e8m0fnu)
+    return dtype in OVERFLOW or dtype in (np.float32, np.bool_, ml_dtypes.float8_e8m0fnu)
 
 
-def _round(x: Doubles, target: Format, saturate: bool) -> Array:
+def _round(x: Doubles, dtype: np.dtype[np.generic], saturate: bool) -> Array:
+    limits = finfo(dtype)
+    overflow, largest = OVERFLOW[dtype], float(limits.max)
     _, exponent = np.frexp(x)  # 2^(exponent-1) <= |x| < 2^exponent
-    unit = np.maximum(exponent - 1, target.min_exponent) - target.mantissa
+    unit = np.maximum(exponent - 1, limits.minexp) - limits.nmant
     # Scaling by powers of two is exact, so rint rounds the number itself, to the nearest even.
     rounded = np.ldexp(np.rint(np.ldexp(x, -unit)), unit)
-    largest = target.largest
-    if target.overflow == "largest" or (target.overflow == "float8" and saturate):
+    if overflow == "largest" or (overflow == "float8" and saturate):
         rounded = np.clip(rounded, -largest, largest)
-    else:
-        beyond = np.copysign(np.inf if target.infinite else np.nan, rounded)
-        rounded = np.where(np.abs(rounded) > largest, beyond, rounded)
-    if target.overflow == "largest":
+    else:  # an infinity becomes NaN below, where the type has none
+        rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, rounded), rounded)
+    if overflow == "largest":
         rounded = np.where(np.isnan(rounded), -0.0, rounded)
-    return np.asarray(rounded).astype(target.dtype)  # exact
+    return np.asarray(rounded).astype(dtype)  # exact
 
 
 # Conversion to integer types.

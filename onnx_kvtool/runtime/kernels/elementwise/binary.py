@@ -11,7 +11,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
-from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS
+from onnx_kvtool.runtime.kernels.conversion.rounding import OVERFLOW
 from onnx_kvtool.runtime.kernels.half import widen_half
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
@@ -93,7 +93,7 @@ _HALF = np.dtype(np.float16)
 
 def is_narrow(dtype: np.dtype[np.generic]) -> bool:
     """Return whether a dtype is a float below 32 bits: float16, bfloat16, float 8 and narrower."""
-    return dtype in FORMATS
+    return dtype in OVERFLOW
 
 
 def widened(x: Array) -> Array:
@@ -302,7 +302,7 @@ def min_8(*data_0: Array) -> tuple[Array]:
     The text does not mention NaN; numpy, onnx.reference and onnxruntime 1.31 agree that it wins.
 
     Raises:
-        KernelError: If there is no operand, or shapes do not broadcast.
+        KernelError: If shapes do not broadcast.
     """
     _check(data_0)
     return (np.asarray(functools.reduce(np.minimum, data_0)),)
@@ -338,8 +338,6 @@ def _total(operands: tuple[Array, ...]) -> Array:
 
 
 def _check(operands: tuple[Array, ...]) -> None:
-    if not operands:
-        raise KernelError("there is no operand, expected at least 1")
     check_operands(operands, tuple([f"data_0[{number}]" for number in range(len(operands))]))
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
+from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, finfo
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
@@ -93,7 +92,6 @@ def _limits(dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
     if dtype in INTEGER_RANGES:
         least, greatest = INTEGER_RANGES[dtype]
         return np.asarray(least, dtype), np.asarray(greatest, dtype)
-    finfo: Any = ml_dtypes.finfo
     return np.asarray(finfo(dtype).min, dtype), np.asarray(finfo(dtype).max, dtype)
 
 

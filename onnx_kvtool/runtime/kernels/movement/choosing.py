@@ -5,35 +5,29 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # Constant and ConstantOfShape, all versions.
 
 
-def constant_1(*, value: Array | None, sparse_value: Array | None = None) -> tuple[Array]:
-    """Return the attribute that is given; see `constant_12`. The second came with version 11."""
-    return (_one({"value": value, "sparse_value": sparse_value}),)
-
-
-def constant_12(
+def constant_1(
     *,
     value: Array | None,
-    sparse_value: Array | None,
-    value_float: float | None,
-    value_floats: tuple[float, ...] | None,
-    value_int: int | None,
-    value_ints: tuple[int, ...] | None,
-    value_string: str | None,
-    value_strings: tuple[str, ...] | None,
+    sparse_value: Array | None = None,
+    value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None,
+    value_int: int | None = None,
+    value_ints: tuple[int, ...] | None = None,
+    value_string: str | None = None,
+    value_strings: tuple[str, ...] | None = None,
 ) -> tuple[Array]:
-    """Return the attribute that is given.
+    """Return the attribute that is given; `sparse_value` came with version 11, the next with 12.
 
     Args:
         value: Any array.
@@ -59,11 +53,16 @@ def constant_12(
         "value_string": (value_string, object),
         "value_strings": (value_strings, object),
     }
-    arrays: dict[str, Array | None] = {
-        name: None if given is None else np.array(given, dtype)
-        for name, (given, dtype) in numbers.items()
-    }
-    return (_one({"value": value, "sparse_value": sparse_value, **arrays}),)
+    given: dict[str, Any] = {"value": value, "sparse_value": sparse_value}
+    given |= {name: np.array(v, dtype) for name, (v, dtype) in numbers.items() if v is not None}
+    found = [name for name, array in given.items() if array is not None]
+    if len(found) != 1:
+        got = " and ".join(f"`{name}`" for name in found) or "none"
+        names = ", ".join(f"`{name}`" for name in ("value", "sparse_value", *numbers))
+        raise KernelError(f"{got} of the attributes are given, expected exactly one of {names}")
+    view = given[found[0]].view()
+    view.flags.writeable = False
+    return (view,)
 
 
 def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
@@ -89,21 +88,6 @@ def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
     if value.size != 1:
         raise KernelError(f"`value` has shape {value.shape}, expected one element")
     return (np.full(sizes, value.reshape(())[()], value.dtype),)
-
-
-def _one(attributes: dict[str, Any]) -> Array:
-    given = [name for name, value in attributes.items() if value is not None]
-    if len(given) != 1:
-        names = ", ".join(f"`{name}`" for name in attributes)
-        found = " and ".join(f"`{name}`" for name in given) or "none"
-        raise KernelError(f"{found} of the attributes are given, expected exactly one of {names}")
-    return _read_only(attributes[given[0]])
-
-
-def _read_only(value: Array) -> Array:
-    view = value.view()
-    view.flags.writeable = False
-    return view
 
 
 # OneHot-9, -11 and -28.
@@ -150,28 +134,17 @@ def _one_hot(
         raise KernelError(f"`depth` is {size}, expected 0 or more")
     axis = count_axis(axis, indices.ndim + 1, of="output")
     require_room((size, *indices.shape), np.dtype(np.int64))
-    hot = np.expand_dims(_places(indices, size, from_back), axis)
+    if indices.dtype == np.uint64:  # which may hold what int64 cannot
+        indices = np.minimum(indices, np.uint64(size))
+    places = indices.astype(np.int64)
+    if from_back:
+        places = np.where(places < 0, places + size, places)
+    hot = np.expand_dims(places, axis)
     along = np.arange(size).reshape(-1, *(1,) * (indices.ndim - axis))
     return (np.where(hot == along, values[1], values[0]).astype(values.dtype, copy=False),)
 
 
-def _places(indices: Array, size: int, from_back: bool) -> npt.NDArray[np.int64]:
-    """Return where each index points to, `size` where it points nowhere."""
-    if indices.dtype.kind == "u":  # uint64 may hold what int64 cannot
-        return np.minimum(indices, np.uint64(size)).astype(np.int64)
-    places = indices.astype(np.int64)
-    if from_back:
-        inside = (places >= -size) & (places < size)
-        places = np.where(places < 0, places + size, places)
-    else:
-        inside = (places >= 0) & (places < size)
-    return np.where(inside, places, size)
-
-
 # Range-11 and -27.
-
-
-_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
@@ -193,7 +166,10 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
         # What overflows in between comes back: every element lies between `start` and `limit`.
         steps = np.arange(number, dtype=np.int64) * np.int64(step)
         return ((np.int64(first) + steps).astype(dtype),)
-    number = _number(float(last - first), float(step))
+    quotient = float(last - first) / float(step)
+    if not math.isfinite(quotient):
+        raise KernelError("`limit` - `start` overflows")
+    number = max(math.ceil(quotient), 0)
     require_room((number,), np.dtype(np.float64))
     return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
 
@@ -217,11 +193,8 @@ def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tu
     """
     if stash_type != 1:
         raise KernelError(f"`stash_type` is {stash_type}, expected 1")
-    _scalars(start, limit, delta)
-    if start.dtype not in _HALVES:
-        return range_11(start, limit, delta)
-    (wide,) = range_11(*(value.astype(np.float32) for value in (start, limit, delta)))
-    return (wide.astype(start.dtype),)
+    (elements,) = range_11(*map(widened, (start, limit, delta)))
+    return (narrowed(elements, start.dtype),)
 
 
 def _scalars(*values: Array) -> list[Any]:
@@ -235,12 +208,6 @@ def _scalars(*values: Array) -> list[Any]:
     if float(scalars[2]) == 0:
         raise KernelError("`delta` is 0")
     return scalars
-
-
-def _number(distance: float, step: float) -> int:
-    if not math.isfinite(distance / step):
-        raise KernelError("`limit` - `start` overflows")
-    return max(math.ceil(distance / step), 0)
 
 
 # NonZero and Compress, all versions.
@@ -377,7 +344,7 @@ def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
 
 LINES: Lines = {
     "Compress": {9: compress},
-    "Constant": {1: constant_1, 12: constant_12},
+    "Constant": {1: constant_1},
     "ConstantOfShape": {9: constant_of_shape},
     "NonZero": {9: non_zero},
     "OneHot": {9: one_hot_9, 11: one_hot_11},

@@ -104,13 +104,10 @@ def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
 
 
 def squeeze_1(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
-    """Drop dimensions of size 1; the version whose axes are not negative. See `squeeze_13`."""
-    _refuse_negative(axes)
-    return _squeeze(data, axes)
+    """Drop dimensions of size 1; see `squeeze_13`.
 
-
-def squeeze_11(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
-    """Drop dimensions of size 1; see `squeeze_13`."""
+    Negative axes, which version 1 does not mention, count from the back, as in onnxruntime 1.32.
+    """
     return _squeeze(data, axes)
 
 
@@ -134,13 +131,7 @@ def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
 
 
 def unsqueeze_1(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
-    """Insert dimensions of size 1; the version whose axes are not negative. See `unsqueeze_13`."""
-    _refuse_negative(axes)
-    return _unsqueeze(data, axes)
-
-
-def unsqueeze_11(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
-    """Insert dimensions of size 1; see `unsqueeze_13`."""
+    """Insert dimensions of size 1; see `unsqueeze_13`, and `squeeze_1` for negative axes."""
     return _unsqueeze(data, axes)
 
 
@@ -159,11 +150,6 @@ def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
         KernelError: If `axes` is of another rank; if one is out of range or named twice.
     """
     return _unsqueeze(data, read_integers(axes, "axes", or_scalar=True))
-
-
-def _refuse_negative(axes: tuple[int, ...] | None) -> None:
-    if axes is not None and any(axis < 0 for axis in axes):
-        raise KernelError(f"`axes` is {list(axes)}, expected no negative ones before version 11")
 
 
 def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
@@ -313,9 +299,9 @@ LINES: Lines = {
     "Reshape": {5: reshape_5},
     "Shape": {1: shape_1},
     "Size": {1: size},
-    "Squeeze": {1: squeeze_1, 11: squeeze_11, 13: squeeze_13},
+    "Squeeze": {1: squeeze_1, 13: squeeze_13},
     "Tile": {6: tile},
     "Transpose": {1: transpose},
-    "Unsqueeze": {1: unsqueeze_1, 11: unsqueeze_11, 13: unsqueeze_13},
+    "Unsqueeze": {1: unsqueeze_1, 13: unsqueeze_13},
 }
 """Operators of this module with their kernels, oldest first."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
@@ -90,21 +90,10 @@ def _slice(
     ):
         if step == 0:
             raise KernelError(f"`steps` {list(steps)} contains 0")
-        index[axis] = _range(start, end, step, data.shape[axis])
+        # Python clamps as the text does, but for a start before the first element.
+        is_before = step < 0 and start < -data.shape[axis]
+        index[axis] = slice(0 if is_before else start, end, step)
     return (data[(*index, ...)],)  # the ellipsis makes it an array for rank 0 too
-
-
-def _range(start: int, end: int, step: int, size: int) -> slice:
-    """Return one axis of the index, after the clamping of the text."""
-    start = start + size if start < 0 else start
-    end = end + size if end < 0 else end
-    if step > 0:
-        return slice(min(max(start, 0), size), min(max(end, 0), size), step)
-    start = min(max(start, 0), size - 1)
-    end = min(max(end, -1), size - 1)
-    if start <= end or size == 0:
-        return slice(0, 0)
-    return slice(start, None if end < 0 else end, step)
 
 
 # Split-2, -11, -13 and -18.
@@ -213,11 +202,8 @@ def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tup
             f"`split` {list(sizes)} sums up to {sum(sizes)}, expected {value.shape[axis]}, the "
             f"size of axis {axis} of `input` with shape {value.shape}"
         )
-    before = (slice(None),) * axis
-    ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
-    return tuple(
-        value[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)
-    )
+    before, pairs = (slice(None),) * axis, zip(sizes, accumulate(sizes), strict=True)
+    return tuple(value[(*before, slice(end - size, end))] for size, end in pairs)
 
 
 # Concat-4, -11 and -13.
@@ -234,11 +220,9 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
         One array.
 
     Raises:
-        KernelError: If there is no input; if ranks or other dimensions differ; if `axis` is out of
-            range, as it always is for rank 0.
+        KernelError: If ranks or other dimensions differ; if `axis` is out of range, as it always is
+            for rank 0.
     """
-    if not inputs:
-        raise KernelError("`inputs` is empty, expected at least one array")
     first = inputs[0]
     axis = count_axis(axis, first.ndim, of="inputs[0]")
     rest = (first.shape[:axis], first.shape[axis + 1 :], first.ndim)
@@ -336,16 +320,31 @@ def _pad(
     before, after = [0] * data.ndim, [0] * data.ndim
     for n, axis in enumerate(chosen):
         before[axis], after[axis] = pads[n], pads[n + count]
-    sizes = [max(n + b + a, 0) for n, b, a in zip(data.shape, before, after, strict=True)]
-    require_room(sizes, data.dtype)
-    if mode == "constant":
-        return (_constant(data, before, after, _fill(data, constant_value)),)
-    result = data
-    for axis in range(data.ndim):
-        if before[axis] or after[axis]:
-            rows = _rows(data, axis, before[axis], after[axis], mode)
-            result = np.take(result, rows, axis=axis)
-    return (result if result is not data else data.copy(),)
+    added = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    padded = [n + sum(pair) for n, pair in zip(data.shape, added, strict=True)]
+    is_constant = mode == "constant"
+    kept = []
+    for axis, size in enumerate(padded if is_constant else data.shape):
+        first, last = max(-before[axis], 0), size - max(-after[axis], 0)
+        if last < first:
+            raise KernelError(
+                f"`pads` of {before[axis]} and {after[axis]} remove more than there is from axis "
+                f"{axis} of `data` with shape {data.shape}"
+            )
+        if first == last and any(added[axis]) and not is_constant:
+            raise KernelError(
+                f"`pads` adds to axis {axis} of `data` with shape {data.shape}, where mode "
+                f"`{mode}` has no element to repeat"
+            )
+        kept.append(slice(first, last))
+    require_room(padded, data.dtype)
+    if not added:
+        return (data.copy(),)
+    pad: Any = np.pad  # whose type does not take a mode by a variable
+    if is_constant:
+        fill = _fill(data, constant_value)
+        return (pad(data, added, constant_values=fill)[tuple(kept)],)
+    return (pad(data[tuple(kept)], added, mode),)
 
 
 def _fill(data: Array, constant_value: Array | None) -> Any:
@@ -356,54 +355,6 @@ def _fill(data: Array, constant_value: Array | None) -> Any:
             f"`constant_value` has shape {constant_value.shape}, expected one element"
         )
     return constant_value.reshape(())[()]
-
-
-def _constant(data: Array, before: list[int], after: list[int], fill: Any) -> Array:
-    shape = [size + b + a for size, b, a in zip(data.shape, before, after, strict=True)]
-    for axis, size in enumerate(shape):
-        if size < 0:
-            raise _removed_too_much(data, axis, before[axis], after[axis])
-    result = np.full(shape, fill, data.dtype)
-    source, target = [], []
-    for axis, size in enumerate(shape):
-        first = max(before[axis], 0)
-        last = max(min(before[axis] + data.shape[axis], size), first)
-        target.append(slice(first, last))
-        source.append(slice(first - before[axis], last - before[axis]))
-    result[tuple(target)] = data[tuple(source)]
-    return result
-
-
-def _rows(data: Array, axis: int, before: int, after: int, mode: str) -> npt.NDArray[np.int64]:
-    """Return which element along an axis each element of the result is."""
-    kept = np.arange(data.shape[axis], dtype=np.int64)
-    first, last = max(-before, 0), len(kept) - max(-after, 0)
-    if last < first:
-        raise _removed_too_much(data, axis, before, after)
-    kept = kept[first:last]
-    size = len(kept)
-    wanted = np.arange(-max(before, 0), size + max(after, 0), dtype=np.int64)
-    if size == 0 and len(wanted):
-        raise KernelError(
-            f"`pads` adds to axis {axis} of `data` with shape {data.shape}, where mode `{mode}` "
-            "has no element to repeat"
-        )
-    if mode == "edge":
-        return kept[np.clip(wanted, 0, max(size - 1, 0))]
-    if mode == "wrap":
-        return kept[wanted % max(size, 1)]
-    if mode != "reflect":
-        raise KernelError(f"`mode` is `{mode}`, which has no kernel")
-    period = max(2 * (size - 1), 1)
-    wanted %= period
-    return kept[np.minimum(wanted, period - wanted) if size > 1 else wanted * 0]
-
-
-def _removed_too_much(data: Array, axis: int, before: int, after: int) -> KernelError:
-    return KernelError(
-        f"`pads` of {before} and {after} remove more than there is from axis {axis} of `data` with "
-        f"shape {data.shape}"
-    )
 
 
 # Trilu-14.
@@ -437,11 +388,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
     rows, columns = input.shape[-2:]
     # Beyond the corners nothing changes, and numpy's arithmetic could overflow.
     diagonal = min(max(diagonal, -rows - 1), columns + 1)
-    if upper:
-        kept = ~np.tri(rows, columns, diagonal - 1, dtype=np.bool_)
-    else:
-        kept = np.tri(rows, columns, diagonal, dtype=np.bool_)
-    return (np.where(kept, input, np.zeros((), input.dtype)),)
+    return ((np.triu if upper else np.tril)(input, diagonal),)
 
 
 LINES: Lines = {

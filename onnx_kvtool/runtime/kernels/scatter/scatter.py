@@ -81,17 +81,12 @@ def write(target: Array, places: Indices, updates: Array, reduction: str) -> Non
         places: (N,), from 0 to R - 1.
         updates: (N, W), of the dtype of `target`.
         reduction: `none`, `add`, `mul`, `max` or `min`.
-
-    Raises:
-        KernelError: If `reduction` is another string.
     """
     if target.size == 0 or updates.size == 0:
         return
     if reduction == "none":
         _rows(target)[places] = _rows(updates)
         return
-    if reduction not in _REDUCTIONS:
-        raise KernelError(f"`reduction` is `{reduction}`, which has no kernel")
     _reduce(target, places, updates, _REDUCTIONS[reduction])
 
 
@@ -354,12 +349,6 @@ def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
         raise KernelError(
             f"`indices` has tuples of {depth}, expected at most {data.ndim}, the rank of `data`: "
             f"{shapes}"
-        )
-    rank = indices.ndim + data.ndim - depth - 1
-    if updates.ndim != rank:
-        raise KernelError(
-            f"`updates` has shape {updates.shape} of rank {updates.ndim}, expected rank {rank} = "
-            f"{indices.ndim} + {data.ndim} - {depth} - 1: {shapes}"
         )
     expected = indices.shape[:-1] + data.shape[depth:]
     if updates.shape != expected:

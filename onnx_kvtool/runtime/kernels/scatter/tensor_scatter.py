@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES
+from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
@@ -94,9 +94,7 @@ def _sequence_axis(past: tuple[int, ...], new: tuple[int, ...], axis: int) -> in
         raise KernelError(f"`update` has rank {len(new)}, expected {rank} as `past_cache`")
     if rank < 2:
         raise KernelError(f"`past_cache` has rank {rank}, expected at least 2")
-    if not -rank <= axis < rank:
-        raise KernelError(f"`axis` is {axis}, expected {-rank} to {rank - 1}")
-    sequence_axis = axis % rank
+    sequence_axis = count_axis(axis, rank, of="past_cache")
     if sequence_axis == 0:
         default = "the default, -2, suits caches of rank 3 and more only" if rank == 2 else None
         raise KernelError(

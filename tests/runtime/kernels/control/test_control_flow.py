@@ -111,7 +111,7 @@ def test_the_reference_and_onnxruntime_agree(text: str, inputs: dict[str, Any]) 
         pytest.param(
             SCAN.replace("OPTIONS", ", scan_input_axes = [2]"),
             {"s": X[0], "x": X},
-            "a scan input axis is 2, expected -2 to 1",
+            "`scan_input_axes` is 2, expected -2 to 1",
             id="Scan along an axis that is not there",
         ),
         pytest.param(

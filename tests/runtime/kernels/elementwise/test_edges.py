@@ -227,7 +227,6 @@ REFUSALS = [
         "Dropout", 13, [arr(F32, 1), np.array(1.0, F32), np.array(True)], {}, "`ratio` is 1.0",
         id="a ratio of 1",
     ),
-    pytest.param("Sum", 13, [], {}, "there is no operand", id="no operand"),
 ]  # fmt: skip
 
 

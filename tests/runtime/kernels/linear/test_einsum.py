@@ -71,7 +71,6 @@ def test_capitals_come_first_in_the_implicit_output() -> None:
         ("...i,...j->ij", [(2, 3), (3,)], r"the ellipses .* stand for \[0, 1\] dimensions"),
         ("...i,...i->i", [(2, 3), (5, 3)], r"the ellipsis .* is 2 in `Inputs`\[0\]"),
         ("...ijk->i", [(2, 3)], "terms longer than the ranks"),
-        ("i->i", [], "there is no operand"),
     ])  # fmt: skip
 def test_refusals(equation: str, shapes: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(KernelError, match=message):

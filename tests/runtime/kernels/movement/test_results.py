@@ -12,7 +12,6 @@ import pytest
 from onnx_kvtool.runtime.kernels.movement.choosing import (
     compress,
     constant_1,
-    constant_12,
     constant_of_shape,
     non_zero,
     one_hot_9,
@@ -170,19 +169,19 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
         lambda: constant_of_shape(integers(), value=np.array([7], ml_dtypes.int4)),
         [np.array(7, ml_dtypes.int4)],
     ),
-    "Constant of a float": (lambda: constant_12(**NOTHING | {"value_float": 0.5}), [f32(0.5)]),
-    "Constant of floats": (lambda: constant_12(**NOTHING | {"value_floats": ()}), [f32([])]),
-    "Constant of an integer": (lambda: constant_12(**NOTHING | {"value_int": 7}), [np.array(7)]),
+    "Constant of a float": (lambda: constant_1(**NOTHING | {"value_float": 0.5}), [f32(0.5)]),
+    "Constant of floats": (lambda: constant_1(**NOTHING | {"value_floats": ()}), [f32([])]),
+    "Constant of an integer": (lambda: constant_1(**NOTHING | {"value_int": 7}), [np.array(7)]),
     "Constant of integers": (
-        lambda: constant_12(**NOTHING | {"value_ints": (1, 2)}),
+        lambda: constant_1(**NOTHING | {"value_ints": (1, 2)}),
         [integers(1, 2)],
     ),
     "Constant of a string": (
-        lambda: constant_12(**NOTHING | {"value_string": "abc"}),
+        lambda: constant_1(**NOTHING | {"value_string": "abc"}),
         [np.array("abc", object)],
     ),
     "Constant of strings": (
-        lambda: constant_12(**NOTHING | {"value_strings": ("ab", "c")}),
+        lambda: constant_1(**NOTHING | {"value_strings": ("ab", "c")}),
         [np.array(["ab", "c"], object)],
     ),
     "Trilu far above": (

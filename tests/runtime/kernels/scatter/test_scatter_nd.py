@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "updates of another rank, which TensorRT cannot lower": (
         {"updates": U[:, 0]},
         (
-            "`updates` has shape (3,) of rank 1, expected rank 2 = 2 + 3 - 2 - 1: "
+            "`updates` has shape (3,), expected (3, 7): "
             "`data` has shape (2, 5, 7) and `indices` (3, 2)"
         ),
     ),

@@ -165,8 +165,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"past_cache": np.zeros(S, np.float32), "update": np.zeros(L, np.float32)},
         "`past_cache` has rank 1, expected at least 2",
     ),
-    "axis above the rank": ({"axis": 3}, "`axis` is 3, expected -3 to 2"),
-    "axis below the rank": ({"axis": -4}, "`axis` is -4, expected -3 to 2"),
+    "axis above the rank": ({"axis": 3}, "`axis` is 3, expected -3 to 2: `past_cache` has rank 3"),
+    "axis below the rank": (
+        {"axis": -4},
+        "`axis` is -4, expected -3 to 2: `past_cache` has rank 3",
+    ),
     "axis of the batch": ({"axis": 0}, "`axis` is 0, which is the batch dimension of rank 3"),
     "axis of the batch from behind": (
         {"axis": -3},
