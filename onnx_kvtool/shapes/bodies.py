@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -16,7 +16,7 @@ from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Element, Expr, Extent
 from onnx_kvtool.symbolic.knowledge import Lost
-from onnx_kvtool.symbolic.rules.site import Unknown
+from onnx_kvtool.symbolic.rules.site import Unknown, changed
 from onnx_kvtool.symbolic.simplification import Facts, largest
 
 if TYPE_CHECKING:
@@ -108,11 +108,10 @@ def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> 
     content = None if condition is None else context.contents.of(condition).scalar()
     if content is not None and content.number is not None:
         branches = [branches[0] if content.number else branches[1]]
-    results = []
-    for index, output in enumerate(node.outputs):
-        given = [g.outputs[index] for g in branches if index < len(g.outputs)]
-        results.append(_agreed(run, output, given, place))
-    return results
+    return [
+        _agreed(run, output, [g.outputs[index] for g in branches if index < len(g.outputs)], place)
+        for index, output in enumerate(node.outputs)
+    ]
 
 
 def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Location) -> Outcome:
@@ -120,20 +119,17 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
     knowledge = run.knowledge
     types = [knowledge.types.get(value) for value in given]
     type_ = types[0] if types and all(t == types[0] for t in types) else None
-    shapes: list[Shape] = []
-    for value in given:
-        shape = knowledge.shapes.get(value)
-        if shape is None:
-            return Outcome(type_, Unknown("unknown-input", "", value))
-        shapes.append(shape)
-    if not shapes:
+    shapes = [knowledge.shapes.get(value) for value in given]
+    if None in shapes:
+        return Outcome(type_, Unknown("unknown-input", "", given[shapes.index(None)]))
+    known = [shape for shape in shapes if shape is not None]
+    if not known:
         return Outcome(type_, Unknown("malformed", "a branch does not have this output"))
-    if len({len(shape) for shape in shapes}) > 1:
-        text = " and ".join(shape_text(shape_words(shape) or ()) for shape in shapes)
+    if len({len(shape) for shape in known}) > 1:
+        text = " and ".join(shape_text(shape_words(shape)) for shape in known)
         return Outcome(type_, Unknown("branches-differ", f"the branches give {text}"))
     sizes = []
-    for axis, size in enumerate(shapes[0]):
-        others = [shape[axis] for shape in shapes[1:]]
+    for axis, (size, *others) in enumerate(zip(*known, strict=True)):
         if all(knowledge.equalities.same(size, other) for other in others):
             sizes.append(size)
             continue
@@ -147,6 +143,151 @@ _ROUNDS = 12
 """Most passes over a body until the shapes of its states no longer change."""
 
 
+@dataclass(slots=True)
+class _Iterated:
+    """A Loop or Scan with its body.
+
+    Attributes:
+        run: The pass.
+        node: The node.
+        body: Its body.
+        place: The place of the node.
+        context: The context of its graph.
+        inner: The values that the body defines.
+    """
+
+    run: Forward
+    node: ir.Node
+    body: ir.Graph
+    place: Location
+    context: GraphContext
+    inner: set[ir.Value] = field(default_factory=set)
+
+    def unknown(self, value: ir.Value, axis: int, why: str, code: str = "loop") -> Expr:
+        """Return an unknown size of a value, and remember the reason."""
+        return self.run.knowledge.unknown_size(value, axis, Lost(at(self.place, value), code, why))
+
+    def infer(self) -> None:
+        """Go through the body anew."""
+        for value in self.inner:
+            self.context.contents.forget(value)
+        self.inner = run_body(self.run, self.body, self.place, self.context, "body")
+
+    def carried(
+        self,
+        actuals: Sequence[ir.Value | None],
+        formals: Sequence[ir.Value],
+        results: Sequence[ir.Value],
+    ) -> list[Outcome]:
+        """Infer the body until the shapes of its states hold in every iteration.
+
+        They start with those of the initial values; a size that an iteration changes is unknown.
+
+        Args:
+            actuals: The initial states.
+            formals: The inputs of the body for them.
+            results: The outputs of the body for them.
+
+        Returns:
+            The final states.
+        """
+        knowledge = self.run.knowledge
+        for formal, actual in zip(formals, actuals, strict=False):
+            if actual is not None:
+                hand_in(self.run, actual, formal)
+        for _ in range(_ROUNDS):
+            conflicts = len(knowledge.conflicts)
+            self.infer()
+            # Each of them is looked at: one round widens all states that change.
+            widened = [self._widen(*pair) for pair in zip(formals, results, strict=False)]
+            if not any(widened):
+                break
+            del knowledge.conflicts[conflicts:]
+        else:
+            for formal in formals:
+                knowledge.shapes.pop(formal, None)
+                place = at(self.place, formal)
+                knowledge.lost[formal] = Lost(place, "loop", "its shape does not settle")
+            self.infer()
+        states = zip(self.node.outputs, actuals, formals, results, strict=False)
+        return [self._after(*state) for state in states]
+
+    def _widen(self, formal: ir.Value, result: ir.Value) -> bool:
+        """Make sizes unknown that an iteration changes; return whether there were any."""
+        knowledge = self.run.knowledge
+        before, after = knowledge.shapes.get(formal), knowledge.shapes.get(result)
+        if before is None:
+            return False
+        if after is None or len(after) != len(before):
+            del knowledge.shapes[formal]
+            why = Lost(at(self.place, formal), "loop", "an iteration changes its rank")
+            knowledge.lost[formal] = why if after is not None else knowledge.lost.get(result, why)
+            return True
+        sizes = list(before)
+        for axis, (old, new) in enumerate(zip(before, after, strict=True)):
+            if not _is_of(old, formal) and not knowledge.equalities.same(old, new):
+                sizes[axis] = self.unknown(formal, axis, f"an iteration changes its axis {axis}")
+        knowledge.shapes[formal] = tuple(sizes)
+        return tuple(sizes) != before
+
+    def _after(
+        self, output: ir.Value, initial: ir.Value | None, formal: ir.Value, result: ir.Value
+    ) -> Outcome:
+        """Return the final state of a loop: the initial value, or the result of an iteration."""
+        knowledge = self.run.knowledge
+        before, after = knowledge.types.get(formal), knowledge.types.get(result)
+        type_ = (before or after) if before is None or after is None or before == after else None
+        shape = knowledge.shapes.get(formal)
+        if shape is None:
+            cause = formal if formal in knowledge.lost else initial
+            return Outcome(type_, Unknown("unknown-input", "", cause))
+        sizes = list(shape)
+        for axis, size in enumerate(shape):
+            if (atom := _is_of(size, formal)) is not None:
+                changes = Lost(at(self.place, output), "loop", "it changes")
+                lost = knowledge.lost_sizes.get(atom) or changes
+                sizes[axis] = knowledge.unknown_size(output, axis, lost)
+        return Outcome(type_, tuple(sizes))
+
+    def sliced(self, formal: ir.Value, actual: ir.Value, axis: int) -> Expr | None:
+        """Give the formal input one row of the actual one; return how many rows there are."""
+        knowledge = self.run.knowledge
+        hand_in(self.run, actual, formal)
+        shape = knowledge.shapes.get(actual)
+        if not shape:
+            return None
+        place = axis % len(shape)
+        knowledge.shapes[formal] = changed(shape, place)
+        return shape[place]
+
+    def stacked(self, output: ir.Value, row: ir.Value, rows: Expr, axis: int) -> Outcome:
+        """Return the rows of all iterations as one output."""
+        knowledge = self.run.knowledge
+        type_, shape = knowledge.types.get(row), knowledge.shapes.get(row)
+        if shape is None:
+            return Outcome(type_, Unknown("unknown-input", "", row))
+        sizes = [
+            self.unknown(output, i + (i >= axis % (len(shape) + 1)), _DIFFERS)
+            if any(
+                isinstance(atom, (Extent, Element)) and atom.value in self.inner
+                for atom in size.atoms()
+            )
+            else size
+            for i, size in enumerate(shape)
+        ]
+        sizes.insert(axis % (len(shape) + 1), rows)
+        return Outcome(type_, tuple(sizes))
+
+
+_DIFFERS = "it may differ between iterations"
+
+
+def _is_of(size: Expr, value: ir.Value) -> Extent | None:
+    """Return what stands for an unknown size of a value; None for any other size."""
+    atom = size.atom
+    return atom if isinstance(atom, Extent) and atom.value is value else None
+
+
 def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
     """Loop: states keep the sizes that no iteration changes; scans have one row per iteration."""
     body = body_graph(node, "body")
@@ -157,14 +298,13 @@ def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
     for value, dtype in zip(body.inputs[:2], (ir.DataType.INT64, ir.DataType.BOOL), strict=True):
         knowledge.types[value] = ir.TensorType(dtype)
         knowledge.shapes[value] = ()
-    ends = body.inputs[2:], body.outputs[1 : 1 + len(states)]
-    inner, results = _carried(run, node, body, states, *ends, place, context)
-    count = _iterations(node, body, context)
+    all_ = _Iterated(run, node, body, place, context)
+    results = all_.carried(states, body.inputs[2:], body.outputs[1 : 1 + len(states)])
+    count, why = _iterations(node, body, context), "the number of iterations is not constant"
     for index in range(len(states), len(node.outputs)):
         output, row = node.outputs[index], body.outputs[1 + index]
-        lost = Lost(at(place, output), "data-dependent", "the number of iterations is not constant")
-        rows = knowledge.unknown_size(output, 0, lost) if count is None else count
-        results.append(_stacked(run, output, row, rows, 0, place, inner))
+        rows = all_.unknown(output, 0, why, "data-dependent") if count is None else count
+        results.append(all_.stacked(output, row, rows, 0))
     return results
 
 
@@ -175,94 +315,23 @@ def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
     if context.opset < 9 or body is None or many is None or len(body.inputs) != len(node.inputs):
         return [malformed("body")] * len(node.outputs)
     kept = len(node.inputs) - many
-    knowledge = run.knowledge
-    input_axes = _axes(node, "scan_input_axes", many)
+    all_ = _Iterated(run, node, body, place, context)
     length: Expr | None = None
+    input_axes = given_integers(node, "scan_input_axes") or [0] * many
     for formal, actual, axis in zip(
         body.inputs[kept:], node.inputs[kept:], input_axes, strict=False
     ):
-        rows = None if actual is None else _sliced(run, formal, actual, axis)
+        rows = None if actual is None else all_.sliced(formal, actual, axis)
         length = rows if length is None else length
-    ends = body.inputs[:kept], body.outputs[:kept]
-    inner, results = _carried(run, node, body, node.inputs[:kept], *ends, place, context)
-    output_axes = _axes(node, "scan_output_axes", len(node.outputs) - kept)
+    results = all_.carried(node.inputs[:kept], body.inputs[:kept], body.outputs[:kept])
+    output_axes = given_integers(node, "scan_output_axes") or [0] * (len(node.outputs) - kept)
+    why = "the length of the scan is unknown"
     for output, row, axis in zip(
         node.outputs[kept:], body.outputs[kept:], output_axes, strict=False
     ):
-        lost = Lost(at(place, output), "unknown-input", "the length of the scan is unknown")
-        rows = knowledge.unknown_size(output, axis, lost) if length is None else length
-        results.append(_stacked(run, output, row, rows, axis, place, inner))
+        known = all_.unknown(output, axis, why, "unknown-input") if length is None else length
+        results.append(all_.stacked(output, row, known, axis))
     return results
-
-
-def _axes(node: ir.Node, name: str, count: int) -> Sequence[int]:
-    return given_integers(node, name) or [0] * count
-
-
-def _carried(
-    run: Forward,
-    node: ir.Node,
-    body: ir.Graph,
-    actuals: Sequence[ir.Value | None],
-    formals: Sequence[ir.Value],
-    results: Sequence[ir.Value],
-    place: Location,
-    context: GraphContext,
-) -> tuple[set[ir.Value], list[Outcome]]:
-    """Return the values that the body of a loop defines, and the final states.
-
-    Args:
-        run: The pass.
-        node: The loop.
-        body: Its body.
-        actuals: The initial states.
-        formals: The inputs of the body for them.
-        results: The outputs of the body for them.
-        place: The place of the node.
-        context: The context of its graph.
-    """
-    inner = _fixpoint(run, body, actuals, formals, results, place, context)
-    states = zip(node.outputs, actuals, formals, results, strict=False)
-    return inner, [_after(run, *state, place) for state in states]
-
-
-def _fixpoint(
-    run: Forward,
-    body: ir.Graph,
-    actuals: Sequence[ir.Value | None],
-    formals: Sequence[ir.Value],
-    results: Sequence[ir.Value],
-    place: Location,
-    context: GraphContext,
-) -> set[ir.Value]:
-    """Infer a body until the shapes of its states hold in every iteration.
-
-    They start with those of the initial values; a size that an iteration changes is unknown.
-
-    Returns:
-        The values that the body defines.
-    """
-    knowledge = run.knowledge
-    for formal, actual in zip(formals, actuals, strict=False):
-        if actual is not None:
-            hand_in(run, actual, formal)
-    inner: set[ir.Value] = set()
-    for _ in range(_ROUNDS):
-        conflicts = len(knowledge.conflicts)
-        for value in inner:
-            context.contents.forget(value)
-        inner = run_body(run, body, place, context, "body")
-        # Each of them is looked at: one round widens all states that change.
-        widened = [_widen(run, f, r, place) for f, r in zip(formals, results, strict=False)]
-        if not any(widened):
-            return inner
-        del knowledge.conflicts[conflicts:]
-    for formal in formals:
-        knowledge.shapes.pop(formal, None)
-        knowledge.lost[formal] = Lost(at(place, formal), "loop", "its shape does not settle")
-    for value in inner:
-        context.contents.forget(value)
-    return run_body(run, body, place, context, "body")
 
 
 def hand_in(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
@@ -276,102 +345,16 @@ def hand_in(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
         knowledge.lost[formal] = knowledge.lost[actual]
 
 
-def _widen(run: Forward, formal: ir.Value, result: ir.Value, place: Location) -> bool:
-    """Make sizes unknown that an iteration changes; return whether there were any."""
-    knowledge = run.knowledge
-    before, after = knowledge.shapes.get(formal), knowledge.shapes.get(result)
-    if before is None:
-        return False
-    if after is None or len(after) != len(before):
-        del knowledge.shapes[formal]
-        why = Lost(at(place, formal), "loop", "an iteration changes its rank")
-        knowledge.lost[formal] = why if after is not None else knowledge.lost.get(result, why)
-        return True
-    sizes, changed = list(before), False
-    for axis, (old, new) in enumerate(zip(before, after, strict=True)):
-        atom = old.atom
-        widened = isinstance(atom, Extent) and atom.value is formal
-        if not widened and not knowledge.equalities.same(old, new):
-            lost = Lost(at(place, formal), "loop", f"an iteration changes its axis {axis}")
-            sizes[axis] = knowledge.unknown_size(formal, axis, lost)
-            changed = True
-    knowledge.shapes[formal] = tuple(sizes)
-    return changed
-
-
-def _after(
-    run: Forward,
-    output: ir.Value,
-    initial: ir.Value | None,
-    formal: ir.Value,
-    result: ir.Value,
-    place: Location,
-) -> Outcome:
-    """Return the final state of a loop: the initial value, or the result of an iteration."""
-    knowledge = run.knowledge
-    before, after = knowledge.types.get(formal), knowledge.types.get(result)
-    type_ = (before or after) if before is None or after is None or before == after else None
-    shape = knowledge.shapes.get(formal)
-    if shape is None:
-        cause = formal if formal in knowledge.lost else initial
-        return Outcome(type_, Unknown("unknown-input", "", cause))
-    sizes = list(shape)
-    for axis, size in enumerate(shape):
-        atom = size.atom
-        if isinstance(atom, Extent) and atom.value is formal:
-            lost = knowledge.lost_sizes.get(atom) or Lost(at(place, output), "loop", "it changes")
-            sizes[axis] = knowledge.unknown_size(output, axis, lost)
-    return Outcome(type_, tuple(sizes))
-
-
-def _sliced(run: Forward, formal: ir.Value, actual: ir.Value, axis: int) -> Expr | None:
-    """Give the formal input of a scan one row of the actual one; return how many rows there are."""
-    knowledge = run.knowledge
-    hand_in(run, actual, formal)
-    shape = knowledge.shapes.get(actual)
-    if not shape:
-        return None
-    place = axis % len(shape)
-    knowledge.shapes[formal] = (*shape[:place], *shape[place + 1 :])
-    return shape[place]
-
-
-def _stacked(
-    run: Forward,
-    output: ir.Value,
-    row: ir.Value,
-    rows: Expr,
-    axis: int,
-    place: Location,
-    inner: set[ir.Value],
-) -> Outcome:
-    """Return the rows of all iterations as one output."""
-    knowledge = run.knowledge
-    type_, shape = knowledge.types.get(row), knowledge.shapes.get(row)
-    if shape is None:
-        return Outcome(type_, Unknown("unknown-input", "", row))
-    place_of_rows = axis % (len(shape) + 1)
-    sizes = [*shape[:place_of_rows], rows, *shape[place_of_rows:]]
-    for i, size in enumerate(sizes):
-        if i != place_of_rows and any(
-            isinstance(atom, (Extent, Element)) and atom.value in inner for atom in size.atoms()
-        ):
-            lost = Lost(at(place, output), "loop", "it may differ between iterations")
-            sizes[i] = knowledge.unknown_size(output, i, lost)
-    return Outcome(type_, tuple(sizes))
-
-
 def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | None:
     """Return how often a Loop runs; None if its condition may end it."""
-    limit = given_input(node, 0)
-    start = given_input(node, 1)
-    if limit is None:
-        return None
-    first = ONE if start is None else context.contents.of(start).scalar()
-    again = context.contents.of(body.outputs[0]).scalar()
-    passed = context.contents.of(body.inputs[1]).scalar()
-    goes_on = again is not None and (again.number == 1 or again == passed)
-    trips = context.contents.of(limit).scalar()
+
+    def scalar(value: ir.Value | None) -> Expr | None:
+        return None if value is None else context.contents.of(value).scalar()
+
+    start, trips = given_input(node, 1), scalar(given_input(node, 0))
+    first = ONE if start is None else scalar(start)
+    again = scalar(body.outputs[0])
+    goes_on = again is not None and (again.number == 1 or again == scalar(body.inputs[1]))
     if first is None or first.number != 1 or not goes_on or trips is None:
         return None
     return largest((trips, ZERO), Facts())

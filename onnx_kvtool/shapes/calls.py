@@ -91,9 +91,16 @@ def _given(run: Forward, value: ir.Value | None, context: GraphContext) -> _Give
         return None
     known = run.knowledge
     type_ = known.types.get(value)
-    whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
-    content = context.contents.of(value) if whole else None
+    content = _content(type_, value, context)
     return _Given(type_, known.shapes.get(value), known.lost.get(value), content)
+
+
+def _content(
+    type_: ir.TypeProtocol | None, value: ir.Value, context: GraphContext
+) -> IndexMap | None:
+    """Return the elements of integers; None for other types."""
+    whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
+    return context.contents.of(value) if whole else None
 
 
 def _signature(
@@ -171,29 +178,20 @@ def _go_through(
             for use in tuple(formal.uses()):
                 use.node.replace_input_with(use.idx, None)
         else:
-            _pass(run, actual, formal, context, inside)
+            formal.type = run.knowledge.types.get(actual)
+            hand_in(run, actual, formal)
+            if formal.dtype in WHOLE_TYPES:
+                inside.contents.put(formal, context.contents.of(actual))
     run.calls.append(function)
     run.graph(body, inside)
     run.calls.pop()
     made: Made = []
     for result, _ in zip(body.outputs, node.outputs, strict=False):
-        type_ = run.knowledge.types.get(result)
         shape = run.knowledge.shapes.get(result)
         unknown = Unknown("unknown-input", "", result)
-        outcome = Outcome(type_, unknown if shape is None else shape)
-        whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
-        made.append((outcome, inside.contents.of(result) if whole else None))
+        outcome = Outcome(run.knowledge.types.get(result), unknown if shape is None else shape)
+        made.append((outcome, _content(outcome.type, result, inside)))
     return made
-
-
-def _pass(
-    run: Forward, actual: ir.Value, formal: ir.Value, context: GraphContext, inside: GraphContext
-) -> None:
-    """Make a formal input what the call gives it."""
-    formal.type = run.knowledge.types.get(actual)
-    hand_in(run, actual, formal)
-    if formal.dtype in WHOLE_TYPES:
-        inside.contents.put(formal, context.contents.of(actual))
 
 
 def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:

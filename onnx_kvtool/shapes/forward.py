@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
-import onnx.defs
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
@@ -18,7 +16,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.result_types import output_types
-from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
+from onnx_kvtool.ops.schema import OpFacts, op_facts, op_history
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
@@ -46,15 +44,6 @@ from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 
-@functools.cache
-def _versions() -> Mapping[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for schema in onnx.defs.get_all_schemas_with_history():
-        if schema.domain == "" and not schema.deprecated:
-            found.setdefault(schema.name, []).append(schema.since_version)
-    return {name: tuple(sorted(versions)) for name, versions in found.items()}
-
-
 def report_wrong_opset(site: ShapeSite) -> int | None:
     """Report that a node needs another opset than the declared one.
 
@@ -67,17 +56,13 @@ def report_wrong_opset(site: ShapeSite) -> int | None:
     """
     node = site.node
     fitting = [
-        version
-        for version in _versions().get(node.op_type, ())
-        if version <= NEWEST
-        and (facts := op_facts(node.op_type, version)) is not None
-        and not facts.deprecated
-        and facts.max_inputs >= len(node.inputs)
+        facts.since_version
+        for facts in op_history(node.op_type)
+        if not facts.deprecated and facts.max_inputs >= len(node.inputs)
     ]
-    newer = [version for version in fitting if version > site.opset]
     if not fitting:
         return None
-    found = newer[0] if newer else fitting[-1]
+    found = min((version for version in fitting if version > site.opset), default=fitting[0])
     value = node.outputs[0] if node.outputs else None
     here = op_facts(node.op_type, site.opset)
     gone = here is None or here.deprecated

@@ -277,7 +277,7 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
     call = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     call.input.extend("" if v is None else f"i{k}" for k, v in enumerate(node.inputs))
     call.output.extend(f"o{k}" for k in range(len(node.outputs)))
-    names = _Names()
+    names: _Names = {}
     types, data = {}, {}
     for k, value in enumerate(node.inputs):
         if value is None:
@@ -314,25 +314,8 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
     return [_result(site, k, found.get(f"o{k}"), names) for k in range(len(node.outputs))]
 
 
-class _Names:
-    """Names for the sizes of one call that are not fixed."""
-
-    def __init__(self) -> None:
-        self._by_size: dict[Expr, str] = {}
-        self._sizes: dict[str, Expr] = {}
-
-    def of(self, size: Expr) -> str:
-        name = self._by_size.setdefault(size, f"d{len(self._by_size)}")
-        self._sizes[name] = size
-        return name
-
-    @property
-    def unused(self) -> bool:
-        """Whether every size was fixed."""
-        return not self._sizes
-
-    def size(self, name: str) -> Expr | None:
-        return self._sizes.get(name)
+_Names = dict[Expr, str]
+"""Names for the sizes of one call that are not fixed."""
 
 
 def _type(site: ShapeSite, value: ir.Value, names: _Names) -> onnx.TypeProto:
@@ -350,7 +333,7 @@ def _type(site: ShapeSite, value: ir.Value, names: _Names) -> onnx.TypeProto:
             if known.number is not None:
                 tensor.shape.dim.add(dim_value=known.number)
             else:
-                tensor.shape.dim.add(dim_param=names.of(size))
+                tensor.shape.dim.add(dim_param=names.setdefault(size, f"d{len(names)}"))
     return out
 
 
@@ -377,9 +360,11 @@ def _result(
     site: ShapeSite, output: int, found: onnx.TypeProto | None, names: _Names
 ) -> tuple[ir.TypeProtocol | None, Shape | Unknown]:
     none = Unknown("no-rule", f"onnx has no shape for `{site.node.op_type}` here")
-    cause = next(iter(_without_shape(site, site.node.inputs)), None)
-    if cause is not None:
-        none = Unknown("unknown-input", "", cause)
+    known, types = site.knowledge.shapes, site.knowledge.types
+    for value in read_values(site.node):
+        if value not in known and isinstance(types.get(value), ir.TensorType | None):
+            none = Unknown("unknown-input", "", value)
+            break
     if found is None or not found.WhichOneof("value"):
         return None, none
     type_ = read_type(found)
@@ -388,11 +373,12 @@ def _result(
         return type_, none
     code, why = _reason(site)
     # Some of onnx's rules take an unknown size for 0, and continue with it.
-    least = 0 if names.unused else 1
+    least = 1 if names else 0
+    sizes = {name: size for size, name in names.items()}
     return type_, tuple(
         integer(dim.dim_value)
         if dim.HasField("dim_value") and dim.dim_value >= least
-        else (names.size(dim.dim_param) or site.lost(axis, why, code=code, output=output))
+        else (sizes.get(dim.dim_param) or site.lost(axis, why, code=code, output=output))
         for axis, dim in enumerate(tensor.shape.dim)
     )
 
@@ -402,12 +388,3 @@ def _reason(site: ShapeSite) -> tuple[str, str]:
     if Trait.COUNTS in traits(site.node) and inputs:
         return "data-dependent", f"it counts nonzero elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
-
-
-def _without_shape(site: ShapeSite, values: Iterable[ir.Value | None]) -> Iterable[ir.Value]:
-    known, types = site.knowledge.shapes, site.knowledge.types
-    for value in values:
-        if value is None or value in known:
-            continue
-        if isinstance(types.get(value), ir.TensorType | None):
-            yield value

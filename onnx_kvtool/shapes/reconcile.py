@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -11,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
-from onnx_kvtool.shapes.bodies import Outcome
+from onnx_kvtool.shapes.bodies import Outcome, at
 from onnx_kvtool.shapes.infer import innermost, read_type
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, is_invented, shape_words
 from onnx_kvtool.symbolic.expressions import Expr, Extent, integer
@@ -76,219 +77,186 @@ def reconcile(
 
     Facts that follow from the inputs come first. Declarations of the file fill the gaps.
     """
-    if not value.name:
-        return
-    place = Location(place.graph, place.node, place.index, place.op, value.name)
-    if not context.in_function:
-        run.values[value] = place
-    told_type, told = _told(run, value, context, outcome)
-    type_ = outcome.type or told_type
-    knowledge = run.knowledge
-    shape = outcome.shape
-    if isinstance(shape, Unknown) and told is not None and None not in told:
-        shape = tuple(size for size in told if size is not None)
-    elif isinstance(shape, Unknown) and told is not None:
-        lost = _lost(run, shape, place)
-        shape = tuple(
-            knowledge.unknown_size(value, axis, lost) if size is None else size
-            for axis, size in enumerate(told)
+    if value.name:
+        _Output(run, value, at(place, value), context).settle(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output that a run has come to, and its place."""
+
+    run: Forward
+    value: ir.Value
+    place: Location
+    context: GraphContext
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return self.run.knowledge
+
+    def settle(self, outcome: Outcome) -> None:
+        run, value, knowledge = self.run, self.value, self.knowledge
+        is_declared = not self.context.in_function
+        if is_declared:
+            run.values[value] = self.place
+        told_type, told = self._told(outcome)
+        shape = outcome.shape
+        if isinstance(shape, Unknown):
+            shape = shape if told is None else self._with_gaps(told, shape)
+        elif not run.is_complete(shape):
+            shape = self._filled(shape, told)
+        declared_type = value.type if is_declared else None
+        # None first, as most values declare no type: a protocol takes a microsecond to deny it.
+        if declared_type is not None and (
+            isinstance(declared_type, VerbatimType) or _says_nothing(declared_type)
+        ):
+            declared_type = None
+        self._settle_type(outcome.type or told_type, declared_type)
+        declared = run.declared(value) if is_declared else None
+        if not isinstance(shape, Unknown):
+            shape = self._possible(shape)
+        elif declared is not None:
+            shape = self._with_gaps([None] * len(declared), shape)
+        else:
+            # Elements of a sequence may differ in rank.
+            if isinstance(knowledge.types.get(value), ir.TensorType | None):
+                knowledge.lost[value] = self._lost(shape)
+            return
+        if declared is not None:
+            shape = self._compared(shape, declared)
+        is_bounded = bool(knowledge.bounds.nonnegative)
+        knowledge.shapes[value] = tuple(map(knowledge.within, shape)) if is_bounded else shape
+
+    def _told(
+        self, outcome: Outcome
+    ) -> tuple[ir.TypeProtocol | None, Sequence[Expr | None] | None]:
+        """Return the type and sizes from onnx's inference of the model, if the node has gaps."""
+        complete = self.run.is_complete(outcome.shape)
+        if not self.context.is_main or (complete and outcome.type is not None):
+            return None, None
+        found = self.run.told.get(self.value.name or "")
+        if found is None or not found.WhichOneof("value"):
+            return None, None
+        type_, tensor = read_type(found), innermost(found)
+        if complete or tensor is None or not tensor.HasField("shape"):
+            return type_, None
+        # Some of onnx's rules take an unknown size for 0, and continue with it.
+        return type_, [
+            integer(dim.dim_value)
+            if dim.dim_value > 0
+            else None
+            if not dim.dim_param or is_invented(dim.dim_param)
+            else self.run.size(dim.dim_param)
+            for dim in tensor.shape.dim
+        ]
+
+    def _lost(self, unknown: Unknown) -> Lost:
+        """Return why it is unknown: the reason of an unknown input, or that of the node."""
+        cause = unknown.cause
+        if cause is None:
+            return Lost(self.place, unknown.code, unknown.why)
+        why = f"nothing is known of `{cause.name}`"
+        return self.knowledge.lost.get(cause) or Lost(self.place, "unknown-input", why)
+
+    def _with_gaps(self, sizes: Sequence[Expr | None], unknown: Unknown) -> Shape:
+        """Return sizes of an output, unknown ones for None."""
+        lost = self._lost(unknown)
+        return tuple(
+            self.knowledge.unknown_size(self.value, axis, lost) if size is None else size
+            for axis, size in enumerate(sizes)
         )
-    elif not isinstance(shape, Unknown) and not run.is_complete(shape):
-        shape = _filled(run, value, shape, told, place)
-    is_declared = not context.in_function
-    declared_type = value.type if is_declared else None
-    # None first, as most values declare no type: a protocol takes a microsecond to deny it.
-    if declared_type is not None and (
-        isinstance(declared_type, VerbatimType) or _says_nothing(declared_type)
-    ):
-        declared_type = None
-    _settle_type(run, value, type_, declared_type, place)
-    final = knowledge.types.get(value)
-    declared = run.declared(value) if is_declared else None
-    is_holder = final is not None and not isinstance(final, ir.TensorType)
-    if is_holder and isinstance(shape, Unknown) and declared is None:
-        return  # elements of a sequence may differ in rank
-    if not isinstance(shape, Unknown):
-        shape = _possible(run, value, shape, place)
-    _settle_shape(run, value, shape, declared, place, context)
 
+    def _filled(self, shape: Shape, told: Sequence[Expr | None] | None) -> Shape:
+        """Return a shape with sizes from onnx's inference for those that are unknown here."""
+        sizes = list(shape)
+        for axis, size in enumerate(shape):
+            atom = size.atom
+            here = isinstance(atom, Extent) and atom.value is self.value
+            other = told[axis] if here and told is not None and len(told) == len(shape) else None
+            if other is not None:
+                sizes[axis] = other
+            elif size.weight > HEAVIEST:
+                lost = Lost(self.place, "too-large", "its expression is too large")
+                sizes[axis] = self.knowledge.unknown_size(self.value, axis, lost)
+        return tuple(sizes)
 
-def _possible(run: Forward, value: ir.Value, shape: Shape, place: Location) -> Shape:
-    """Return a shape without impossible sizes, which are reported."""
-    if all(size.number is None or 0 <= size.number <= _LARGEST for size in shape):
-        return shape
-    sizes = list(shape)
-    found = shape_words(shape) or ()
-    here = (place.graph, place.index)
-    is_known = any((c.location.graph, c.location.index) == here for c in run.knowledge.conflicts)
-    for axis, size in enumerate(shape):
-        if size.number is not None and not 0 <= size.number <= _LARGEST:
-            lost = Lost(place, "too-large", "no tensor can have that size")
-            sizes[axis] = run.knowledge.unknown_size(value, axis, lost)
-            if is_known:
+    def _possible(self, shape: Shape) -> Shape:
+        """Return a shape without impossible sizes, which are reported."""
+        if all(size.number is None or 0 <= size.number <= _LARGEST for size in shape):
+            return shape
+        sizes, found, conflicts = list(shape), shape_words(shape) or (), self.knowledge.conflicts
+        here = (self.place.graph, self.place.index)
+        is_known = any((c.location.graph, c.location.index) == here for c in conflicts)
+        for axis, size in enumerate(shape):
+            if size.number is None or 0 <= size.number <= _LARGEST:
                 continue
-            message = (
-                f"`{value.name}` is {shape_text(found)}: no axis can have {size.number} elements"
-            )
-            conflict = Conflict("impossible-size", place, "0 to 2**63 - 1", found, message)
-            run.knowledge.conflicts.append(conflict)
-    return tuple(sizes)
+            lost = Lost(self.place, "too-large", "no tensor can have that size")
+            sizes[axis] = self.knowledge.unknown_size(self.value, axis, lost)
+            if not is_known:
+                what = f"`{self.value.name}` is {shape_text(found)}"
+                message = f"{what}: no axis can have {size.number} elements"
+                code, expected = "impossible-size", "0 to 2**63 - 1"
+                conflicts.append(Conflict(code, self.place, expected, found, message))
+        return tuple(sizes)
+
+    def _settle_type(
+        self, inferred: ir.TypeProtocol | None, declared: ir.TypeProtocol | None
+    ) -> None:
+        value, knowledge = self.value, self.knowledge
+        type_ = inferred if inferred is not None and not _says_nothing(inferred) else declared
+        if type_ is None:
+            return
+        knowledge.types[value] = type_
+        if declared is None:
+            value.type = type_
+        elif type(declared) is not type(type_) or declared != type_:
+            given, found = _type_text(declared), _type_text(type_)
+            if given != found:
+                message = f"`{value.name}` is declared as {given}, and is {found}"
+                links = chain(knowledge, value, None)
+                knowledge.conflicts.append(
+                    Conflict("type", self.place, given, found, message, links)
+                )
+
+    def _compared(self, shape: Shape, declared: Sequence[Expr | None]) -> Shape:
+        """Return the shape with gaps filled from the file; report contradictions."""
+        run, equalities = self.run, self.knowledge.equalities
+        if len(declared) != len(shape):
+            self._report(shape, None)
+            return shape
+        sizes = list(shape)
+        wrong: int | None = None
+        for axis, (size, other) in enumerate(zip(shape, declared, strict=True)):
+            if other is None or size == other:
+                continue
+            if not run.is_known(size):
+                if run.is_known(other):
+                    sizes[axis] = other
+            elif equalities.differ(size, other):
+                wrong = axis if wrong is None else wrong
+            elif not self.context.conditional and not equalities.same(size, other):
+                # What a body declares holds where it runs: optimum gives an empty result the names
+                # of the sizes that it has in the other branch.
+                equalities.note(other, size, self.place, "declared and inferred size")
+        if wrong is not None:
+            self._report(shape, wrong)
+        return tuple(sizes)
+
+    def _report(self, shape: Shape, axis: int | None) -> None:
+        value, knowledge = self.value, self.knowledge
+        given = tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
+        found = shape_words(tuple(map(knowledge.equalities.resolved, shape))) or ()
+        at = "the ranks differ" if axis is None else f"axis {axis} differs"
+        whole = f"declared as {shape_text(given)}, and is {shape_text(found)}"
+        knowledge.shapes[value] = shape
+        links = chain(knowledge, value, None if axis is None else shape[axis])
+        message = f"`{value.name}` is {whole}: {at}"
+        knowledge.conflicts.append(Conflict("shape", self.place, given, found, message, links))
 
 
 def _says_nothing(type_: ir.TypeProtocol) -> bool:
     return isinstance(type_, ir.TensorType) and type_.dtype == ir.DataType.UNDEFINED
 
 
-def _told(
-    run: Forward, value: ir.Value, context: GraphContext, outcome: Outcome
-) -> tuple[ir.TypeProtocol | None, Sequence[Expr | None] | None]:
-    """Return the type and sizes from onnx's inference of the whole model, if the node has gaps."""
-    complete = run.is_complete(outcome.shape)
-    if not context.is_main or (complete and outcome.type is not None):
-        return None, None
-    found = run.told.get(value.name or "")
-    if found is None or not found.WhichOneof("value"):
-        return None, None
-    type_ = read_type(found)
-    tensor = innermost(found)
-    if complete or tensor is None or not tensor.HasField("shape"):
-        return type_, None
-    # Some of onnx's rules take an unknown size for 0, and continue with it.
-    return type_, [
-        integer(dim.dim_value)
-        if dim.dim_value > 0
-        else None
-        if not dim.dim_param or is_invented(dim.dim_param)
-        else run.size(dim.dim_param)
-        for dim in tensor.shape.dim
-    ]
-
-
-def _filled(
-    run: Forward,
-    value: ir.Value,
-    shape: Shape,
-    told: Sequence[Expr | None] | None,
-    place: Location,
-) -> Shape:
-    """Return a shape with sizes from onnx's inference for those that are unknown here."""
-    sizes = list(shape)
-    for axis, size in enumerate(shape):
-        atom = size.atom
-        here = isinstance(atom, Extent) and atom.value is value
-        other = told[axis] if here and told is not None and len(told) == len(shape) else None
-        if other is not None:
-            sizes[axis] = other
-        elif size.weight > HEAVIEST:
-            lost = Lost(place, "too-large", "its expression is too large")
-            sizes[axis] = run.knowledge.unknown_size(value, axis, lost)
-    return tuple(sizes)
-
-
-def _lost(run: Forward, unknown: Unknown, place: Location) -> Lost:
-    """Return why an output is unknown: the reason of an unknown input, or that of the node."""
-    cause = unknown.cause
-    if cause is None:
-        return Lost(place, unknown.code, unknown.why)
-    found = run.knowledge.lost.get(cause)
-    if found is not None:
-        return found
-    return Lost(place, "unknown-input", f"nothing is known of `{cause.name}`")
-
-
-def _settle_type(
-    run: Forward,
-    value: ir.Value,
-    inferred: ir.TypeProtocol | None,
-    declared: ir.TypeProtocol | None,
-    place: Location,
-) -> None:
-    knowledge = run.knowledge
-    type_ = inferred if inferred is not None and not _says_nothing(inferred) else declared
-    if type_ is None:
-        return
-    knowledge.types[value] = type_
-    if declared is None:
-        value.type = type_
-    elif type(declared) is not type(type_) or declared != type_:
-        given, found = _type_text(declared), _type_text(type_)
-        if given != found:
-            message = f"`{value.name}` is declared as {given}, and is {found}"
-            knowledge.conflicts.append(
-                Conflict("type", place, given, found, message, chain(knowledge, value, None))
-            )
-
-
 def _type_text(type_: ir.TypeProtocol) -> str:
     return type_name(ir.Value(name="", type=type_)) or str(type_)
-
-
-def _settle_shape(
-    run: Forward,
-    value: ir.Value,
-    shape: Shape | Unknown,
-    declared: Sequence[Expr | None] | None,
-    place: Location,
-    context: GraphContext,
-) -> None:
-    knowledge = run.knowledge
-    if isinstance(shape, Unknown):
-        lost = _lost(run, shape, place)
-        if declared is None:
-            knowledge.lost[value] = lost
-            return
-        shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
-    if declared is not None:
-        shape = _compared(run, value, shape, declared, place, context)
-    is_bounded = bool(knowledge.bounds.nonnegative)
-    knowledge.shapes[value] = tuple(map(knowledge.within, shape)) if is_bounded else shape
-
-
-def _compared(
-    run: Forward,
-    value: ir.Value,
-    shape: Shape,
-    declared: Sequence[Expr | None],
-    place: Location,
-    context: GraphContext,
-) -> Shape:
-    """Return the shape with gaps filled from the file; report contradictions."""
-    knowledge = run.knowledge
-    if len(declared) != len(shape):
-        _report(run, value, shape, None, place)
-        return shape
-    sizes = list(shape)
-    wrong: int | None = None
-    for axis, (size, other) in enumerate(zip(shape, declared, strict=True)):
-        if other is None or size == other:
-            continue
-        if not run.is_known(size):
-            if run.is_known(other):
-                sizes[axis] = other
-            continue
-        if knowledge.equalities.differ(size, other):
-            wrong = axis if wrong is None else wrong
-        elif not context.conditional and not knowledge.equalities.same(size, other):
-            # What a body declares holds where it runs: optimum gives an empty result the names of
-            # the sizes that it has in the other branch.
-            knowledge.equalities.note(other, size, place, "declared and inferred size")
-    if wrong is not None:
-        _report(run, value, shape, wrong, place)
-    return tuple(sizes)
-
-
-def _report(
-    run: Forward,
-    value: ir.Value,
-    shape: Shape,
-    axis: int | None,
-    place: Location,
-) -> None:
-    given = tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
-    found = shape_words(tuple(run.knowledge.equalities.resolved(size) for size in shape)) or ()
-    at = "the ranks differ" if axis is None else f"axis {axis} differs"
-    message = f"`{value.name}` is declared as {shape_text(given)}, and is {shape_text(found)}: {at}"
-    size = None if axis is None else shape[axis]
-    run.knowledge.shapes[value] = shape
-    links = chain(run.knowledge, value, size)
-    run.knowledge.conflicts.append(Conflict("shape", place, given, found, message, links))
