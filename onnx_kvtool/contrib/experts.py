@@ -140,11 +140,10 @@ class Experts:
                 )
         if kind == "geglu":
             return site.op("Mul", _activated(site, "gelu", gate), linear)
-        limit = site.attribute("swiglu_limit")
         swish = Swish(
             site.real("activation_alpha"),
             site.real("activation_beta"),
-            limit if isinstance(limit, float) else None,
+            site.real_or_none("swiglu_limit"),
             is_later=site.integer("swiglu_limit_after_activation") != 0,
         )
         return swish.product(site, gate, linear)

@@ -28,7 +28,7 @@ from onnx_kvtool.contrib.rule import (
     refuse_input,
     refuse_value,
 )
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import dtype_of, scales_queries
 from onnx_kvtool.model_io.external_data import array
 
@@ -92,16 +92,20 @@ def _attended(
             f"`local_window_size` of `GroupQueryAttention` is {window}, expected -1, or 1 or more "
             "if it is causal"
         )
-    softcap = site.attribute("softcap")
     near = None if window < 1 else call.near(keys, window)
     bias = _padded_bias(site, keys)
     how = Attended(
         scale=scale,
         is_causal=causal,
-        softcap=softcap if isinstance(softcap, float) else 0.0,
+        softcap=site.real_or_none("softcap") or 0.0,
         shown={0: None, 1: SCORES, 2: WEIGHTS}[site.integer("qk_output") * is_read(site, 3)],
     )
-    sink, seen = _sink(site, query), None
+    # The score of the sink: (1, H, 1, 1) or (1, 1, 1, 1).
+    sink, seen = site.input("head_sink"), None
+    if sink is not None:
+        sink = site.op("Reshape", sink, [1, -1, 1, 1])
+    elif site.integer("smooth_softmax") == 1:
+        sink = site.constant(np.zeros((1, 1, 1, 1), dtype_of(query).numpy()), "smooth")
     if sink is not None or how.shown == SCORES:
         seen = call.visible(keys, is_causal=causal)
         if near is not None:
@@ -111,31 +115,24 @@ def _attended(
         output, shown = attend_beside_sink(site, heads, counts, replace(how, mask=bias), seen, sink)
     else:
         nonpad = call.seen if causal else call.valid
-        how = replace(how, mask=_group_query_attention_mask(site, near, bias), nonpad=nonpad)
+        mask = bias or near
+        if bias is not None and near is not None:
+            zero = np.array(0, dtype_of(bias).numpy())
+            hidden = np.array(-np.inf, zero.dtype)
+            mask = site.op("Add", bias, site.op("Where", near, zero, hidden))
+        how = replace(how, mask=mask, nonpad=nonpad)
         output, *_, shown = attend(site, query, keys, values, how)
     if shown is None:
         return output, None
     if how.shown == SCORES and seen is not None:
         if bias is not None:
             shown = site.op("Add", shown, bias)
-        zero = site.constant(np.zeros((), dtype_of(shown).numpy()), "zero")
-        shown = site.op("Where", seen, shown, zero, hint="seen_scores")
-    bounds = (site.constant([0], "first"), call.total, site.constant([3], "axes"))
-    return output, site.op("Slice", shown, *bounds, hint="output_qk")
-
-
-def _sink(site: Site, query: ir.Value) -> ir.Value | None:
-    """Return the score of the sink: (1, H, 1, 1) or (1, 1, 1, 1); None without a sink."""
-    given = site.input("head_sink")
-    if given is not None:
-        return site.op("Reshape", given, [1, -1, 1, 1])
-    if site.integer("smooth_softmax") != 1:
-        return None
-    dtype = dtype_of(query)
-    return site.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
+        shown = site.op("Where", seen, shown, 0, hint="seen_scores")
+    return output, site.op("Slice", shown, [0], call.total, [3], hint="output_qk")
 
 
 def _refuse(site: Site) -> None:
+    past = site.input("past_key")
     refuse_input(site, "q_norm_weight", "k_norm_weight", "query_seqlens")
     refuse_value(site, "smooth_softmax", -1, 0, 1)
     refuse_value(site, "sliding_window_cache", 0, 1)
@@ -143,22 +140,18 @@ def _refuse(site: Site) -> None:
     if is_read(site, 3):
         refuse_value(site, "qk_output", 1, 2)
     if site.integer("sliding_window_cache") == 1:
-        _refuse_window(site)
-    if (site.input("past_key") is None) != (site.input("past_value") is None):
+        refuse_input(site, "attention_bias")
+        window, rows = site.integer("local_window_size"), None if past is None else dim_of(past, 2)
+        is_short = isinstance(rows, int) and rows < window
+        if past is None or window < 1 or is_short or is_read(site, 3):
+            raise no_form(
+                "`sliding_window_cache` of `GroupQueryAttention` is 1, expected a "
+                f"`local_window_size` of 1 or more, here {window}, a `past_key` of at least as "
+                f"many rows, here {'none' if past is None else rows or 'unknown'}, and no "
+                "`output_qk`, whose columns are not specified"
+            )
+    if (past is None) != (site.input("past_value") is None):
         raise no_form("`GroupQueryAttention` has one past input, expected two")
-
-
-def _refuse_window(site: Site) -> None:
-    refuse_input(site, "attention_bias")
-    window, past = site.integer("local_window_size"), site.input("past_key")
-    rows = None if past is None else dim_of(past, 2)
-    if past is None or window < 1 or (isinstance(rows, int) and rows < window) or is_read(site, 3):
-        raise no_form(
-            "`sliding_window_cache` of `GroupQueryAttention` is 1, expected a `local_window_size` "
-            f"of 1 or more, here {window}, a `past_key` of at least as many rows, here "
-            f"{'none' if past is None else rows or 'unknown'}, and no `output_qk`, whose columns "
-            "are not specified"
-        )
 
 
 def heads_of(site: Site) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
@@ -181,8 +174,7 @@ def heads_of(site: Site) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
         apart(site, rows, count, count * one)
         for rows, count in ((query, heads), (key, groups), (value, groups))
     )
-    asked = site.attribute("scale")
-    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
+    scale = site.real_or_none("scale") or (one**-0.5 if one else None)
     return query, key, value, scale
 
 
@@ -227,25 +219,10 @@ def _padded_bias(site: Site, keys: ir.Value) -> ir.Value | None:
     bias = site.input("attention_bias")
     if bias is None:
         return None
-    count = site.op("Gather", site.op("Shape", bias), [3])
-    rows = site.op("Gather", site.op("Shape", keys), [2])
-    more = site.op("Max", site.op("Sub", rows, count), [0])
-    pads = site.op("Concat", [0] * 7, more, axis=0, hint="pads")
-    return site.op("Pad", bias, pads)
-
-
-def _group_query_attention_mask(
-    em: Emitter, near: ir.Value | None, bias: ir.Value | None
-) -> ir.Value | None:
-    """Return a window and a bias as one mask; None without both."""
-    if bias is None or near is None:
-        return bias or near
-    dtype = dtype_of(bias).numpy()
-    seen, hidden = (
-        em.constant(np.array(score, dtype), hint)
-        for score, hint in ((0, "seen"), (-np.inf, "hidden"))
-    )
-    return em.op("Add", bias, em.op("Where", near, seen, hidden))
+    op = site.op
+    count, rows = op("Gather", op("Shape", bias), [3]), op("Gather", op("Shape", keys), [2])
+    more = op("Max", op("Sub", rows, count), [0])
+    return op("Pad", bias, op("Concat", [0] * 7, more, axis=0, hint="pads"))
 
 
 # SparseAttention of `com.microsoft`: TensorScatter, and Attention-24 with a mask of blocks.

@@ -155,9 +155,9 @@ def added(
     bias = site.find("attention_bias")
     if mask is None:
         return bias
-    op, given = site.op, site.attribute("mask_filter_value")
+    op, given = site.op, site.real_or_none("mask_filter_value")
     largest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
-    least = max(given if isinstance(given, float) else -10000.0, -largest)
+    least = max(-10000.0 if given is None else given, -largest)
     length = size_of(site, query, 1)
 
     def build() -> ir.Value:

@@ -132,8 +132,7 @@ class _Tokens:
         """
         heads, (query, key, value) = self.heads, operands
         states, size = heads.states, heads.key_size
-        factor = self.site.attribute("scale") or size**-0.5
-        assert isinstance(factor, float)
+        factor = self.site.real_or_none("scale") or size**-0.5
         if factor != 1:
             query = self.site.op("Mul", query, factor, hint="scaled")
         query = self._repeated(query, self.asking, states * heads.queries)

@@ -105,8 +105,7 @@ def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacem
     em, dtype, nonpad = site.sharing, dtype_of(query), None
     op = em.op
     count, new = dim_of(*_rows_of(site)), size_of(em, *_rows_of(site))
-    given, scale = site.input("past_sequence_length"), site.attribute("scale")
-    length = dim_of(query, 1)
+    given, length = site.input("past_sequence_length"), dim_of(query, 1)
 
     def batch() -> ir.Value:
         return op("Reshape", size_of(em, query, 0), [1])
@@ -139,7 +138,7 @@ def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacem
             nonpad = op("Expand", total, batch())
         mask = added(site, query, padding, total, dtype)
     how = Attended(
-        scale if isinstance(scale, float) else None,
+        site.real_or_none("scale"),
         is_causal,
         mask=mask,
         nonpad=nonpad,
@@ -288,9 +287,8 @@ def _projected(site: Site, product: ir.Value, widths: tuple[int, int, int]) -> R
             for place, hint in ((0, "past_key"), (1, "past_value"))
         )
         total = em.op("Add", size_of(em, past, 3), total)
-    scale = site.attribute("scale")
     how = Attended(
-        scale if isinstance(scale, float) else None,
+        site.real_or_none("scale"),
         site.integer("unidirectional") == 1,
         mask=added(site, query, site.input("mask_index"), total, dtype_of(product)),
         past_key=past_key,

@@ -64,7 +64,7 @@ def m_rotary_embedding(site: Site) -> Replacement:
     x, cos = site.operands("input", "cos_cache")
     dims, section = known_dims(x, _JOINED), site.attribute("mrope_section")
     heads, layout = site.attribute("num_heads") or 0, site.attribute("mrope_layout") or 0
-    scale = site.attribute("scale")
+    scale = site.real_or_none("scale")
     half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
     assert isinstance(section, tuple)
     sections = [size for size in section if isinstance(size, int)]
@@ -76,7 +76,7 @@ def m_rotary_embedding(site: Site) -> Replacement:
     if len(dims) == 3 and not heads:
         raise no_form("`MRotaryEmbedding` of joined heads has no `num_heads`")
     owners = _owners(sections, in_turns=layout == 1)
-    factor = scale if isinstance(scale, float) else 1.0
+    factor = 1.0 if scale is None else scale
     angles = (
         _angles(site, site.required(name), site.required("position_ids"), owners, factor)
         for name in ("cos_cache", "sin_cache")

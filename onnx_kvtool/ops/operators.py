@@ -56,8 +56,8 @@ class Attention(NodeView):
         self.nonpad_kv_seqlen = self.find("nonpad_kv_seqlen")
         self.pads_mask = has_nonpad
         self.is_causal = bool(self.integer("is_causal"))
-        self.scale = self._number("scale")
-        self.softcap = self._number("softcap") or 0.0
+        self.scale = self.real_or_none("scale")
+        self.softcap = self.real_or_none("softcap") or 0.0
         precision = self.attribute("softmax_precision")
         self.softmax_precision = precision if isinstance(precision, int) else None
         self.left_window = self._window("left_window_size")
@@ -109,10 +109,6 @@ class Attention(NodeView):
         if not isinstance(size, int) or not isinstance(value, int):
             return None
         return (size, value) if min(size, value) > 0 else None
-
-    def _number(self, name: str) -> float | None:
-        value = self.attribute(name)
-        return float(value) if isinstance(value, (int, float)) else None
 
     def _window(self, name: str) -> int:
         return self.integer(name) if name in self.facts.attributes else -1

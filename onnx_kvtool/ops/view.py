@@ -143,6 +143,11 @@ class NodeView:
         """Return the real attribute `name`, which has a default or is required."""
         return self._of_type(name, float, "a real number")
 
+    def real_or_none(self, name: str) -> float | None:
+        """Return the real attribute `name`; None where the node has none."""
+        value = self.attribute(name)
+        return value if isinstance(value, float) else None
+
     def integers(self, name: str) -> list[int]:
         """Return a list of integers; an empty one where neither node nor version has it."""
         value = self.attribute(name, ())
