@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ import onnx_ir.passes.common as common_passes
 
 from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.walk import remove_node, subgraphs
+from onnx_kvtool.core.walk import remove_node, subgraphs, supersede
 from onnx_kvtool.emit.emitter import Names, release
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.model_io.forms import bodies
@@ -35,90 +35,70 @@ def decide_branches(
     Main graph and bodies; not functions, and not bodies of operators that ONNX does not define.
     `names` are made when they are needed if there are none.
     """
-    return _Deciding(model, folder, names).graph(model.graph)
+    return _decided(model.graph, folder, names or Names(model))
 
 
-class _Deciding:
-    def __init__(self, model: ir.Model, folder: ConstantFolder, names: Names | None) -> None:
-        self._model = model
-        self._folder = folder
-        self._names = names
+def _decided(graph: ir.Graph, folder: ConstantFolder, names: Names) -> list[ir.Node]:
+    decided = []
+    waiting = list(reversed(tuple(graph)))
+    while waiting:
+        node = waiting.pop()
+        if not node.attributes.data or not is_standard(node):
+            continue
+        bodies = dict(subgraphs(node))
+        if (taken := _taken(node, bodies, folder)) is not None:
+            decided.append(node)
+            waiting += reversed(_inline(graph, node, taken, names))
+            continue
+        for body in bodies.values():
+            decided += _decided(body, folder, names)
+    return decided
 
-    def graph(self, graph: ir.Graph) -> list[ir.Node]:
-        decided = []
-        waiting = list(reversed(tuple(graph)))
-        while waiting:
-            node = waiting.pop()
-            if not node.attributes.data or not is_standard(node):
-                continue
-            taken = self._taken(node)
-            if taken is not None:
-                decided.append(node)
-                waiting += reversed(self._inline(graph, node, taken))
-                continue
-            for _, body in subgraphs(node):
-                decided += self.graph(body)
-        return decided
 
-    def _taken(self, node: ir.Node) -> ir.Graph | None:
-        """Return the branch of an If that runs; None where that is open, and for other nodes."""
-        if node.op_type != "If":
-            return None
-        condition = self._folder.integers(node.inputs[0])
-        if condition is None or condition.size != 1:
-            return None
-        name = "then_branch" if condition.ravel()[0] else "else_branch"
-        return dict(subgraphs(node)).get(name)
+def _taken(
+    node: ir.Node, bodies: Mapping[str, ir.Graph], folder: ConstantFolder
+) -> ir.Graph | None:
+    """Return the branch of an If that runs; None where that is open, and for other nodes."""
+    condition = folder.integers(node.inputs[0]) if node.op_type == "If" else None
+    if condition is None or condition.size != 1:
+        return None
+    return bodies.get("then_branch" if condition.ravel()[0] else "else_branch")
 
-    def _inline(self, graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
-        """Replace an If by the nodes of a branch, and return these."""
-        names = self._names = self._names or Names(self._model)
-        results, nodes = list(branch.outputs), list(branch)
-        initializers = list(branch.initializers.values())
-        branch.outputs.clear()
-        branch.initializers.clear()
-        branch.remove(nodes)
-        for value in initializers:
-            value.name = names.fresh(value.name or "constant")
-            graph.register_initializer(value)
-        # The two branches may use the same names.
-        for inner in nodes:
-            for output in inner.outputs:
-                if output.name:
-                    output.name = names.fresh(output.name)
-        graph.insert_before(node, nodes)
-        for output, result in zip(node.outputs, results, strict=True):
-            if output.is_graph_output():
-                self._hand_out(graph, node, output, result)
-            else:
-                output.replace_all_uses_with(result)
-        remove_node(node)
-        release(node)  # the other branch must not count as a reader
-        return nodes
 
-    def _hand_out(
-        self,
-        graph: ir.Graph,
-        node: ir.Node,
-        output: ir.Value,
-        result: ir.Value,
-    ) -> None:
-        """Make the result of a branch an output of the graph, under its name there.
+def _inline(graph: ir.Graph, node: ir.Node, branch: ir.Graph, names: Names) -> list[ir.Node]:
+    """Replace an If by the nodes of a branch, and return these.
 
-        A value that has another name already is handed out through an Identity.
-        """
-        producer = result.producer()
+    A value that has a name already becomes an output of the graph through an Identity.
+    """
+    results, nodes = list(branch.outputs), list(branch)
+    initializers = list(branch.initializers.values())
+    branch.outputs.clear()
+    branch.initializers.clear()
+    branch.remove(nodes)
+    for value in initializers:
+        value.name = names.fresh(value.name or "constant")
+        graph.register_initializer(value)
+    # The two branches may use the same names.
+    for inner in nodes:
+        for output in inner.outputs:
+            if output.name:
+                output.name = names.fresh(output.name)
+    graph.insert_before(node, nodes)
+    for output, result in zip(node.outputs, results, strict=True):
+        if not output.is_graph_output():
+            output.replace_all_uses_with(result)
+            continue
+        made, producer = result, result.producer()
         if producer is None or producer.graph is not graph or result.is_graph_output():
             identity = ir.Node("", "Identity", [result], version=node.version)
             graph.insert_before(node, [identity])
-            result = identity.outputs[0]
-        names = self._names = self._names or Names(self._model)
-        name, type_, shape = output.name, output.type, output.shape
-        output.name = names.fresh(f"{name}_undecided")
-        graph.outputs[:] = [result if one is output else one for one in graph.outputs]
-        output.replace_all_uses_with(result)
-        result.name, result.type = name, type_ or result.type
-        result.shape = shape if shape is not None else result.shape
+            (made,) = identity.outputs
+        supersede(output, made)
+        made.name, made.type = output.name, output.type or made.type
+        made.shape = made.shape if output.shape is None else output.shape
+    remove_node(node)
+    release(node)  # the other branch must not count as a reader
+    return nodes
 
 
 # Simplifying a function body after its types and attributes are known.
@@ -214,8 +194,8 @@ class Body:
 
 def has_body(op_type: str) -> bool:
     """Return whether the newest version of an operator of the default domain has a body."""
-    schema = cast(_BodySchema, onnx.defs.get_schema(op_type, NEWEST, ""))
-    return schema.has_function or schema.has_context_dependent_function
+    schema: Any = onnx.defs.get_schema(op_type, NEWEST, "")
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def body_key(node: ir.Node, opset: int, folder: ConstantFolder) -> bytes:
@@ -337,21 +317,6 @@ def _typed(model: onnx.ModelProto) -> ir.Model:
     return result
 
 
-class _BodySchema(Protocol):
-    """The part of `onnx.defs.OpSchema` that onnx's type stubs leave out."""
-
-    has_function: bool
-    has_context_dependent_function: bool
-    function_opset_versions: list[int]
-    context_dependent_function_opset_versions: list[int]
-
-    def get_function_with_opset_version(self, version: int) -> bytes: ...
-
-    def get_context_dependent_function_with_opset_version(
-        self, version: int, node: bytes, input_types: list[bytes]
-    ) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A call with every name replaced by the schema's, so that equal calls look equal."""
@@ -366,13 +331,12 @@ def _call(node: ir.Node, opset: int, folder: ConstantFolder) -> _Call:
     call = _Call()
     call.node.op_type = node.op_type
     for index, value in enumerate(node.inputs):
-        last = schema.inputs[-1] if schema.inputs else None
-        formal = schema.inputs[index] if index < len(schema.inputs) else last
-        name = formal.name if formal is not None and index < len(schema.inputs) else f"in_{index}"
+        name = schema.inputs[index].name if index < len(schema.inputs) else f"in_{index}"
         call.node.input.append("" if value is None else name)
-        call.types.append(_type(value))
         if value is None:
+            call.types.append(onnx.TypeProto())
             continue
+        call.types.append(ir.serde.serialize_value(value).type)
         numbers = folder.integers(value)
         if numbers is not None and value.dtype is not None:
             array = numbers.astype(value.dtype.numpy())
@@ -387,26 +351,17 @@ def _call(node: ir.Node, opset: int, folder: ConstantFolder) -> _Call:
     return call
 
 
-def _type(value: ir.Value | None) -> onnx.TypeProto:
-    if value is None or value.type is None:
-        return onnx.TypeProto()
-    return ir.serde.serialize_value(value).type
-
-
 def _function(call: _Call, op_type: str, opset: int) -> onnx.FunctionProto | None:
-    schema = cast(_BodySchema, onnx.defs.get_schema(op_type, min(opset, NEWEST), ""))
+    schema: Any = onnx.defs.get_schema(op_type, min(opset, NEWEST), "")
     raw = b""
     versions = [v for v in schema.function_opset_versions if v <= opset]
-    if schema.has_function and versions:
+    if versions:
         raw = schema.get_function_with_opset_version(max(versions))
-    elif schema.has_context_dependent_function:
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-        if versions:
-            raw = schema.get_context_dependent_function_with_opset_version(
-                max(versions),
-                call.node.SerializeToString(),
-                [t.SerializeToString() for t in call.types],
-            )
+    elif versions := [v for v in schema.context_dependent_function_opset_versions if v <= opset]:
+        types = [t.SerializeToString() for t in call.types]
+        raw = schema.get_context_dependent_function_with_opset_version(
+            max(versions), call.node.SerializeToString(), types
+        )
     return onnx.FunctionProto.FromString(raw) if raw else None
 
 
@@ -422,20 +377,15 @@ def _bind(
     for body in bodies(node):
         for inner in body.node:
             _bind(inner, attributes, absent)
-    kept = []
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            actual = attributes.get(attribute.ref_attr_name)
-            if actual is None:
-                continue
-            bound = onnx.AttributeProto()
-            bound.CopyFrom(actual)
-            bound.name = attribute.name
-            kept.append(bound)
-        else:
-            kept.append(attribute)
+    given = list(node.attribute)
     del node.attribute[:]
-    node.attribute.extend(kept)
+    for attribute in given:
+        if not attribute.ref_attr_name:
+            node.attribute.append(attribute)
+        elif attribute.ref_attr_name in attributes:
+            bound = node.attribute.add()
+            bound.CopyFrom(attributes[attribute.ref_attr_name])
+            bound.name = attribute.name
 
 
 def _add_outputs(graph: onnx.GraphProto, names: list[str]) -> None:

@@ -15,7 +15,7 @@ from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.inline import replace_node
+from onnx_kvtool.rewrite.engine.inline import put_in_place, replace_node
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
@@ -219,7 +219,7 @@ class _Folding:
         """Let the readers of a node that stay read a constant in its place."""
         (output,) = node.outputs
         if output.is_graph_output():
-            self._hand_out(graph, node, array)
+            self._hand_out(node, array)
         elif any(use.node not in folded for use in output.uses()):
             output.replace_all_uses_with(self._constant(graph, output, array))
 
@@ -243,21 +243,15 @@ class _Folding:
             self._made[key] = made
         return self._made[key]
 
-    def _hand_out(self, graph: ir.Graph, node: ir.Node, array: NDArray[Any]) -> None:
+    def _hand_out(self, node: ir.Node, array: NDArray[Any]) -> None:
         """Put a Constant in the place of a node whose output the graph hands out."""
         (output,) = node.outputs
-        tensor = ir.tensor(array, dtype=output.dtype)
-        held = [ir.AttrTensor("value", tensor)]
+        held = [ir.AttrTensor("value", ir.tensor(array, dtype=output.dtype))]
         constant = ir.Node("", "Constant", [], held, version=node.version, name=node.name)
-        made, name = constant.outputs[0], output.name
-        made.type, made.shape = output.type, output.shape
+        (made,) = constant.outputs
         made.doc_string = output.doc_string
         made.metadata_props.update(output.metadata_props)
-        output.name = self.names.fresh(f"{name}_folded")
-        made.name = name
-        graph.insert_before(node, [constant])
-        graph.outputs[:] = [made if one is output else one for one in graph.outputs]
-        output.replace_all_uses_with(made)
+        put_in_place(node, [constant], [output], [made])
 
     def _unchanged(self, node: ir.Node) -> ir.Value | None:
         """Return the input that the output of a node copies; None if it is no copy."""
