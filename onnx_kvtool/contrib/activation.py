@@ -74,8 +74,9 @@ def bias_softmax(site: Site) -> Replacement:
 
 def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir.Value:
     """Return the softmax over all axes from `axis` on, in the shape of `like`."""
-    flat = em.op("Softmax", em.op("Flatten", scores, axis=axis), axis=-1)
-    return em.op("Reshape", flat, em.op("Shape", like))
+    op = em.op
+    flat = op("Softmax", op("Flatten", scores, axis=axis), axis=-1)
+    return op("Reshape", flat, op("Shape", like))
 
 
 def bias_split_gelu(site: Site) -> Replacement:

@@ -119,6 +119,7 @@ def _final_state(site: Site, lying: Sequences, pool: ir.Value, rows: int) -> ir.
 
 def _captured(site: Site, lying: Sequences, x: ir.Value) -> ir.Value:
     """Return the first tokens of each sequence, and zeros beyond `capture_count`: (B, slots, C)."""
+    op = site.op
     slots, count = site.integer("state_update_capacity"), site.input("capture_count")
     if slots < 1 or count is None:
         raise no_form(
@@ -127,10 +128,10 @@ def _captured(site: Site, lying: Sequences, x: ir.Value) -> ir.Value:
             "room and a count"
         )
     slot = site.constant(np.arange(slots).reshape(1, -1), "slots")
-    wide = site.op("Reshape", cast(site, count, _D.INT64), [-1, 1])
-    is_asked = site.op("Less", slot, site.op("Min", wide, lying.lengths))
-    places = where(site, is_asked, site.op("Add", lying.starts, slot), lying.count, "captured")
-    return site.op("Gather", site.op("Pad", x, [0, 0, 1, 0]), places)
+    wide = op("Reshape", cast(site, count, _D.INT64), [-1, 1])
+    is_asked = op("Less", slot, op("Min", wide, lying.lengths))
+    places = where(site, is_asked, op("Add", lying.starts, slot), lying.count, "captured")
+    return op("Gather", op("Pad", x, [0, 0, 1, 0]), places)
 
 
 def _activated(site: Site, value: ir.Value) -> ir.Value:

@@ -85,6 +85,7 @@ def _attended(
 
     Also return `output_qk`, (B, H, L, `total_sequence_length`), if somebody reads it; else None.
     """
+    op = site.op
     query, keys, values = heads
     window, causal = site.integer("local_window_size"), site.integer("causal") == 1
     if window != -1 and (window < 1 or not causal):
@@ -103,13 +104,13 @@ def _attended(
     # The score of the sink: (1, H, 1, 1) or (1, 1, 1, 1).
     sink, seen = site.input("head_sink"), None
     if sink is not None:
-        sink = site.op("Reshape", sink, [1, -1, 1, 1])
+        sink = op("Reshape", sink, [1, -1, 1, 1])
     elif site.integer("smooth_softmax") == 1:
         sink = site.constant(np.zeros((1, 1, 1, 1), dtype_of(query).numpy()), "smooth")
     if sink is not None or how.shown == SCORES:
         seen = call.visible(keys, is_causal=causal)
         if near is not None:
-            seen = site.op("And", seen, near)
+            seen = op("And", seen, near)
     if sink is not None and seen is not None:
         counts = (site.integer("num_heads"), site.integer("kv_num_heads"))
         output, shown = attend_beside_sink(site, heads, counts, replace(how, mask=bias), seen, sink)
@@ -119,16 +120,16 @@ def _attended(
         if bias is not None and near is not None:
             zero = np.array(0, dtype_of(bias).numpy())
             hidden = np.array(-np.inf, zero.dtype)
-            mask = site.op("Add", bias, site.op("Where", near, zero, hidden))
+            mask = op("Add", bias, op("Where", near, zero, hidden))
         how = replace(how, mask=mask, nonpad=nonpad)
         output, *_, shown = attend(site, query, keys, values, how)
     if shown is None:
         return output, None
     if how.shown == SCORES and seen is not None:
         if bias is not None:
-            shown = site.op("Add", shown, bias)
-        shown = site.op("Where", seen, shown, 0, hint="seen_scores")
-    return output, site.op("Slice", shown, [0], call.total, [3], hint="output_qk")
+            shown = op("Add", shown, bias)
+        shown = op("Where", seen, shown, 0, hint="seen_scores")
+    return output, op("Slice", shown, [0], call.total, [3], hint="output_qk")
 
 
 def _refuse(site: Site) -> None:

@@ -265,7 +265,7 @@ def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
     """Return (B, H, L, S + 1)."""
     op = em.op
     zero, three = em.constant([0], "first"), em.constant([3], "axes")
-    front = em.op("Slice", em.op("Shape", scores), zero, three)
-    shape = em.op("Concat", front, [1], axis=0)
+    front = op("Slice", op("Shape", scores), zero, three)
+    shape = op("Concat", front, [1], axis=0)
     column = op("Expand", sink, shape, hint="sink")
     return op("Concat", scores, column, axis=-1)

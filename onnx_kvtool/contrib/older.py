@@ -71,6 +71,7 @@ def rfft(site: Site) -> Replacement:
 
 def unfold_tensor(site: Site) -> Replacement:
     """Write UnfoldTensor as a Gather of all windows, and a Transpose that puts them last."""
+    op = site.op
     x, length, step = site.required("input"), site.integer("size"), site.integer("step")
     rank = known_rank(site, x)
     axis = counted_axis(site.integer("dim"), rank, "dim")
@@ -86,14 +87,14 @@ def unfold_tensor(site: Site) -> Replacement:
         first = np.arange(0, dim - length + 1, step, dtype=np.int64)
         places = site.constant(first[:, None] + inside, "places")
     else:
-        end = site.op("Add", size(site, dim, x, axis), 1 - length)
-        starts = site.op("Range", 0, end, step)
-        places = site.op("Add", unsqueeze(site, starts, [1]), inside)
-    windows = site.op("Gather", x, places, axis=axis)
+        end = op("Add", size(site, dim, x, axis), 1 - length)
+        starts = op("Range", 0, end, step)
+        places = op("Add", unsqueeze(site, starts, [1]), inside)
+    windows = op("Gather", x, places, axis=axis)
     if axis == rank - 1:
         return only(windows)
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return only(site.op("Transpose", windows, perm=perm))
+    return only(op("Transpose", windows, perm=perm))
 
 
 # Inverse (ONNX has only Det): elimination, a few nodes for each row.
@@ -148,8 +149,8 @@ def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) ->
     lines = [_part(em, side, row, row + 1, -2) for side in sides]  # (..., 1, count)
     if row < count - 1:
         below = _part(em, _part(em, left, row, row + 1, -1), row, count, -2)
-        largest = em.op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
-        place = em.op("Add", largest, row)
+        largest = op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
+        place = op("Add", largest, row)
         mark = cast(em, op("Equal", np.arange(count)[:, None], place), dtype_of(left))
         others = op("Sub", 1, mark)
         pivots = [reduce(em, "ReduceSum", op("Mul", mark, side), [-2]) for side in sides]

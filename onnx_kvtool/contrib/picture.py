@@ -124,13 +124,13 @@ def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
         return only(op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored}))
     whole = op("ConvTranspose", *inputs, attributes=attributes)
     axes = site.constant(list(range(2, 2 + rank)), "axes")
-    before, behind = (site.op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
+    before, behind = (op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
     known = _whole_sizes(site, rank)
     if known is None:
-        sizes = site.op("Gather", site.op("Shape", whole), axes, hint="sizes")
+        sizes = op("Gather", op("Shape", whole), axes, hint="sizes")
     else:
         sizes = site.constant(known, "sizes")
-    return only(op("Slice", whole, before, site.op("Sub", sizes, behind, hint="ends"), axes))
+    return only(op("Slice", whole, before, op("Sub", sizes, behind, hint="ends"), axes))
 
 
 def _whole_sizes(site: Site, rank: int) -> list[int] | None:
@@ -156,6 +156,7 @@ def crop_and_resize(site: Site) -> Replacement:
     The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
     outside of the image; onnxruntime 1.32 reads foreign memory there.
     """
+    op = site.op
     refuse_value(site, "mode", "bilinear", "nearest")
     x, rois, crop = site.operands("X", "rois", "crop_size")
     dims, dtype = dims_of(x), dtype_of(x)
@@ -170,19 +171,19 @@ def crop_and_resize(site: Site) -> Replacement:
         site, cast(site, site.required("batch_indices"), _LONG), [1, 2]
     )  # (R, 1, 1)
     high, wide = (axis.rows() for axis in axes)
-    start = site.op("Mul", picture, high)
+    start = op("Mul", picture, high)
 
     def row(y: ir.Value) -> ir.Value:
         """Return the places of the first pixels of rows (R, h): (R, h, 1)."""
-        return site.op("Mul", site.op("Add", start, unsqueeze(site, y, [2])), wide)
+        return op("Mul", op("Add", start, unsqueeze(site, y, [2])), wide)
 
     def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
         """Return the pixels in rows (R, h, 1) at columns (R, 1, w): (R, h, w, C)."""
-        return site.op("Gather", rows, site.op("Add", row, x))
+        return op("Gather", rows, op("Add", row, x))
 
     def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
-        way = site.op("Sub", second, first)
-        return site.op("Add", first, site.op("Mul", way, share))
+        way = op("Sub", second, first)
+        return op("Add", first, op("Mul", way, share))
 
     if site.string("mode") == "nearest":
         y, z = (line.nearest(site) for line in lines)
@@ -197,9 +198,9 @@ def crop_and_resize(site: Site) -> Replacement:
     tall, broad = (
         unsqueeze(site, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
     )
-    inside = site.op("And", tall, broad, hint="inside")  # (R, h, w, 1)
+    inside = op("And", tall, broad, hint="inside")  # (R, h, w, 1)
     result = where(site, inside, found, site.real("extrapolation_value"))
-    return only(cast(site, site.op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
+    return only(cast(site, op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +220,18 @@ class _Line:
     @classmethod
     def of(cls, em: Emitter, axis: Axis, boxes: ir.Value, crop: ir.Value, way: int) -> _Line:
         """Return the points along the height, `way` 0, or the width, 1."""
+        op = em.op
         last = axis.length(-1)  # ()
         start, end = (
-            em.op("Gather", boxes, [at], axis=1)
+            op("Gather", boxes, [at], axis=1)
             for at in (way, way + 2)
         )  # fmt: skip
         lined = _points(em, start, end, last, crop, way)
         bounds = (("GreaterOrEqual", 0), ("LessOrEqual", last))
-        sides = [em.op(op_type, lined, bound) for op_type, bound in bounds]
-        inside = em.op("And", *sides)
+        sides = [op(op_type, lined, bound) for op_type, bound in bounds]
+        inside = op("And", *sides)
         place = where(em, inside, lined, 0)
-        return cls(place, em.op("Floor", place), inside)
+        return cls(place, op("Floor", place), inside)
 
     def far(self, em: Emitter) -> ir.Value:
         """Return the distance of each point from the pixel before it: (R, points)."""
@@ -262,9 +264,10 @@ def _points(
     Returns:
         (R, points), in pixels; the last one is `end`, however sums round.
     """
+    op = em.op
     known, dtype = constant_integers(crop), dtype_of(start)
-    middle = em.op("Mul", em.op("Mul", em.op("Add", start, end), 0.5), last)
-    final = em.op("Mul", end, last)
+    middle = op("Mul", op("Mul", op("Add", start, end), 0.5), last)
+    final = op("Mul", end, last)
     if known is not None and len(known) == 2:
         if known[way] == 1:
             return middle
@@ -273,14 +276,14 @@ def _points(
             np.arange(known[way] - 1).reshape(1, -1).astype(dtype.numpy()), "number"
         )
     else:
-        given = em.op("Gather", cast(em, crop, _LONG), way, attributes=_FRONT)
-        fewer = em.op("Sub", given, 1)
-        counted = em.op("Range", 0, fewer, 1)
+        given = op("Gather", cast(em, crop, _LONG), way, attributes=_FRONT)
+        fewer = op("Sub", given, 1)
+        counted = op("Range", 0, fewer, 1)
         steps = cast(em, unsqueeze(em, counted, [0]), dtype)
-        count = em.op("Max", cast(em, fewer, dtype), 1)
-        is_single = em.op("Equal", fewer, 0)
+        count = op("Max", cast(em, fewer, dtype), 1)
+        is_single = op("Equal", fewer, 0)
         final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
-    scaled = em.op("Mul", em.op("Sub", end, start), last)
-    step = em.op("Div", scaled, count)
-    lined = em.op("Add", em.op("Mul", start, last), em.op("Mul", step, steps))
-    return em.op("Concat", lined, final, axis=1)
+    scaled = op("Mul", op("Sub", end, start), last)
+    step = op("Div", scaled, count)
+    lined = op("Add", op("Mul", start, last), op("Mul", step, steps))
+    return op("Concat", lined, final, axis=1)
