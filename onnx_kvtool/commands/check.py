@@ -20,7 +20,7 @@ from onnx_kvtool.core.machine import Progress, silent
 from onnx_kvtool.core.words import counted, unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
-from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline
+from onnx_kvtool.lint.settings.baseline import Baseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 from onnx_kvtool.model_io.atomic import watch
 from onnx_kvtool.model_io.model_source import path_of
@@ -125,7 +125,7 @@ def stream(
     if known is not None:
         settings = replace(settings, baseline=known.baseline)
     sizes = _Sizes()
-    baseline = None if request.write_baseline is None else NewBaseline(request.write_baseline)
+    baseline = None if request.write_baseline is None else Baseline(request.write_baseline)
     for found in _each(paths, settings, progress, may_copy, tally):
         sizes.check(found)
         file = found

@@ -30,7 +30,7 @@ from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
-    from onnx_kvtool.shapes.forward import Forward
+    from onnx_kvtool.shapes.infer import Annotations
     from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 
@@ -77,36 +77,17 @@ class Site:
 class Context:
     """A model and its facts; each is computed on first use.
 
-    Args:
+    Attributes:
         model: The model, with inferred types and shapes on its values.
         targets: Releases of runtimes that must run it.
-        agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
-        completed: The values that inference completed, with their type and shape in the file.
-        sizes: The result of kvtool's own inference; None when it did not run.
-
-    Attributes:
-        model: The model.
-        targets: The releases.
-        inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
-            not run.
-        completed: The values that inference completed, with their type and shape in the file.
-        sizes: The result of kvtool's own inference; None when it did not run.
+        inferred: The result of inference.
         folder: Folds small integer values.
     """
 
-    def __init__(
-        self,
-        model: ir.Model,
-        targets: Sequence[Target] = (),
-        agrees: bool | None = None,
-        completed: Sequence[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]] = (),
-        sizes: Forward | None = None,
-    ) -> None:
+    def __init__(self, model: ir.Model, targets: Sequence[Target], inferred: Annotations) -> None:
         self.model = model
         self.targets = tuple(targets)
-        self.inference_agrees = agrees
-        self.completed = completed
-        self.sizes = sizes
+        self.inferred = inferred
         self.folder = ConstantFolder()
         self._maps: dict[int, IndexMaps] = {}
         self._kept: dict[Hashable, object] = {}
@@ -115,6 +96,41 @@ class Context:
     def origin(self) -> Origin:
         """Where the model came from, and its defects there."""
         return origin(self.model)
+
+    @functools.cached_property
+    def roots(self) -> tuple[tuple[str, ir.Graph, dict[str, int]], ...]:
+        """The main graph and that of each function, with its path and its opset imports."""
+        model = self.model
+        main = graph_path(model.graph.name), model.graph, model.opset_imports
+        functions = model.functions.values()
+        return main, *(
+            (function_path(*f.identifier()), f.graph, f.opset_imports) for f in functions
+        )
+
+    def place(self, path: str, graph: ir.Graph) -> Location:
+        """Return the place of one of the `roots`; that of the model for its main graph."""
+        return Location() if graph is self.model.graph else Location(path)
+
+    def owner(self, graph: ir.Graph) -> str:
+        """Return what one of the `roots` belongs to: `model` or `function`."""
+        return "model" if graph is self.model.graph else "function"
+
+    @functools.cached_property
+    def outputs(self) -> dict[str | None, ir.Value]:
+        """The outputs of the model by name."""
+        return {value.name: value for value in self.model.graph.outputs}
+
+    def is_fed(self, value: ir.Value | None) -> bool:
+        """Return whether a value is an input of the model."""
+        return value is not None and value.is_graph_input() and value.graph is self.model.graph
+
+    @functools.cached_property
+    def _declared(self) -> dict[ir.Value, tuple[ir.TypeProtocol | None, ir.Shape | None]]:
+        return {value: (type_, shape) for value, type_, shape in self.inferred.added}
+
+    def declared(self, value: ir.Value) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
+        """Return type and shape of a value in the file."""
+        return self._declared.get(value, (value.type, value.shape))
 
     @functools.cached_property
     def caches(self) -> tuple[Cache, ...]:
@@ -185,21 +201,13 @@ class Context:
         if key not in self._maps:
             from onnx_kvtool.symbolic.index_maps import IndexMaps
 
-            self._maps[key] = IndexMaps(self._opsets(site.root).get("", 1))
+            opsets = next(opsets for _, graph, opsets in self.roots if graph is site.root)
+            self._maps[key] = IndexMaps(opsets.get("", 1))
         return self._maps[key]
 
-    def _opsets(self, root: ir.Graph) -> dict[str, int]:
-        for function in self.model.functions.values():
-            if function.graph is root:
-                return function.opset_imports
-        return self.model.opset_imports
-
     def _walk(self) -> Iterator[Site]:
-        graph = self.model.graph
-        yield from _sites(graph, graph_path(graph.name), graph, self.model.opset_imports)
-        for function in self.model.functions.values():
-            path = function_path(*function.identifier())
-            yield from _sites(function.graph, path, function.graph, function.opset_imports)
+        for path, graph, opsets in self.roots:
+            yield from _sites(graph, path, graph, opsets)
 
 
 def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -> Iterator[Site]:

@@ -22,30 +22,24 @@ from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Target
 
 
-def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()) -> list[Finding]:
+def look(
+    model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()
+) -> tuple[list[Finding], int]:
     """Return the findings in a model, in the order of the model, then of the codes.
-
-    Suppressed findings are left out; see `suppress`.
 
     Args:
         model: The model. Inferred types and shapes are written on its values and removed again.
         rules: The rules that are switched on.
         targets: Releases of runtimes that must run the model; they switch on their rules.
+
+    Returns:
+        The findings, and the number of suppressed ones, which are left out; see `suppress`.
     """
-    return look(model, rules, targets)[0]
-
-
-def look(
-    model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()
-) -> tuple[list[Finding], int]:
-    """Return the findings of `lint`, and the number of suppressed ones."""
     with collector_paused():
         annotations = _annotate(model)
         try:
             chosen = list(rules)
-            context = Context(
-                model, targets, annotations.agrees, annotations.added, annotations.run
-            )
+            context = Context(model, targets, annotations)
             found: dict[Diagnostic, Finding] = {}
             for rule, what in _found(context, chosen):
                 finding = rule.found(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
@@ -66,8 +66,6 @@ class Known(Record):
     fingerprint: str
     place: str
 
-    JSON = ("code", "fingerprint", "place")
-
 
 @dataclass(frozen=True, slots=True)
 class FileReport(Record):
@@ -119,18 +117,13 @@ class FileReport(Record):
     JSON = (
         "path",
         "findings",
-        Key("fixed", is_optional=True),
-        Key("diff", is_optional=True),
-        Key("written", is_optional=True),
-        Key("suppressed", is_optional=True),
-        Key("baselined", is_optional=True),
-        Key("stale", is_optional=True),
-        Key("notes", is_optional=True),
+        *(
+            Key(name, is_optional=True)
+            for name in ("fixed", "diff", "written", "suppressed", "baselined", "stale", "notes")
+        ),
         Key("reason", "failure", is_optional=True),
         Key("failure", "cause", is_optional=True),
-        Key("is_read", is_optional=True),
-        Key("unknown_dims", is_optional=True),
-        Key("impossible_size", is_optional=True),
+        *(Key(name, is_optional=True) for name in ("is_read", "unknown_dims", "impossible_size")),
     )
 
     @property
@@ -185,16 +178,6 @@ class RuleCount(Record):
     fixable: int
 
 
-@dataclass(slots=True)
-class _Count:
-    """The findings of one rule so far."""
-
-    name: str
-    worst: Severity
-    found: int = 0
-    fixable: int = 0
-
-
 class Tally:
     """Counts over all files, added file by file, without the findings.
 
@@ -225,7 +208,7 @@ class Tally:
         self.kept = 0
         self.shard: str | None = None
         self._totals: Counter[str] = Counter()
-        self._rules: dict[str, _Count] = {}
+        self._rules: dict[str, RuleCount] = {}
         for file in files:
             self.add(file)
 
@@ -244,13 +227,16 @@ class Tally:
 
     def _add(self, finding: Finding) -> None:
         self._totals[finding.severity] += 1
-        rule = self._rules.setdefault(finding.code, _Count(finding.name, finding.severity))
-        rule.worst = min(rule.worst, finding.severity, key=RANK.__getitem__)
-        rule.found += 1
-        if finding.fix is not None:
-            rule.fixable += 1
-            safe = finding.fix.applicability == "safe"
-            self._totals["fixable" if safe else "unsafe_fixable"] += 1
+        code, fix = finding.code, finding.fix
+        rule = self._rules.get(code, RuleCount(code, finding.name, finding.severity, 0, 0))
+        self._rules[code] = replace(
+            rule,
+            severity=min(rule.severity, finding.severity, key=RANK.__getitem__),
+            count=rule.count + 1,
+            fixable=rule.fixable + (fix is not None),
+        )
+        if fix is not None:
+            self._totals["fixable" if fix.applicability == "safe" else "unsafe_fixable"] += 1
 
     @property
     def summary(self) -> Summary:
@@ -271,11 +257,7 @@ class Tally:
 
     def counts(self) -> tuple[RuleCount, ...]:
         """Return the findings by rule, most first."""
-        rows = [
-            RuleCount(code, rule.name, rule.worst, rule.found, rule.fixable)
-            for code, rule in self._rules.items()
-        ]
-        return tuple(sorted(rows, key=lambda row: (-row.count, row.code)))
+        return tuple(sorted(self._rules.values(), key=lambda row: (-row.count, row.code)))
 
 
 @dataclass(frozen=True, slots=True)

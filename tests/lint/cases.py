@@ -8,15 +8,16 @@ from typing import Any
 
 import onnx
 import onnx.parser
+import onnx_ir as ir
 
-from onnx_kvtool.lint.engine import lint
+from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.rule import RULES
+from onnx_kvtool.lint.rule import RULES, Rule
 from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.targets.target import find_target
+from onnx_kvtool.targets.target import Target, find_target
 from tests.grids import each
 
-__all__ = ["Case", "cases", "check_case", "findings"]
+__all__ = ["Case", "cases", "check_case", "findings", "lint"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Case:
 def cases(lines: Iterable[Case]) -> Any:
     """Hold all lines in one test, as `case`."""
     return each("case", {line.name: line for line in lines})
+
+
+def lint(model: ir.Model, rules: Iterable[Rule], targets: Sequence[Target] = ()) -> list[Finding]:
+    """Return the findings in a model, without suppressed ones."""
+    return look(model, rules, targets)[0]
 
 
 def findings(

@@ -9,6 +9,7 @@ import pytest
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.model_io.model import deserialize
+from onnx_kvtool.shapes.infer import Annotations
 
 _MODEL = """
     <ir_version: 10, opset_import: ["": 18, "my": 1]>
@@ -26,7 +27,8 @@ _MODEL = """
 
 @pytest.fixture(name="context")
 def _context() -> Context:
-    return Context(deserialize(onnx.parser.parse_model(_MODEL).SerializeToString()))
+    model = deserialize(onnx.parser.parse_model(_MODEL).SerializeToString())
+    return Context(model, (), Annotations([]))
 
 
 @pytest.mark.parametrize(

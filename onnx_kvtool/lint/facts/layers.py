@@ -61,17 +61,14 @@ class Template:
 
 
 def _match(template: str, name: str) -> str | None:
-    if _LAYER not in template:
-        return "" if name == template else None
-    before, _, after = template.partition(_LAYER)
-    layer = name[len(before) : len(name) - len(after)]
-    fits = name.startswith(before) and name.endswith(after) and layer.isascii() and layer.isdigit()
-    return layer if fits else None
+    pattern = re.escape(template).replace(_LAYER, "([0-9]+)", 1)
+    found = re.fullmatch(pattern, name)
+    return None if found is None else "".join(found.groups())
 
 
 def _both(origin: str, past: str, present: str) -> Iterator[Template]:
-    for key, value in (("key", "key"), ("value", "value")):
-        yield Template(origin, past.replace("{}", key), present.replace("{}", value))
+    for role in ("key", "value"):
+        yield Template(origin, past.replace("{}", role), present.replace("{}", role))
 
 
 TEMPLATES: tuple[Template, ...] = (

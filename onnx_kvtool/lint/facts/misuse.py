@@ -398,7 +398,7 @@ def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:
 
 def _unimported(domain: str, sites: list[Site], context: Context) -> Misuse:
     first = sites[0]
-    owner = "model" if first.root is context.model.graph else "function"
+    owner = context.owner(first.root)
     return Misuse(
         "unimported-domain",
         first.location(),

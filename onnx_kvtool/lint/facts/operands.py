@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import onnx_ir as ir
 
@@ -13,7 +13,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
     from onnx_kvtool.targets.target import Target
 
+
+T = TypeVar("T")
 
 # The operands of a TensorScatter, as far as they are known, even of a malformed node.
 #
@@ -69,16 +71,6 @@ class Operands:
     axis: int | None
     mode: str | None
 
-    @property
-    def past_dims(self) -> tuple[Dim, ...] | None:
-        """Dimensions of past_cache; None when its rank is unknown."""
-        return dims_of(self.past)
-
-    @property
-    def update_dims(self) -> tuple[Dim, ...] | None:
-        """Dimensions of the update; None when its rank is unknown."""
-        return dims_of(self.update)
-
     def sizes(self, maps: IndexMaps) -> tuple[Expr, Expr] | None:
         """Return S and L, the sizes of past_cache and update along the axis; None if unknown."""
         past, update = maps.shape(self.past), maps.shape(self.update)
@@ -104,7 +96,7 @@ def _operands(site: Site) -> Operands | None:
         return None
     if not site.node.outputs:
         return None
-    axis, mode = _integer(view, "axis"), _string(view, "mode")
+    axis, mode = _or_none(view.integer, "axis"), _or_none(view.string, "mode")
     shape = past.shape if past.shape is not None else update.shape
     front = None
     if axis is not None and shape is not None and -len(shape) <= axis < len(shape):
@@ -186,16 +178,9 @@ def declared(value: ir.Value) -> str:
     return dtype if dims is None else f"{dtype}{shape_words(dims)}"
 
 
-def _integer(view: NodeView, name: str) -> int | None:
+def _or_none(read: Callable[[str], T], name: str) -> T | None:
     try:
-        return view.integer(name)
-    except MalformedNode:
-        return None
-
-
-def _string(view: NodeView, name: str) -> str | None:
-    try:
-        return view.string(name)
+        return read(name)
     except MalformedNode:
         return None
 

@@ -158,7 +158,8 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     before: list[tuple[ir.Value, ir.TypeProtocol | None]] = []
     try:
         for site in sites[:_MOST_ASKED]:
-            found = None if context.sizes is None else prove_within(context.sizes, site.node)
+            sizes = context.inferred.run
+            found = None if sizes is None else prove_within(sizes, site.node)
             if not isinstance(found, Fusion):  # may rest on less than all nodes do
                 only = _needed(site.node, context)
                 before += [(value, value.type) for value in _typed(model, only)]

@@ -83,16 +83,15 @@ def past_scattered_twice(context: Context) -> Findings:
 @check("KV103")
 def past_not_graph_input(context: Context) -> Findings:
     """Look where the past of each TensorScatter comes from."""
-    inputs = {id(value) for value in context.model.graph.inputs}
     for cache in context.caches:
         past = cache.past_value
         if cache.kind != "tensor_scatter" or past is None:
             continue
         *_, (nearest, _, _) = levels(cache, context)
         strict = _demand(context)
-        if id(past) not in inputs:
+        if not context.is_fed(past):
             place = past
-        elif strict and id(nearest) not in inputs:
+        elif strict and not context.is_fed(nearest):
             place = nearest
         else:
             continue
@@ -114,13 +113,12 @@ def _demand(context: Context) -> str:
 @check("KV104")
 def present_not_graph_output(context: Context) -> Findings:
     """Look where the present of each TensorScatter goes."""
-    names = {value.name for value in context.model.graph.outputs}
     for cache in context.caches:
         if cache.kind != "tensor_scatter":
             continue
         present = cache.node.outputs[0]
         strict = _demand(context)
-        if cache.present not in names:
+        if cache.present not in context.outputs:
             what = "is not an output of the model"
         elif strict and not cache.calls and not present.is_graph_output():
             what = f"is no output itself, only behind other nodes as `{cache.present}`"
@@ -159,11 +157,9 @@ def _returned(cache: Cache, context: Context) -> Fix | None:
 @check("KV106")
 def past_present_io_mismatch(context: Context) -> Findings:
     """Compare the declarations at both ends of each cache."""
-    inputs = {id(value) for value in context.model.graph.inputs}
-    outputs = {value.name: value for value in context.model.graph.outputs}
     for cache in context.caches:
-        past, present = cache.past_value, outputs.get(cache.present)
-        if past is None or present is None or id(past) not in inputs:
+        past, present = cache.past_value, context.outputs.get(cache.present)
+        if past is None or present is None or not context.is_fed(past):
             continue
         for what in _end_differences(cache, past, present):
             yield Found(

@@ -39,13 +39,11 @@ _Names = tuple["Cache", str, Sequence[str]]
 @check("KV105")
 def past_present_name_pairing(context: Context) -> Findings:
     """Compare the names at both ends of each cache that goes from an input to an output."""
-    graph = context.model.graph
-    inputs = {id(value) for value in graph.inputs}
-    outputs = {value.name: value for value in graph.outputs}
+    outputs = context.outputs
     caches = [
         c
         for c in context.caches
-        if id(c.past_value) in inputs and c.present in outputs and c.past != c.present
+        if context.is_fed(c.past_value) and c.present in outputs and c.past != c.present
     ]
     configured = configured_templates(context.origin.path)
     templates = configured or TEMPLATES
@@ -61,7 +59,7 @@ def past_present_name_pairing(context: Context) -> Findings:
             cache.location,
             f"the present of `{cache.past}` leaves as `{cache.present}`, {problem}",
             help="name the present after its past, as `past_key_values.0.key` and `present.0.key`",
-            fix=_name_fix(context, cache.present, outputs, wanted),
+            fix=_name_fix(context, cache.present, wanted),
         )
 
 
@@ -84,12 +82,7 @@ def _problem(past: str, present: str, configured: tuple[Template, ...], count: i
     return "a name that no known template pairs with it" if count > 1 else None
 
 
-def _name_fix(
-    context: Context,
-    present: str,
-    outputs: Mapping[str | None, ir.Value],
-    wanted: Mapping[str | None, str],
-) -> Fix | None:
+def _name_fix(context: Context, present: str, wanted: Mapping[str | None, str]) -> Fix | None:
     """Return the fix that renames a present, if its correct name is known and free.
 
     `wanted` maps names of presents to the correct ones.
@@ -108,7 +101,7 @@ def _name_fix(
     title = " and ".join(f"`{old}` to `{new}`" for old, new in names.items())
     if len(names) > _MOST_SHOWN:
         title = f"`{present}` to `{names[present]}` and {len(names) - 1} others after their pasts"
-    renamed = {outputs[old]: new for old, new in names.items()}
+    renamed = {context.outputs[old]: new for old, new in names.items()}
     return Fix("unsafe", f"rename {title}", partial(_rename_values, renamed))
 
 
@@ -234,11 +227,10 @@ def _pairs(context: Context) -> Iterator[_Names]:
 
 
 def _ends(context: Context) -> Iterator[_Names]:
-    outputs = {value.name: value for value in context.model.graph.outputs}
     # One that keeps its last rows has more of them after a step, until it is full.
     windows = {id(cache) for cache in rolling(context.caches) if cache.kind == "concat"}
     for cache in context.caches:
-        present = outputs.get(cache.present)
+        present = context.outputs.get(cache.present)
         if present is None or not _is_input(cache):
             continue
         is_counted_apart = (

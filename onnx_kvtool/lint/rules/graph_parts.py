@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import onnx_ir as ir
@@ -66,21 +65,22 @@ def unused_input_or_dead_node(context: Context) -> Findings:
             help="remove it, or connect its outputs",
             fix=Fix("unsafe", f"remove the input {name}", partial(_remove_inputs, graph, unused)),
         )
-    dead: dict[str, list[_DeadEnd]] = {}
-    for end in _dead_ends(context):
-        dead.setdefault(end.site.location().graph, []).append(end)
+    dead: dict[str, list[tuple[Site, list[ir.Node]]]] = {}
+    for site, feeding in _dead_ends(context):
+        dead.setdefault(site.path, []).append((site, feeding))
     for ends in dead.values():
-        first, before = ends[0], len(ends[0].feeding)
-        nodes = sum(1 + len(end.feeding) for end in ends)
+        first, before = ends[0][0], len(ends[0][1])
+        found = [node for site, feeding in ends for node in (site.node, *feeding)]
+        nodes = len(found)
         more = f", nor the results of {counted(before, 'node')} before it" if before else ""
         if len(ends) > 1:
             more += f", nor those of {counted(nodes - 1 - before, 'other node')} of the graph"
-        names = ", ".join(f"`{v.name}`" for v in first.site.node.outputs if v.name)
+        names = ", ".join(f"`{v.name}`" for v in first.node.outputs if v.name)
         yield Found(
-            first.site.location(),
+            first.location(),
             f"nothing reads {names or 'its outputs'}{more}",
             help="remove the node, or connect its result",
-            fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", partial(_remove_nodes, ends)),
+            fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", partial(_remove_nodes, found)),
         )
 
 
@@ -89,9 +89,9 @@ def _remove_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> None:
     graph.inputs[:] = [value for value in graph.inputs if value not in removed]
 
 
-def _remove_nodes(ends: Sequence[_DeadEnd]) -> None:
+def _remove_nodes(nodes: Sequence[ir.Node]) -> None:
     # Each time readers before what they read, so that nothing is removed that is needed now.
-    for node in (node for end in ends for node in (end.site.node, *end.feeding)):
+    for node in nodes:
         is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
         if node.graph is not None and not is_needed:
             remove_node(node)
@@ -173,10 +173,9 @@ def untyped_interface(context: Context) -> Findings:
     """Check the declaration of each input and output of the model."""
     graph = context.model.graph
     path = graph_path(graph.name)
-    declared = {id(value): (type_, shape) for value, type_, shape in context.completed}
     for what, values in (("input", graph.inputs), ("output", graph.outputs)):
         for value in values:
-            given, shape = declared.get(id(value), (value.type, value.shape))
+            given, shape = context.declared(value)
             if given is None or (_has_elements(given) and given.dtype.name == "UNDEFINED"):
                 problem, severity = "declares no type", None
             elif shape is None and _has_elements(given):
@@ -236,19 +235,6 @@ _QUANTIZATION = "quant_parameter_tensor_names"
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
-@dataclass(frozen=True, slots=True)
-class _DeadEnd:
-    """A node whose results nobody reads.
-
-    Attributes:
-        site: The node.
-        feeding: Nodes of the same graph that compute something for it, or for such nodes, alone.
-    """
-
-    site: Site
-    feeding: list[ir.Node] = field(default_factory=list)
-
-
 def _named_elsewhere(context: Context) -> frozenset[str]:
     """Return the names of values that are used although no node reads them.
 
@@ -281,9 +267,10 @@ def _unused_initializers(context: Context) -> Iterator[tuple[str, ir.Graph, ir.V
                 yield path, graph, value
 
 
-def _dead_ends(context: Context) -> Iterator[_DeadEnd]:
+def _dead_ends(context: Context) -> Iterator[tuple[Site, list[ir.Node]]]:
     """Yield the nodes whose outputs nobody reads and no graph returns, in the order of the model.
 
+    Each with the nodes of its graph that compute something for it, or for such nodes, alone.
     Nodes of unknown domains may have effects outside the model and count as needed; so does every
     node of a model with training information. Linear in the number of nodes.
     """
@@ -293,7 +280,7 @@ def _dead_ends(context: Context) -> Iterator[_DeadEnd]:
     ends = [site for site in context.sites if _is_dead(site.node, context, claimed)]
     claimed.update(site.node for site in ends)
     for site in ends:
-        end = _DeadEnd(site)
+        feeding: list[ir.Node] = []
         stack = [site.node]
         while stack:
             for value in stack.pop().inputs:
@@ -302,9 +289,9 @@ def _dead_ends(context: Context) -> Iterator[_DeadEnd]:
                     continue
                 if _is_dead(node, context, claimed):
                     claimed.add(node)
-                    end.feeding.append(node)
+                    feeding.append(node)
                     stack.append(node)
-        yield end
+        yield site, feeding
 
 
 def _is_dead(node: ir.Node, context: Context, dead: set[ir.Node]) -> bool:

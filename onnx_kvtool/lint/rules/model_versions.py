@@ -52,11 +52,7 @@ def unknown_version(context: Context) -> Findings:
             f"{newest_ir} at most",
             help=remedy,
         )
-    places = [(Location(), context.model.opset_imports)]
-    for function in context.model.functions.values():
-        path = function_path(*function.identifier())
-        places.append((Location(path), function.opset_imports))
-    for place, imports in places:
+    for path, graph, imports in context.roots:
         for domain, version in imports.items():
             name = domain or "ai.onnx"
             if domain == "" and version > NEWEST:
@@ -65,6 +61,7 @@ def unknown_version(context: Context) -> Findings:
                 text = "and the lowest version is 1"
             else:
                 continue
+            place = context.place(path, graph)
             yield Found(place, f"imports `{name}` at version {version}, {text}", help=remedy)
 
 
@@ -75,20 +72,16 @@ def unused_opset_import(context: Context) -> Findings:
     used: dict[int, set[str]] = {}
     for site in context.sites:
         used.setdefault(id(site.root), {""}).add(site.node.domain)
-    holders = [(Location(), model.graph, model.opset_imports)]
-    for function in model.functions.values():
-        path = function_path(*function.identifier())
-        holders.append((Location(path), function.graph, function.opset_imports))
     # A domain of functions of the model is one that its author writes for.
     own = {function.domain for function in model.functions.values()}
-    for place, graph, imports in holders:
+    for path, graph, imports in context.roots:
         spare = sorted(set(imports) - used.get(id(graph), {""}) - own)
         if spare:
-            owner = "model" if graph is model.graph else "function"
             title = f"remove the import of {enumerated(spare)}"
             yield Found(
-                place,
-                f"the {owner} imports {enumerated(spare)}, and no node of it is of that domain",
+                context.place(path, graph),
+                f"the {context.owner(graph)} imports {enumerated(spare)}, and no node of it is of "
+                "that domain",
                 help="remove the import",
                 fix=Fix("safe", title, partial(_remove, imports, spare)),
             )

@@ -111,7 +111,7 @@ def _contradictions(context: Context) -> Iterator[tuple[Site, str]]:
     if model.functions and expanded_nodes(model) > MOST_NODES:
         return
     unknown = unknown_nodes(model)
-    if context.inference_agrees and not unknown:
+    if context.inferred.agrees and not unknown:
         return
     try:
         with _as_declared(context):
@@ -129,8 +129,8 @@ def _as_declared(context: Context) -> Iterator[None]:
 
     Constants keep the type and shape that they have.
     """
-    written = [(v, v.type, v.shape) for v, _, _ in context.completed]
-    for value, type_, shape in context.completed:
+    written = [(v, v.type, v.shape) for v, _, _ in context.inferred.added]
+    for value, type_, shape in context.inferred.added:
         if stored_tensor(value) is None:
             value.type, value.shape = type_, shape
     try:

@@ -62,7 +62,7 @@ def undefined_element_type(context: Context) -> Findings:
 def bad_sparse_tensor(context: Context) -> Findings:
     """Check each sparse tensor as the file has it."""
     for place, tensor in _sparse(context):
-        problem = next(_problems(tensor), None)
+        problem = _problem(tensor)
         if problem is not None:
             name = tensor.values.name or place.value
             yield Found(
@@ -85,72 +85,60 @@ def _sparse(context: Context) -> Iterator[tuple[Location, Any]]:
                 yield site.location(attribute.name), sparse
 
 
-def _problems(tensor: Any) -> Iterator[str]:
-    """Yield the problems; later ones may follow from the first."""
+def _problem(tensor: Any) -> str | None:
+    """Return what is wrong first with a sparse tensor."""
     values, indices, dims = tensor.values, tensor.indices, list(tensor.dims)
     if len(values.dims) != 1:
-        yield f"has values of rank {len(values.dims)}, expected 1"
-        return
+        return f"has values of rank {len(values.dims)}, expected 1"
     if not dims or min(dims) <= 0:
-        yield f"has the dense shape {dims}, expected positive dimensions"
-        return
+        return f"has the dense shape {dims}, expected positive dimensions"
     count = values.dims[0]
     if not tensor.HasField("indices"):
-        if count:
-            yield f"has {count} values and no indices"
-        return
+        return f"has {count} values and no indices" if count else None
     if indices.data_type != _INT64:
-        yield "has indices of another type than int64"
-        return
+        return "has indices of another type than int64"
     shape = list(indices.dims)
     wanted = [count] if len(shape) == 1 else [count, len(dims)]
     if shape != wanted:
-        yield f"has indices of shape {shape}, expected {wanted}"
-        return
-    yield from _order_problems(indices, dims, linear=len(shape) == 1)
+        return f"has indices of shape {shape}, expected {wanted}"
+    return _order_problem(indices, dims, linear=len(shape) == 1)
 
 
-def _order_problems(indices: Any, dims: list[int], *, linear: bool) -> Iterator[str]:
+def _order_problem(indices: Any, dims: list[int], *, linear: bool) -> str | None:
     external = indices.data_location == 1
     if external or math.prod(indices.dims) > _MOST_READ:
-        return
+        return None
     raw = indices.raw_data
     stored = (
         np.frombuffer(raw, "<i8") if raw and len(raw) % 8 == 0 else np.array(indices.int64_data)
     )
     if stored.size != math.prod(indices.dims):
-        yield f"has {stored.size} indices, and their shape says {math.prod(indices.dims)}"
-        return
+        return f"has {stored.size} indices, and their shape says {math.prod(indices.dims)}"
     table = stored.reshape(-1, 1) if linear else stored.reshape(-1, len(dims))
     limits = np.array([math.prod(dims)] if linear else dims)
     outside = ((table < 0) | (table >= limits)).any(axis=1)
     if outside.any():
         at = int(outside.argmax())
-        yield f"has the index {table[at].tolist()} at {at}, outside of {limits.tolist()}"
-        return
+        return f"has the index {table[at].tolist()} at {at}, outside of {limits.tolist()}"
     rows = [tuple(row) for row in table.tolist()]
     for at, (one, other) in enumerate(itertools.pairwise(rows)):
         if other <= one:
-            yield f"has the index {list(other)} at {at + 1} behind {list(one)}, not in order"
-            return
+            return f"has the index {list(other)} at {at + 1} behind {list(one)}, not in order"
+    return None
 
 
 @check("MD456")
 def misdeclared_constant(context: Context) -> Findings:
     """Look at each constant as the file declares it."""
-    declared = {value: (type_, shape) for value, type_, shape in context.completed}
     for path, graph in context.graphs:
         for value in graph.initializers.values():
-            given = declared.get(value, (value.type, value.shape))
-            yield from _look(value, given, Location(path, value=value.name))
+            yield from _look(context, value, Location(path, value=value.name))
     constants = [
         finding
         for site in context.sites_of("Constant")
         for value in site.node.outputs
         if not value.is_graph_output()  # ON615
-        for finding in _look(
-            value, declared.get(value, (value.type, value.shape)), site.location(value)
-        )
+        for finding in _look(context, value, site.location(value))
     ]
     if constants:
         first, more = constants[0], len(constants) - 1
@@ -158,12 +146,8 @@ def misdeclared_constant(context: Context) -> Findings:
         yield replace(first, message=f"{first.message}{others}")
 
 
-def _look(
-    value: ir.Value,
-    declared: tuple[ir.TypeProtocol | None, ir.Shape | None],
-    place: Location,
-) -> Findings:
-    type_, shape = declared
+def _look(context: Context, value: ir.Value, place: Location) -> Findings:
+    type_, shape = context.declared(value)
     text = contradiction(ir.Value(type=type_, shape=shape, const_value=stored_tensor(value)))
     if text is None:
         return

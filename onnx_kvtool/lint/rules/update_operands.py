@@ -73,7 +73,7 @@ def rank_mismatch(site: Site, context: Context) -> Findings:
     found = operands(context, site)
     if found is None:
         return
-    past, update = found.past_dims, found.update_dims
+    past, update = dims_of(found.past), dims_of(found.update)
     if past is not None and update is not None and len(past) != len(update):
         yield Found(
             site.location(found.update),
@@ -113,8 +113,8 @@ def non_axis_dim_mismatch(site: Site, context: Context) -> Findings:
     if differing:
         yield Found(
             site.location(found.update),
-            f"`{found.update.name}` {shape_words(found.update_dims)} has size "
-            f"{' and '.join(differing)} as `{found.past.name}` {shape_words(found.past_dims)}; "
+            f"`{found.update.name}` {shape_words(dims_of(found.update))} has size "
+            f"{' and '.join(differing)} as `{found.past.name}` {shape_words(dims_of(found.past))}; "
             f"only dimension {found.axis}, the `axis`, may differ",
             help="transpose or reshape the update to the layout of the cache, or name the "
             "sequence dimension with `axis`",
@@ -163,11 +163,10 @@ def update_longer_than_cache(site: Site, context: Context) -> Findings:
 def opset_too_old(site: Site, context: Context) -> Findings:
     """Compare the opset with the one that brought the operator."""
     if site.opset is not None and site.opset < FIRST_OPSET:
-        owner = "model" if site.root is context.model.graph else "function"
         yield Found(
             site.location(),
-            f"`TensorScatter` came with opset {FIRST_OPSET}, the {owner} imports opset "
-            f"{site.opset}",
+            f"`TensorScatter` came with opset {FIRST_OPSET}, the {context.owner(site.root)} "
+            f"imports opset {site.opset}",
             help=f"raise the opset import to {FIRST_OPSET}; for a runtime that does not load "
             "it, `kvtool lower --opset` replaces the operator afterwards",
         )

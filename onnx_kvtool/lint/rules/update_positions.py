@@ -234,10 +234,8 @@ def decode_without_write_indices(context: Context) -> Findings:
     """Look at the updates of caches that go round."""
     if "prefill" in (context.model.graph.name or "").lower():
         return
-    inputs = {id(value) for value in context.model.graph.inputs}
-    outputs = {value.name for value in context.model.graph.outputs}
     for cache in context.caches:
-        goes_round = id(cache.past_value) in inputs and cache.present in outputs
+        goes_round = context.is_fed(cache.past_value) and cache.present in context.outputs
         if cache.kind != "tensor_scatter" or not goes_round:
             continue
         node = cache.node

@@ -7,8 +7,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.core.words import missing_file_help
-from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known
 from onnx_kvtool.model_io.atomic import patient, write_bytes
@@ -35,13 +35,16 @@ class Baseline:
         path: The baseline file.
         files: The findings of each file, by its path relative to the baseline file, with `/` in it.
         contents: The digest of each file when the baseline was written.
-        base: Absolute directory of the baseline file.
     """
 
     path: str
-    files: Mapping[str, Sequence[Known]]
-    contents: Mapping[str, str]
-    base: str
+    files: dict[str, Sequence[Known]] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def base(self) -> str:
+        """Absolute directory of the baseline file."""
+        return os.path.dirname(os.path.abspath(self.path))
 
     def known(self, path: str) -> frozenset[str]:
         """Return the fingerprints of the known findings of a file."""
@@ -114,6 +117,15 @@ class Baseline:
         }
         return replace(self, files={name: each for name, each in left.items() if each})
 
+    def add(self, file: FileReport) -> None:
+        """Take in the findings of one file."""
+        if not file.findings:
+            return
+        name = _relative(file.path, self.base)
+        self.files[name] = [Known(f.code, f.fingerprint, str(f.location)) for f in file.findings]
+        if _is_file(file.path) and (content := file_digest(file.path)) is not None:
+            self.contents[name] = content
+
     def write(self) -> int:
         """Write the file, and return the number of its findings.
 
@@ -161,7 +173,7 @@ def _read(path: str, data: Any) -> Baseline:
             f"`{path}` is no baseline of version {_VERSION}", help="make it with `--write-baseline`"
         )
     try:
-        files = {
+        files: dict[str, Sequence[Known]] = {
             str(name): [
                 Known(str(line.get("code")), str(line["fingerprint"]), str(line.get("place", "")))
                 for line in lines
@@ -174,34 +186,7 @@ def _read(path: str, data: Any) -> Baseline:
             f"`{path}` is no baseline: it has no list of findings for each file",
             help="make it with `--write-baseline`",
         ) from error
-    return Baseline(path, files, contents, os.path.dirname(os.path.abspath(path)))
-
-
-class NewBaseline:
-    """A new baseline file with all findings.
-
-    Args:
-        path: The file.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._base = os.path.dirname(os.path.abspath(path))
-        self._files: dict[str, list[Known]] = {}
-        self._contents: dict[str, str] = {}
-
-    def add(self, file: FileReport) -> None:
-        """Take in the findings of one file."""
-        if not file.findings:
-            return
-        name = _relative(file.path, self._base)
-        self._files[name] = [Known(f.code, f.fingerprint, str(f.location)) for f in file.findings]
-        if _is_file(file.path) and (content := file_digest(file.path)) is not None:
-            self._contents[name] = content
-
-    def write(self) -> int:
-        """Write the file; see `Baseline.write`."""
-        return Baseline(self._path, self._files, self._contents, self._base).write()
+    return Baseline(path, files, contents)
 
 
 def _is_file(path: str) -> bool:
@@ -231,8 +216,7 @@ def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Fin
     it survives another export. Findings of one code that are otherwise equal are numbered: for a
     fingerprint in the order of the findings, for an identity in the order of the full names.
     """
-    places = _Places(context)
-    names = [places.logical(finding) for finding in findings]
+    names = list(_logical(findings, context))
     fingerprints = _digests([(f.code, *n) for f, n in zip(findings, names, strict=True)])
     order = sorted(range(len(findings)), key=lambda place: tuple(map(natural, names[place])))
     alike = [
@@ -258,41 +242,22 @@ def _digests(keys: Sequence[tuple[str, ...]]) -> list[str]:
     return digests
 
 
-class _Places:
-    """Names for places without positions, computed when the first position needs one."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._paths: dict[str, str] | None = None
-        self._nodes: dict[tuple[str, int], ir.Node] = {}
-
-    def logical(self, finding: Finding) -> tuple[str, str, str]:
-        """Return graph, node and value of a finding as names."""
-        place = finding.location
-        unnamed = place.node is None and place.index is not None
-        if unnamed or "#" in place.graph:
-            self._look()
-        graph = (self._paths or {}).get(place.graph, place.graph)
-        label = place.node or ""
-        if unnamed and (node := self._nodes.get((place.graph, place.index or 0))) is not None:
-            label = _anchor(node)
-        return graph, label, place.value or ""
-
-    def _look(self) -> None:
-        if self._paths is not None:
-            return
-        self._paths = {}
-        for site in self._context.sites:
-            self._nodes[site.path, site.index] = site.node
-            if site.node.attributes.data:
-                self._enter(site, self._paths)
-
-    def _enter(self, site: Site, paths: dict[str, str]) -> None:
-        node = site.node
-        for name, _ in subgraphs(node):
+def _logical(findings: Sequence[Finding], context: Context) -> Iterator[tuple[str, str, str]]:
+    """Yield graph, node and value of each finding as names, without positions."""
+    places = [finding.location for finding in findings]
+    paths: dict[str, str] = {}
+    nodes: dict[tuple[str, int | None], ir.Node] = {}
+    if any("#" in p.graph or (p.node is None and p.index is not None) for p in places):
+        for site in context.sites:
+            nodes[site.path, site.index] = owner = site.node
             outer = paths.get(site.path, site.path)
-            path = step_path(site.path, node.name, site.index, name)
-            paths[path] = step_path(outer, node.name or _anchor(node), site.index, name)
+            for name, _ in subgraphs(owner) if owner.attributes.data else ():
+                path = step_path(site.path, owner.name, site.index, name)
+                paths[path] = step_path(outer, owner.name or _anchor(owner), site.index, name)
+    for place in places:
+        node = nodes.get((place.graph, place.index)) if place.node is None else None
+        label = _anchor(node) if node is not None else place.node or ""
+        yield paths.get(place.graph, place.graph), label, place.value or ""
 
 
 def _anchor(node: ir.Node) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
-from tests.lint.cases import Case, cases, check_case
+from tests.lint.cases import Case, cases, check_case, lint
 from tests.lint.rules.scatters import tensor_scatter
 
 IN_A_BODY = """

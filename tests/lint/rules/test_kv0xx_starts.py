@@ -7,10 +7,9 @@ import onnx
 import onnx.reference
 import pytest
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, serialize
-from tests.lint.cases import Case, cases, check_case
+from tests.lint.cases import Case, cases, check_case, lint
 from tests.lint.rules.scatters import tensor_scatter
 
 CIRCULAR = 'axis: int = 2, mode: string = "circular"'

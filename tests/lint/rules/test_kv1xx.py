@@ -10,11 +10,10 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, read, serialize
 from tests.grids import each
-from tests.lint.cases import Case, check_case, findings
+from tests.lint.cases import Case, check_case, findings, lint
 from tests.lint.rules.decoders import FIRST_KEY, FIRST_VALUE, coded, graph, node, planted
 
 CACHE = "float[2, 3, 7, 5]"

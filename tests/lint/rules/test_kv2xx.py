@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.targets.target import find_target
-from tests.lint.cases import Case, cases, check_case
+from tests.lint.cases import Case, cases, check_case, lint
 
 
 def scatter(

@@ -11,11 +11,10 @@ from onnx import compose, helper
 
 import onnx_kvtool as kv
 from benchmarks.growing_decoders import Size, growing_decoder
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.shapes.forward import Forward, GraphContext
 from tests.grids import each, rest
-from tests.lint.cases import Case, cases, check_case
+from tests.lint.cases import Case, cases, check_case, lint
 from tests.rewrite.raising.attention.decoys import DECOYS, Decoy
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

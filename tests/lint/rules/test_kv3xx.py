@@ -8,14 +8,13 @@ import pytest
 from onnx import helper
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each, part
-from tests.lint.cases import Case, check_case, findings
+from tests.lint.cases import Case, check_case, findings, lint
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted
 
 CACHE = "float[2, 3, 7, 5]"

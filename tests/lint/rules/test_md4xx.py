@@ -14,10 +14,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnx_kvtool.model_io
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize, serialize
-from tests.lint.cases import Case, check_case
+from tests.lint.cases import Case, check_case, lint
 from tests.lint.rules.decoders import coded, graph, planted, written
 
 X = "float[2, 3] x"

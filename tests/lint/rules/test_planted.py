@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from tests.grids import part
+from tests.lint.cases import lint
 
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
 DECODER = "native/llama_static"

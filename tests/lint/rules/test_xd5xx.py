@@ -10,11 +10,11 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.model_io.model import deserialize, read, serialize
+from tests.lint.cases import lint
 
 SHA1 = hashlib.sha1(bytes(24), usedforsecurity=False).hexdigest()
 Prepare = Callable[[Path], None]

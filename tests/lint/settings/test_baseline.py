@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport
-from onnx_kvtool.lint.settings.baseline import NewBaseline, read_baseline
+from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
 
 
 def finding(mark: str) -> Finding:
@@ -22,7 +22,7 @@ def finding(mark: str) -> Finding:
 
 
 def write_baseline(path: str, files: Iterable[FileReport]) -> int:
-    baseline = NewBaseline(path)
+    baseline = Baseline(path)
     for file in files:
         baseline.add(file)
     return baseline.write()

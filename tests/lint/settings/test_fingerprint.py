@@ -10,13 +10,13 @@ import onnx.parser
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.report.findings.formats import SarifWriter
 from onnx_kvtool.report.findings.writer import rendered
+from tests.lint.cases import lint
 
 BEGIN = """
     <ir_version: 10, opset_import: ["": 24]>

@@ -13,7 +13,6 @@ from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.ops.contrib import OperatorName, published
@@ -22,6 +21,7 @@ from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each
+from tests.lint.cases import lint
 
 
 def named_in_properties() -> frozenset[str]:

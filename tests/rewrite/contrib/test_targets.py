@@ -8,7 +8,6 @@ import pytest
 from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.rewrite.engine.rule import Options
@@ -18,6 +17,7 @@ from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each, part
+from tests.lint.cases import lint
 
 STRANGERS = [
     *CONTRIB_RULES,
