@@ -1,4 +1,4 @@
-"""Reductions, ArgMax, ArgMin and TopK."""
+"""Reductions, ArgMax, ArgMin, TopK, and running sums and products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
-from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
 # ArgMax and ArgMin.
@@ -298,7 +298,54 @@ def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, Ker
     return {1: axes_by_attribute(reduction), input_since: axes_by_input(reduction)}
 
 
+# CumSum and CumProd.
+
+
+def cum_sum_11(
+    x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
+) -> tuple[Array]:
+    """Compute CumSum from version 11 on: running sums along an axis.
+
+    Integers wrap around; narrow floats are added in float32 and each sum is rounded. With
+    `exclusive`, a sum has only the elements before its place, and starts with 0.
+
+    Raises:
+        KernelError: If `axis` is no scalar or out of range.
+    """
+    return (_running(np.add, 0, x, axis, exclusive, reverse, context),)
+
+
+def cum_prod_26(
+    x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
+) -> tuple[Array]:
+    """Compute CumProd-26: running products along an axis; see `cum_sum_11`, with 1 for 0."""
+    return (_running(np.multiply, 1, x, axis, exclusive, reverse, context),)
+
+
+def _running(
+    step: np.ufunc,
+    start: int,
+    x: Array,
+    axis: Array,
+    exclusive: int,
+    reverse: int,
+    context: Context,
+) -> Array:
+    along = count_axis(int(read_scalar(axis, "axis", context)), x.ndim, of="x")
+    numbers = widened(x)
+    if reverse:
+        numbers = np.flip(numbers, along)
+    total: Any = step.accumulate(numbers, axis=along, dtype=numbers.dtype)
+    if exclusive and x.shape[along]:
+        first = np.full_like(np.take(total, [0], axis=along), start)
+        before = np.take(total, range(x.shape[along] - 1), axis=along)
+        total = np.concatenate([first, before], axis=along)
+    return narrowed(np.flip(total, along) if reverse else total, x.dtype)
+
+
 LINES: Lines = {
+    "CumSum": {11: cum_sum_11},
+    "CumProd": {26: cum_prod_26},
     "ReduceSum": _both_forms(sum_, 13),
     "ReduceMean": _both_forms(mean),
     "ReduceMax": _both_forms(maximum),

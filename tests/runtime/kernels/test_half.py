@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnx_kvtool.runtime.kernels.half import round_to_half, widen_half
+from onnx_kvtool.runtime.kernels.conversion.rounding import round_to_half, widen_half
 
 _ALL = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from onnx_kvtool.runtime.kernels.attention.attention import rotary_embedding_23
 from onnx_kvtool.runtime.kernels.attention.scores import (
     Operands,
     attention_weights,

@@ -11,8 +11,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
-from onnx_kvtool.runtime.kernels.conversion.rounding import OVERFLOW
-from onnx_kvtool.runtime.kernels.half import widen_half
+from onnx_kvtool.runtime.kernels.conversion.rounding import OVERFLOW, widen_half
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
 
 # Multidirectional broadcasting, with a message that names the axis that does not fit.

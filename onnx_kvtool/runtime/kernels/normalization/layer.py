@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
+from onnx_kvtool.runtime.kernels.conversion.rounding import round_to_half
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.half import round_to_half
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 
 # Rounding to a type between two steps that are computed in another.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from onnx_kvtool.runtime.kernels.attention.attention import rotary_embedding_23
 from tests.grids import each
 
 _B, _H, _L, _D, _M = 2, 3, 5, 8, 11

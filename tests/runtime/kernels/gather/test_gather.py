@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.gather import gather, gather_elements, gather_nd
+from onnx_kvtool.runtime.kernels.indices import gather, gather_elements, gather_nd
 from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 

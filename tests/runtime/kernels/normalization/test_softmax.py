@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.normalization.softmax import (
+from onnx_kvtool.runtime.kernels.normalization.batch import (
     forms_of_softmax,
     hardmax,
     log_softmax,

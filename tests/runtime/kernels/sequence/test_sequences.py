@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.sequence import optional, sequence_insert
+from onnx_kvtool.runtime.kernels.control import optional, sequence_insert
 from tests.grids import each
 
 A, B, C = (np.full((2, size), size, np.float32) for size in (3, 5, 7))
