@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import operator
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from onnx_kvtool.symbolic.expressions import (
     Exprs,
     Largest,
     Modulo,
+    Monomial,
     Quotient,
     integer,
     variable,
@@ -28,7 +31,6 @@ from onnx_kvtool.symbolic.expressions import (
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     divided,
-    exact_quotient,
     interval,
     largest,
     modulo,
@@ -201,6 +203,56 @@ _BINARY: Mapping[type[ast.operator], Callable[[_Ratio, _Ratio], _Ratio]] = {
 _ROUNDED = {"floor": _floor, "ceil": _ceiling, "ceiling": _ceiling}
 _OF_TWO = {"Mod": _remainder, "PythonMod": _remainder, "FloorDiv": _floor_quotient}
 _ENDS = {"Max": largest, "max": largest, "Min": smallest, "min": smallest}
+
+
+# Quotients of sizes.
+
+
+_MOST_STEPS = 32
+"""Most terms of a quotient."""
+
+
+def exact_quotient(a: Expr, b: Expr) -> Expr | None:
+    """Return `a / b` where that is a polynomial; None otherwise, or where `b` is 0."""
+    if not b.terms:
+        return None
+    lead, k = _leading(b)
+    result, rest = ZERO, a
+    for _ in range(_MOST_STEPS):
+        if not rest.terms:
+            return result
+        head, c = _leading(rest)
+        if not Counter(dict(lead)) <= Counter(dict(head)) or c % k:
+            return None
+        left = Counter(dict(head)) - Counter(dict(lead))
+        term = Expr.of({frozenset(left.items()): c // k})
+        result, rest = result + term, rest - term * b
+    return None
+
+
+def quotient(a: Expr, b: Expr) -> Expr:
+    """Return `a / b` rounded down, in lowest terms; `b` is taken to be at least 1."""
+    exact = exact_quotient(a, b)
+    if exact is not None:
+        return exact
+    terms = (*a.terms, *b.terms)
+    common = functools.reduce(operator.and_, (Counter(dict(monomial)) for monomial, _ in terms))
+    shared = Expr.of({frozenset(common.items()): math.gcd(*(c for _, c in terms))})
+    numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
+    if numerator is None or denominator is None:
+        return divided(a, b, Facts())
+    return divided(numerator, denominator, Facts())
+
+
+def _leading(size: Expr) -> tuple[Monomial, int]:
+    """Return the first term in an order that products respect: by degree, then by names."""
+    return max(size.terms, key=lambda term: (sum(power for _, power in term[0]), _order(term[0])))
+
+
+def _order(monomial: Monomial) -> list[tuple[tuple[int, ...], int]]:
+    """Return a key that is the greater, the higher the power of the first name that differs."""
+    named = sorted((str(variable(atom)), power) for atom, power in monomial)
+    return [((*(-ord(letter) for letter in name), 1), power) for name, power in named]
 
 
 # Sizes as expressions, and the text of a symbolic dimension: how it is read and written.

@@ -1,9 +1,9 @@
-"""Expressions with bounds, other coordinates and quotients, simplified where that is certain."""
+"""Expressions with bounds and other coordinates, simplified where that is certain."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -119,20 +119,14 @@ def _greatest(expr: Expr, facts: Facts) -> float:
     for variant in _above(expr, facts):
         best = min(best, _sum(variant, facts)[1])
         for known in facts.nonnegative:
-            if _is_within(known, variant):
+            # It adds no new compound atom: a fact about a choice would be used to bound the choice
+            # itself, without end.
+            if _compounds(known) <= _compounds(variant):
                 best = min(best, _sum(variant + known, facts)[1])
     return best
 
 
 _COMPOUND = (Modulo, Quotient, Largest, Choice)
-
-
-def _is_within(known: Expr, expr: Expr) -> bool:
-    """Return whether `known` adds no new compound atom.
-
-    Otherwise a fact about a choice would be used to bound the choice itself, without end.
-    """
-    return _compounds(known) <= _compounds(expr)
 
 
 def _compounds(expr: Expr) -> set[Atom]:
@@ -203,23 +197,14 @@ def _fresh(atom: Atom, facts: Facts) -> Interval:
             return min(numbers), max(numbers)
         case IsNegative() | IsZero():
             return 0, 1
-        case _:
-            return _compound(atom, facts)
-
-
-def _floored(n: float, by: int) -> float:
-    return n if math.isinf(n) else n // by
-
-
-def _compound(atom: Atom, facts: Facts) -> Interval:
-    match atom:
         case Modulo(_, by):
             low, high = interval(by, facts)
             return (min(0, low + 1) if low <= 0 else 0), max(0, high - 1)
         case Quotient(of, by):
             low, high = interval(of, facts)
-            if by.number is not None and by.number > 0:
-                return _floored(low, by.number), _floored(high, by.number)
+            if (n := by.number or 0) > 0:
+                low, high = (end if math.isinf(end) else end // n for end in (low, high))
+                return low, high
             positive = low >= 0 and interval(by, facts)[0] > 0
             return (0, high) if positive else _ANY
         case Largest(of):
@@ -229,7 +214,6 @@ def _compound(atom: Atom, facts: Facts) -> Interval:
             one = interval(yes, facts.given(*truths(condition, True)))
             other = interval(no, facts.given(*truths(condition, False)))
             return min(one[0], other[0]), max(one[1], other[1])
-    return _ANY
 
 
 # Expressions that are no polynomials, simplified where that is certain.
@@ -240,7 +224,7 @@ def modulo(of: Expr, by: Expr, facts: Facts) -> Expr:
     if by.number is not None and abs(by.number) == 1:
         return ZERO
     of = _without_multiples(of, by)
-    if at_least(of, ZERO, facts) and below(of, by, facts):
+    if _is_rest(of, by, facts):
         return of
     if len(by.terms) > 1 and (whole := _whole_sums(of, by, facts)) is not None:
         return of - whole * by
@@ -249,21 +233,25 @@ def modulo(of: Expr, by: Expr, facts: Facts) -> Expr:
 
 def _without_multiples(of: Expr, by: Expr) -> Expr:
     """Return an expression that differs from `of` by a multiple of `by`."""
-    n = by.number
-    if n == 0:
+    if not by.terms:
         return of
     result = of
     for atom, coefficient in of.linear():
         if isinstance(atom, Modulo) and _divides_all(by, atom.by):
             result = result + (atom.of - variable(atom)) * coefficient
-    if n is not None:
-        kept = {m: k % n if not m else k for m, k in result.terms if not m or k % n}
-        return Expr.of(kept)
-    if len(by.terms) == 1:
-        ((factor, k),) = by.terms
-        kept = {m: c for m, c in result.terms if not (factor <= m and c % k == 0)}
-        return Expr.of(kept)
-    return result
+    if len(by.terms) > 1:
+        return result
+    ((factor, k),) = by.terms
+    return result - _multiples(result, factor, k) * by
+
+
+def _multiples(of: Expr, factor: Monomial, k: int) -> Expr:
+    """Return the quotient of the terms of `of` that are multiples of one term.
+
+    Of the constant, its multiples of a number count as well: (x + 8) / 3 is (x + 2) / 3 + 2.
+    """
+    wholes = ((m, c) for m, c in of.terms if factor <= m and (not m or c % k == 0))
+    return Expr.of({m - factor: c // k for m, c in wholes})
 
 
 def _whole_sums(of: Expr, by: Expr, facts: Facts) -> Expr | None:
@@ -273,11 +261,15 @@ def _whole_sums(of: Expr, by: Expr, facts: Facts) -> Expr | None:
     divisor of terms of `of`; None if none of them leaves such a rest.
     """
     for factor, k in by.terms:
-        whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
-        rest = of - whole * by
-        if factor and at_least(rest, ZERO, facts) and below(rest, by, facts):
+        whole = _multiples(of, factor, k)
+        if factor and _is_rest(of - whole * by, by, facts):
             return whole
     return None
+
+
+def _is_rest(rest: Expr, by: Expr, facts: Facts) -> bool:
+    """Return whether what is left by a division is certainly the remainder."""
+    return at_least(rest, ZERO, facts) and below(rest, by, facts)
 
 
 def _divides_all(by: Expr, other: Expr) -> bool:
@@ -289,24 +281,17 @@ def _divides_all(by: Expr, other: Expr) -> bool:
 
 def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
     """Return `of / by` rounded down; `by` is taken to be at least 1."""
-    n = by.number
-    if n == 0:
+    if not by.terms:
         return variable(Quotient(of, by))
-    if n is not None:
-        # Of the constant, its multiples of n come out as well: (x + 8) / 3 is (x + 2) / 3 + 2.
-        whole = Expr.of({m: k // n for m, k in of.terms if not m or k % n == 0})
-        rest = Expr.of({m: k if m else k % n for m, k in of.terms if k % n})
-    elif len(by.terms) == 1:
+    if len(by.terms) == 1:
         ((factor, k),) = by.terms
-        whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
-        rest = Expr.of({m: c for m, c in of.terms if not (factor <= m and c % k == 0)})
+        whole = _multiples(of, factor, k)
     elif (sums := _whole_sums(of, by, facts)) is not None:
         return sums
     else:
-        whole, rest = (ONE, ZERO) if of == by else (ZERO, of)
-    if at_least(rest, ZERO, facts) and below(rest, by, facts):
-        return whole
-    return whole + variable(Quotient(rest, by))
+        whole = ONE if of == by else ZERO
+    rest = of - whole * by
+    return whole if _is_rest(rest, by, facts) else whole + variable(Quotient(rest, by))
 
 
 def largest(of: Iterable[Expr], facts: Facts) -> Expr:
@@ -445,25 +430,24 @@ def as_index(expr: Expr, size: Expr, facts: Facts) -> Expr:
         size: Length of the axis that it addresses.
         facts: What else is known, sizes of the coordinates among it.
     """
-    expr = simplified(expr, facts)
-    while True:
-        for atom, coefficient in expr.linear():
-            if isinstance(atom, Choice) and coefficient == 1:
-                rest = expr - variable(atom)
-                yes = facts.given(*truths(atom.condition, True))
-                no = facts.given(*truths(atom.condition, False))
-                if _never(atom.yes + rest, size, yes):
-                    expr = simplified(atom.no + rest, facts)
-                    break
-                if _never(atom.no + rest, size, no):
-                    expr = simplified(atom.yes + rest, facts)
-                    break
-        else:
-            return expr
+    left: Expr | None = expr
+    while left is not None:
+        expr = simplified(left, facts)
+        left = _without_a_side(expr, size, facts)
+    return expr
 
 
-def _never(index: Expr, size: Expr, facts: Facts) -> bool:
-    return at_least(index, size, facts) or below(index, -size, facts)
+def _without_a_side(index: Expr, size: Expr, facts: Facts) -> Expr | None:
+    """Return an index without one side of a choice that lies outside; None where none does."""
+    for atom, coefficient in index.linear():
+        if not isinstance(atom, Choice) or coefficient != 1:
+            continue
+        rest = index - variable(atom)
+        for holds, side, other in ((True, atom.yes, atom.no), (False, atom.no, atom.yes)):
+            here = facts.given(*truths(atom.condition, holds))
+            if at_least(side + rest, size, here) or below(side + rest, -size, here):
+                return other + rest
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,71 +498,3 @@ class _Rebuilding:
                 return is_zero(parts[0], self.facts)
             case Choice():
                 return choose(parts[0], parts[1], parts[2], self.facts)
-
-
-# Quotients of expressions.
-
-
-_MOST_STEPS = 32
-"""Most terms of a quotient."""
-
-
-def exact_quotient(a: Expr, b: Expr) -> Expr | None:
-    """Return `a / b` where that is a polynomial; None otherwise, or where `b` is 0."""
-    if not b.terms:
-        return None
-    lead, k = _leading(b)
-    result, rest = ZERO, a
-    for _ in range(_MOST_STEPS):
-        if not rest.terms:
-            return result
-        head, c = _leading(rest)
-        if not _divides(lead, head) or c % k:
-            return None
-        term = Expr.of({_less(head, lead): c // k})
-        result, rest = result + term, rest - term * b
-    return None
-
-
-def quotient(a: Expr, b: Expr) -> Expr:
-    """Return `a / b` rounded down, in lowest terms; `b` is taken to be at least 1."""
-    exact = exact_quotient(a, b)
-    if exact is not None:
-        return exact
-    k = math.gcd(*(c for _, c in (*a.terms, *b.terms)))
-    shared = Expr.of({_common((*a.terms, *b.terms)): k})
-    numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
-    if numerator is None or denominator is None:
-        return divided(a, b, Facts())
-    return divided(numerator, denominator, Facts())
-
-
-def _common(terms: Sequence[tuple[Monomial, int]]) -> Monomial:
-    """Return the atoms, with their powers, that every term has."""
-    powers = [dict(monomial) for monomial, _ in terms]
-    shared = set(powers[0]).intersection(*powers[1:])
-    return frozenset((atom, min(p[atom] for p in powers)) for atom in shared)
-
-
-def _leading(size: Expr) -> tuple[Monomial, int]:
-    """Return the first term in an order that products respect: by degree, then by names."""
-    return max(size.terms, key=lambda term: (sum(power for _, power in term[0]), _order(term[0])))
-
-
-def _order(monomial: Monomial) -> list[tuple[tuple[int, ...], int]]:
-    """Return a key that is the greater, the higher the power of the first name that differs."""
-    named = sorted((str(variable(atom)), power) for atom, power in monomial)
-    return [((*(-ord(letter) for letter in name), 1), power) for name, power in named]
-
-
-def _divides(a: Monomial, b: Monomial) -> bool:
-    powers = dict(b)
-    return all(powers.get(atom, 0) >= power for atom, power in a)
-
-
-def _less(a: Monomial, b: Monomial) -> Monomial:
-    """Return the monomial `a / b`; `b` divides `a`."""
-    powers = dict(a)
-    for atom, power in b:
-        powers[atom] -= power
-    return frozenset((atom, power) for atom, power in powers.items() if power)

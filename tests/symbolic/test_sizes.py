@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.symbolic.dimensions import read_size, words
+from onnx_kvtool.symbolic.dimensions import exact_quotient, quotient, read_size, words
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     divided,
-    exact_quotient,
     largest,
     modulo,
-    quotient,
     smallest,
 )
 from tests.grids import each

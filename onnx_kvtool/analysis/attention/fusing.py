@@ -31,8 +31,9 @@ from onnx_kvtool.core.walk import is_op, maker, nodes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.symbolic.dimensions import exact_quotient
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, text
-from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
+from onnx_kvtool.symbolic.simplification import Facts, at_least
 
 
 @dataclass(frozen=True, slots=True)

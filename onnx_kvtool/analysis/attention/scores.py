@@ -24,7 +24,7 @@ from onnx_kvtool.analysis.attention.coordinates import (
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, having
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, exact_quotient
 from onnx_kvtool.symbolic.expressions import (
     ONE,
     ZERO,
@@ -35,7 +35,7 @@ from onnx_kvtool.symbolic.expressions import (
     variable,
 )
 from onnx_kvtool.symbolic.expressions import text as written
-from onnx_kvtool.symbolic.simplification import Facts, divided, exact_quotient, substitute
+from onnx_kvtool.symbolic.simplification import Facts, divided, substitute
 
 # Queries, keys and values as Attention takes them: (B, heads, rows, width).
 

@@ -15,12 +15,12 @@ import onnx_ir as ir
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.traits import Trait, having
-from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.dimensions import Shape, exact_quotient
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, TypeOf, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
-from onnx_kvtool.symbolic.simplification import Facts, exact_quotient, largest
+from onnx_kvtool.symbolic.simplification import Facts, largest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.contents import IndexMap
-from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
+from onnx_kvtool.symbolic.dimensions import Shape, exact_quotient, quotient, shape_words, words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, product
 from onnx_kvtool.symbolic.rules.site import ElementSite, Shapes, ShapeSite, asked, changed
 from onnx_kvtool.symbolic.simplification import (
     Facts,
     at_least,
     divided,
-    exact_quotient,
     modulo,
-    quotient,
     substitute,
 )
 
