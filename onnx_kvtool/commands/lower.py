@@ -22,7 +22,7 @@ from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.model import note_made, origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.ops.traits import dtype_named
-from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag
+from onnx_kvtool.rewrite.element_type import TypeChange, naming_the_flag
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.fixing.fix import rewrite_fixed
@@ -170,12 +170,12 @@ def _lower(
 ) -> LowerReport:
     """Lower a model in place, check and verify it; see `Rewrite`."""
     verifier = prepared(model, request, progress)
-    wide, change = None, TypeChange()
+    wide, change = None, TypeChange(model)
     if request.element_type is not None:
         progress("changing the element type")
         wide = dtype_named(request.element_type)
         assert wide is not None
-        change = change_element_type(model, wide)
+        change.run(wide)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )

@@ -1,4 +1,4 @@
-"""Operators that exporters wrote while ONNX had none."""
+"""Operators that exporters wrote, or still write, for what ONNX had none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Site, known_rank, no_form, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, halves, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import cast, dtype_of, halves, reduce, scalar, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -95,6 +95,49 @@ def unfold_tensor(site: Site) -> Replacement:
         return only(windows)
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
     return only(op("Transpose", windows, perm=perm))
+
+
+# Operators that ONNX has now.
+
+
+_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+"""The name of each mode in GridSample-20."""
+
+
+def grid_sample(site: Site) -> Replacement:
+    """Write GridSample as that of ONNX, whose modes have other names.
+
+    Refuses `bicubic` with `border`: onnxruntime moves each pixel that is outside to the border, and
+    ONNX moves the point.
+    """
+    x, mode = site.required("X"), site.string("mode")
+    refuse_value(site, "mode", *_MODES)
+    borders = ("zeros", "reflection") if mode == "bicubic" else ("zeros", "border", "reflection")
+    refuse_value(site, "padding_mode", *borders)
+    return only(
+        site.op(
+            "GridSample",
+            x,
+            site.required("Grid"),
+            align_corners=site.integer("align_corners"),
+            mode=_MODES[mode],
+            padding_mode=site.string("padding_mode"),
+        )
+    )
+
+
+def range_(site: Site) -> Replacement:
+    """Write Range as that of ONNX, of scalars; an absent step is 1."""
+    first, limit = (scalar(site, x) for x in site.operands("start", "limit"))
+    delta = site.input("delta")
+    return only(site.op("Range", first, limit, 1 if delta is None else scalar(site, delta)))
+
+
+def trilu(site: Site) -> Replacement:
+    """Write Trilu as that of ONNX."""
+    x, k = site.required("X"), site.input("k")
+    inputs = [x] if k is None else [x, scalar(site, k)]
+    return only(site.op("Trilu", *inputs, upper=site.integer("upper")))
 
 
 # Inverse (ONNX has only Det): elimination, a few nodes for each row.

@@ -13,7 +13,6 @@ from onnx_kvtool.contrib import (
     picture,
     product,
     quantized,
-    renamed,
 )
 from onnx_kvtool.contrib.causal_conv import (
     causal_conv_with_state,
@@ -28,7 +27,6 @@ from onnx_kvtool.contrib.multi_head_attention import (
     multi_head_attention,
     q_attention,
 )
-from onnx_kvtool.contrib.older import inverse
 from onnx_kvtool.contrib.positions import (
     gated_relative_position_bias,
     gemma_rotary_embedding,
@@ -99,9 +97,9 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "QuantizeLinear": quantized.quantize_linear,
     },
     "onnxruntime 1.32: `onnxruntime.tools.pytorch_export_contrib_ops`": {
-        "GridSample": renamed.grid_sample,
-        "Inverse": inverse,
-        "Trilu": renamed.trilu,
+        "GridSample": older.grid_sample,
+        "Inverse": older.inverse,
+        "Trilu": older.trilu,
         "UnfoldTensor": older.unfold_tensor,
     },
     "onnxruntime-genai 0.18: its model builder": {
@@ -130,7 +128,7 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
     "tf2onnx 1.17: `--extra_opset com.microsoft:1`": {
         "ConvTransposeWithDynamicPads": picture.conv_transpose_with_dynamic_pads,
         "CropAndResize": picture.crop_and_resize,
-        "Range": renamed.range_,
+        "Range": older.range_,
     },
     "skl2onnx 1.19: `optim='cdist'`": {
         "CDist": older.c_dist,

@@ -140,13 +140,7 @@ def _attribute(name: str, kind: str, default: Any = None) -> AttributeFacts:
 
 BLOCKED = frozenset(
     (DOMAIN, name)
-    for name in (
-        "GatherBlockQuantized",
-        "MatMulNBits",
-        "MatMulNBitsMlp",
-        "MatMulNBitsQkv",
-        "QMoE",
-    )
+    for name in ["GatherBlockQuantized", "MatMulNBits", "MatMulNBitsMlp", "MatMulNBitsQkv", "QMoE"]
 )
 """Operators on block-quantized weights; their standard form has a DequantizeLinear."""
 
@@ -216,7 +210,6 @@ class ContribFacts:
     """One attention operator of `com.microsoft`.
 
     Attributes:
-        op_type: Name of the operator.
         caches: The caches that it updates.
         sharing: When past and present may be one buffer of max_sequence_length rows: `always`, or
             when the input or the attribute of this name says so.
@@ -224,27 +217,10 @@ class ContribFacts:
         batch_axis: Batch axis of each cache.
     """
 
-    op_type: str
     caches: tuple[CacheSlot, ...]
     sharing: Sharing
     axis: int = 2
     batch_axis: int = 0
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs in order."""
-        return tuple(formal.name for formal in self._schema.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs in order."""
-        return tuple(formal.name for formal in self._schema.outputs)
-
-    @property
-    def _schema(self) -> OpFacts:
-        schema = contrib_facts(DOMAIN, self.op_type)
-        assert schema is not None
-        return schema
 
 
 _KEY_VALUE = (
@@ -258,16 +234,14 @@ _ONE_TENSOR = (CacheSlot("past", "present", None),)
 CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
     "contrib attention",
     [
-        (facts.op_type, facts)
-        for facts in (
-            ContribFacts("GroupQueryAttention", _KEY_VALUE, "always"),
-            ContribFacts("MultiHeadAttention", _KEY_VALUE, "past_sequence_length"),
-            ContribFacts(
-                "DecoderMaskedMultiHeadAttention", _KEY_VALUE, "past_present_share_buffer"
-            ),
-            ContribFacts("SparseAttention", _KEY_VALUE, "always"),
-            ContribFacts("Attention", _ONE_TENSOR, "past_present_share_buffer", 3, 1),
-        )
+        ("GroupQueryAttention", ContribFacts(_KEY_VALUE, "always")),
+        ("MultiHeadAttention", ContribFacts(_KEY_VALUE, "past_sequence_length")),
+        (
+            "DecoderMaskedMultiHeadAttention",
+            ContribFacts(_KEY_VALUE, "past_present_share_buffer"),
+        ),
+        ("SparseAttention", ContribFacts(_KEY_VALUE, "always")),
+        ("Attention", ContribFacts(_ONE_TENSOR, "past_present_share_buffer", 3, 1)),
     ],
 )
 """Operators of `com.microsoft` that keep a cache, by name."""
@@ -287,8 +261,8 @@ class ContribAttention:
     """
 
     def __init__(self, node: ir.Node) -> None:
-        facts = CONTRIB_ATTENTIONS.get(node.op_type) if node.domain == DOMAIN else None
-        if facts is None:
+        schema = contrib_facts(node.domain, node.op_type) if node.domain == DOMAIN else None
+        if schema is None or node.op_type not in CONTRIB_ATTENTIONS:
             raise MalformedNode(
                 "unknown-operator",
                 f"`{node.domain}::{node.op_type}` is no attention that is known",
@@ -296,23 +270,25 @@ class ContribAttention:
         if not node.inputs or node.inputs[0] is None:
             raise MalformedNode(
                 "missing-input",
-                f"`{node.op_type}` requires its input `{facts.inputs[0]}`, which is absent",
+                f"`{node.op_type}` requires its input `{schema.inputs[0].name}`, which is absent",
             )
-        self.node = node
-        self.facts = facts
+        self.node, self.facts = node, CONTRIB_ATTENTIONS[node.op_type]
+        self._inputs = {formal.name: i for i, formal in enumerate(schema.inputs)}
+        self._outputs = dict(
+            zip((formal.name for formal in schema.outputs), node.outputs, strict=False)
+        )
 
     def index(self, name: str) -> int:
         """Return the position of the input called `name`."""
-        return self.facts.inputs.index(name)
+        return self._inputs[name]
 
     def input(self, name: str) -> ir.Value | None:
         """Return the input called `name`; None when it is absent or empty."""
-        return given_input(self.node, self.index(name))
+        return given_input(self.node, self._inputs[name])
 
     def output(self, name: str) -> ir.Value | None:
         """Return the output called `name`; None when it is absent or empty."""
-        index = self.facts.outputs.index(name)
-        value = self.node.outputs[index] if index < len(self.node.outputs) else None
+        value = self._outputs.get(name)
         return value if value is not None and value.name else None
 
     @property
@@ -323,14 +299,12 @@ class ContribAttention:
             return True
         if how == "past_sequence_length":
             return self.input(how) is not None
-        if kept_window(self.node) is not None:
-            return True
-        return given_integer(self.node, how) == 1
+        return kept_window(self.node) is not None or given_integer(self.node, how) == 1
 
     @property
     def write_position(self) -> ir.Value | None:
         """The value that holds the first row written; None where the operator derives it."""
-        if "past_sequence_length" not in self.facts.inputs or not self.is_sharing:
+        if "past_sequence_length" not in self._inputs or not self.is_sharing:
             return None
         return self.input("past_sequence_length")
 
@@ -341,16 +315,13 @@ class ContribAttention:
         The width of a packed query is (num_heads + 2 * kv_num_heads) * head_size for
         GroupQueryAttention, which is packed when it has no key.
         """
-        if self.facts.op_type != "GroupQueryAttention":
+        if self.node.op_type != "GroupQueryAttention":
             return None
-        heads = given_integer(self.node, "num_heads")
-        kv_heads = given_integer(self.node, "kv_num_heads")
+        heads, groups = (given_integer(self.node, n) for n in ("num_heads", "kv_num_heads"))
+        if heads is None or groups is None:
+            return None
         key = self.input("key")
-        if heads is None or kv_heads is None:
-            return None
-        value, parts = (
-            (self.node.inputs[0], heads + 2 * kv_heads) if key is None else (key, kv_heads)
-        )
+        value, parts = (self.node.inputs[0], heads + 2 * groups) if key is None else (key, groups)
         if value is None or value.shape is None or len(value.shape) != 3 or parts < 1:
             return None
         width = value.shape[2]

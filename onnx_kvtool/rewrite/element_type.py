@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -35,38 +35,6 @@ _NOTHING = float(np.finfo(np.float16).smallest_subnormal) / 2
 _HELP = f"`--element-type float32` replaces {dtype_name(REPLACED)}"
 
 
-@dataclass(slots=True)
-class TypeChange:
-    """What was done.
-
-    Attributes:
-        refused: Why it cannot be; the model is then no longer fit for anything but the report.
-        notes: Notes.
-    """
-
-    refused: list[Diagnostic] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def change_element_type(model: ir.Model, to: ir.DataType) -> TypeChange:
-    """Replace bfloat16 by `to` everywhere in a model, in place.
-
-    Inputs, outputs and declared values, constants, tensors and types in attributes, and attributes
-    that name an element type (`to`, `dtype`, `stash_type`, ...), in bodies and functions too. The
-    values of constants stay, but what is computed is no longer rounded to bfloat16: the result
-    agrees with the source as far as that rounds. float32 holds every bfloat16; float16 does not,
-    and a constant beyond its range is refused, as is a single number that it takes for 0.
-
-    Refuses BitCast, which reads bits, operators of which nothing is known, such as do not take the
-    type, and sparse constants.
-
-    Args:
-        model: The model; large constants are converted when they are read.
-        to: FLOAT or FLOAT16.
-    """
-    return _Change(model, to).run()
-
-
 def naming_the_flag(refused: list[Diagnostic]) -> list[Diagnostic]:
     """Return refusals, those for the lack of bfloat16 with the flag that changes it."""
     lacking = f"{REPLACED.name} {dtype_name(REPLACED)}".lower().split()
@@ -78,22 +46,46 @@ def naming_the_flag(refused: list[Diagnostic]) -> list[Diagnostic]:
     ]
 
 
-class _Change:
-    """One change of one model."""
+class TypeChange:
+    """One change of one model, and what was done.
 
-    def __init__(self, model: ir.Model, to: ir.DataType) -> None:
-        self._model = model
-        self._to = to
-        self._done = TypeChange()
+    Args:
+        model: The model; large constants are converted when they are read.
+
+    Attributes:
+        refused: Why it cannot be; the model is then no longer fit for anything but the report.
+        notes: Notes.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.refused: list[Diagnostic] = []
+        self.notes: list[str] = []
+        self._model, self._to = model, REPLACED
         self._local = {key[:2] for key in model.functions}
         self._typed = _typed_parameters(model)
         self._changed: set[ir.Value] = set()
         self._count: Counter[str] = Counter()
         self._vanished = 0
 
-    def run(self) -> TypeChange:
+    def run(self, to: ir.DataType) -> None:
+        """Replace bfloat16 by `to` everywhere in the model, in place.
+
+        Inputs, outputs and declared values, constants, tensors and types in attributes, and
+        attributes that name an element type (`to`, `dtype`, `stash_type`, ...), in bodies and
+        functions too. The values of constants stay, but what is computed is no longer rounded to
+        bfloat16: the result agrees with the source as far as that rounds. float32 holds every
+        bfloat16; float16 does not, and a constant beyond its range is refused, as is a single
+        number that it takes for 0.
+
+        Refuses BitCast, which reads bits, operators of which nothing is known, such as do not take
+        the type, and sparse constants.
+
+        Args:
+            to: FLOAT or FLOAT16.
+        """
+        self._to = to
         ports = (*self._model.graph.inputs, *self._model.graph.outputs)
-        borders = [v.name for v in dict.fromkeys(ports) if _mentions(v.type)]
+        borders = sum(_mentions(v.type) for v in dict.fromkeys(ports))
         for path, graph, nodes in contents(self._model):
             for value in (*graph.inputs, *graph.outputs):
                 self._value(value)
@@ -111,20 +103,14 @@ class _Change:
                 place = Location(path, value=name)
                 if (changed := self._attribute(attribute, name in typed, place)) is not None:
                     function.attributes[name] = changed
-        self._done.notes += self._notes(len(borders))
-        return self._done
-
-    def _notes(self, borders: int) -> list[str]:
         old, new = dtype_name(REPLACED), dtype_name(self._to)
-        if not borders and not self._count:
-            return [f"the model has no {old}, so that no type is changed"]
         parts = [counted(borders, "input or output", "inputs and outputs")] if borders else []
         parts += [counted(n, kind, f"{kind}s") for kind, n in self._count.items()]
-        notes = [f"{old} became {new} in {', '.join(parts)}"]
+        said = f"{old} became {new} in {', '.join(parts)}"
+        self.notes.append(said if parts else f"the model has no {old}, so that no type is changed")
         if self._vanished:
             values = counted(self._vanished, "value", "values")
-            notes.append(f"{values} of constants too small for {new} became 0")
-        return notes
+            self.notes.append(f"{values} of constants too small for {new} became 0")
 
     def _value(self, value: ir.Value) -> None:
         if _mentions(value.type):
@@ -213,7 +199,7 @@ class _Change:
 
     def _refuse(self, code: str, place: Location, text: str) -> None:
         help = "use `--element-type float32`" if code.startswith("float16") else None
-        self._done.refused.append(Diagnostic(code, "error", place, text, help))
+        self.refused.append(Diagnostic(code, "error", place, text, help))
 
 
 def _mentions(type_: ir.TypeProtocol | None) -> bool:

@@ -18,7 +18,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Names, Refusal
 from onnx_kvtool.ops.schema import is_standard, same_version
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.contrib.release import standardise_for
+from onnx_kvtool.rewrite.contrib.standardise import standardise_for
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import cannot_stay, inline_functions

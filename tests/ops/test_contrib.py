@@ -5,9 +5,16 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention, contrib_facts
+from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode
 from tests.grids import each
+
+
+def schema(op_type: str) -> OpFacts:
+    found = contrib_facts(DOMAIN, op_type)
+    assert found is not None
+    return found
 
 
 def node(op_type: str, count: int, outputs: int = 3, **attributes: int) -> ir.Node:
@@ -37,19 +44,20 @@ def node(op_type: str, count: int, outputs: int = 3, **attributes: int) -> ir.No
     ],
 )
 def test_where_the_caches_are(op_type, past, present) -> None:
-    view = ContribAttention(node(op_type, len(CONTRIB_ATTENTIONS[op_type].inputs)))
+    view = ContribAttention(node(op_type, len(schema(op_type).inputs)))
     slots = view.facts.caches
     assert tuple(view.input(slot.past).name for slot in slots) == past
     assert tuple(view.output(slot.present).name for slot in slots) == present
 
 
-@each("facts", CONTRIB_ATTENTIONS.values())
-def test_the_names_of_a_table_line_fit_together(facts) -> None:
-    assert len(set(facts.inputs)) == len(facts.inputs)
-    for slot in facts.caches:
-        assert slot.past in facts.inputs
-        assert slot.present in facts.outputs
-        assert slot.update is None or slot.update in facts.inputs
+@each("op_type", list(CONTRIB_ATTENTIONS))
+def test_the_names_of_a_table_line_fit_together(op_type: str) -> None:
+    names = [formal.name for formal in schema(op_type).inputs]
+    assert len(set(names)) == len(names)
+    for slot in CONTRIB_ATTENTIONS[op_type].caches:
+        assert slot.past in names
+        assert slot.present in [formal.name for formal in schema(op_type).outputs]
+        assert slot.update is None or slot.update in names
 
 
 def test_what_is_left_out_is_none() -> None:

@@ -411,7 +411,7 @@ def _attention(node: ir.Node, opset: int) -> Iterator[Update]:
 
 def _contrib(node: ir.Node) -> Iterator[Update]:
     view = ContribAttention(node)
-    grouped = view.facts.op_type == "GroupQueryAttention"
+    grouped = node.op_type == "GroupQueryAttention"
     for slot in view.facts.caches:
         past, present = view.input(slot.past), view.output(slot.present)
         if past is None and present is None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.choices import NATIVE_OPSET
+from onnx_kvtool.core.choices import NATIVE_OPSET, ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.domains import is_onnxruntimes, operator_label
 from onnx_kvtool.core.walk import graph_path, nodes, read_values, step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
-from onnx_kvtool.ops.contrib import contrib_facts, is_contrib, kept_window
+from onnx_kvtool.ops.contrib import DOMAIN, contrib_facts, is_contrib, kept_window
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import illegal_in
-from onnx_kvtool.rewrite.engine.inline import inline_functions, replace_node
+from onnx_kvtool.rewrite.engine.inline import inline_functions, remove_unused, replace_node
 from onnx_kvtool.rewrite.engine.stamp import forget_unused
-from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.targets.conditions.operators import unknown_operator
+from onnx_kvtool.targets.release import Release
 
 
 @dataclass(slots=True)
@@ -85,7 +87,8 @@ def standardise(
     run = _Run(meant, max(opset, source), found)
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
     annotations.remove()
-    run.remove_unread()
+    for value in run.freed:
+        remove_unused(value)
     forget_unused(model, is_onnxruntimes)
     return found
 
@@ -159,17 +162,66 @@ class _Run:
             )
         return rule.name, em, replacement
 
-    def remove_unread(self) -> None:
-        """Remove the constants that nobody reads any more."""
-        for value in self.freed:
-            if value.uses() or value.is_graph_output() or value.graph is None:
-                continue
-            producer = value.producer()
-            if producer is not None:
-                if producer.op_type == "Constant":
-                    value.graph.remove(producer)
-            elif (
-                not value.is_graph_input()
-                and (name := value.name or "") in value.graph.initializers
-            ):
-                del value.graph.initializers[name]
+
+# Operators of onnxruntime in a model that a release has to load.
+
+
+def standardise_for(
+    model: ir.Model,
+    contrib: ContribChoice | None,
+    release: Release | None,
+    names: Names,
+    outcome: Outcome,
+) -> Mapping[str, Location]:
+    """Write the operators of onnxruntime that must not stay with operators of ONNX.
+
+    Args:
+        model: The model, which is changed in place.
+        contrib: `standard` for all of them, `keep` for none, None for those that `release` lacks.
+        release: The release that has to load the model; None for no certain one.
+        names: Fresh names of the model.
+        outcome: Told of what was done and refused.
+
+    Returns:
+        By the name of each new node, where the node stood that it comes from.
+    """
+    source, reasons = model.opset_imports.get("", 0), dict[str, str]()
+
+    def is_lacking(node: ir.Node) -> bool:
+        why = (
+            None if release is None else unknown_operator(node, node.version or source, release, ())
+        )
+        if why is not None:
+            reasons[node.name or node.op_type] = why
+        return why is not None
+
+    if release is not None:
+        _forget_absent_inputs(model)
+    if contrib == "keep" or (contrib is None and release is None):
+        return {}
+    found = standardise(model, names, None if contrib == "standard" else is_lacking)
+    outcome.lowered += [Lowered(place, "inline") for place in found.inlined]
+    outcome.lowered += found.done
+    outcome.refused += [
+        refused if contrib == "standard" else _imported_by_none(release, refused, reasons)
+        for refused in found.refused
+    ]
+    return found.origins
+
+
+def _forget_absent_inputs(model: ir.Model) -> None:
+    """Drop absent inputs at the end of onnxruntime's nodes, which older releases count."""
+    for _, _, node in nodes(model):
+        if node.domain == DOMAIN and node.inputs and node.inputs[-1] is None:
+            given = (i for i, value in enumerate(node.inputs, start=1) if value is not None)
+            node.resize_inputs(max(given, default=0))
+
+
+def _imported_by_none(
+    release: Release | None, refused: Diagnostic, reasons: Mapping[str, str]
+) -> Diagnostic:
+    """Return why a release cannot be given an operator of onnxruntime that has no standard form."""
+    place = refused.location
+    why = reasons.get(place.node or "", f"imports no `{place.op}`")
+    text = f"{release} {why}, and {refused.message}"
+    return replace(refused, code="target-limit", message=text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 
 import onnx.helper
 import onnx_ir as ir
@@ -51,16 +51,14 @@ def forget_unused(model: ir.Model, meant: Callable[[str], bool] = lambda domain:
     used = {"", *(domain for domain, *_ in model.functions)}
     for _, _, nodes in contents(model):
         used.update(node.domain for node in nodes)
-    _forget(model.opset_imports, used, meant)
+    holders = [(model.opset_imports, used)]
     for function in model.functions.values():
         own = {"", *(node.domain for node in function.all_nodes())}
-        _forget(function.opset_imports, own, meant)
-
-
-def _forget(imports: dict[str, int], used: Collection[str], meant: Callable[[str], bool]) -> None:
-    for domain in tuple(imports):
-        if domain not in used and meant(domain):
-            del imports[domain]
+        holders.append((function.opset_imports, own))
+    for imports, needed in holders:
+        for domain in tuple(imports):
+            if domain not in needed and meant(domain):
+                del imports[domain]
 
 
 def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = True) -> list[str]:
@@ -128,7 +126,10 @@ def strip(model: ir.Model) -> list[str]:
     with IR 11. Functions and overloads are inlined before.
     """
     notes: list[str] = []
-    if model.ir_version < 10 and _clear(_metadata(model)):
+    metadata = list(filter(None, _metadata(model) if model.ir_version < 10 else ()))
+    for given in metadata:
+        given.clear()
+    if metadata:
         notes.append(
             f"metadata of graphs, nodes and values removed: IR version {model.ir_version} "
             "has it on the model only"
@@ -153,21 +154,10 @@ def _metadata(model: ir.Model) -> Iterator[MutableMapping[str, str]]:
         yield tensor.metadata_props
 
 
-def _clear(holders: Iterable[MutableMapping[str, str]]) -> bool:
-    found = False
-    for holder in holders:
-        if holder:
-            holder.clear()
-            found = True
-    return found
-
-
 def _strip_devices(model: ir.Model) -> bool:
-    found = bool(model.device_configurations)
-    model.device_configurations = ()
-    for _, _, nodes in contents(model):
-        for node in nodes:
-            if node.device_configurations:
-                node.device_configurations = ()
-                found = True
-    return found
+    holders: list[ir.Model | ir.Node] = [model]
+    holders += [node for _, _, nodes in contents(model) for node in nodes]
+    found = [holder for holder in holders if holder.device_configurations]
+    for holder in found:
+        holder.device_configurations = ()
+    return bool(found)

@@ -12,30 +12,28 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.rewrite.upgrading.images import (
-    upgrade_batch_normalization_9_14,
-    upgrade_grid_sample_20,
-    upgrade_group_normalization_21,
-    upgrade_resize_11_13,
-    upgrade_roi_align_16,
-    upgrade_softmax_13,
-    upgrade_upsample_9_10,
-)
 from onnx_kvtool.rewrite.upgrading.rules import (
     upgrade_axes_13_18,
+    upgrade_batch_normalization_9_14,
     upgrade_cast_24,
     upgrade_clip_11,
     upgrade_dequantize_linear_13,
     upgrade_dft_20,
     upgrade_dropout_10_12,
+    upgrade_grid_sample_20,
+    upgrade_group_normalization_21,
     upgrade_one_hot_11,
     upgrade_pad_11,
     upgrade_quantize_linear_13_19,
+    upgrade_resize_11_13,
+    upgrade_roi_align_16,
     upgrade_scan_9,
     upgrade_scatter_11,
     upgrade_slice_10,
+    upgrade_softmax_13,
     upgrade_split_13_18,
     upgrade_top_k_10,
+    upgrade_upsample_9_10,
 )
 
 if TYPE_CHECKING:
