@@ -17,7 +17,7 @@ from onnx_kvtool.contrib.rule import (
     read_outputs,
     refuse_value,
 )
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
     channels_first,
@@ -26,7 +26,7 @@ from onnx_kvtool.emit.forms import (
     unsqueeze,
     where,
 )
-from onnx_kvtool.emit.sampling import Axis, Number, pixel_rows
+from onnx_kvtool.emit.sampling import Axis, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -249,7 +249,7 @@ class _Line:
 
 
 def _points(
-    em: Emitter, start: ir.Value, end: ir.Value, last: Number, crop: ir.Value, way: int
+    em: Emitter, start: ir.Value, end: ir.Value, last: Operand, crop: ir.Value, way: int
 ) -> ir.Value:
     """Return `crop[way]` points from one end to the other; a single one is in the middle.
 
@@ -271,7 +271,7 @@ def _points(
     if known is not None and len(known) == 2:
         if known[way] == 1:
             return middle
-        count: Number = known[way] - 1
+        count: Operand = known[way] - 1
         steps = em.constant(
             np.arange(known[way] - 1).reshape(1, -1).astype(dtype.numpy()), "number"
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Refusal
+from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal
 from onnx_kvtool.emit.forms import (
+    Term,
     accumulated,
     cast,
     covers,
@@ -15,6 +18,7 @@ from onnx_kvtool.emit.forms import (
     one_number,
     one_shape,
     reduce,
+    terms,
     unsqueeze,
     where,
 )
@@ -76,36 +80,31 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     on the right.
     """
     dtype, left = known_type(view.required("X")), view.string("direction") == "LEFT"
-    x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
+    x, y = (term.cast(_INT64) for term in terms(em, *view.operands("X", "Y")))
     width = dtype.bitwidth
-    negative = em.op("Less", y, 0)
-    inside = em.op("Less", y, width)
-    outside = em.op("Or", negative, em.op("Not", inside))
+    outside = (y < 0) | ~(y < width)
     if left:
-        return cast(em, _left(em, x, y, outside, dtype), dtype)
-    amount = em.op("Where", outside, width, y, hint="amount")
-    return cast(em, _right(em, x, amount, width), dtype)
+        return _left(x, y, outside, dtype).cast(dtype).value
+    return _right(x, outside.op("Where", width, y), width).cast(dtype).value
 
 
-def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, dtype: ir.DataType) -> ir.Value:
-    amount = em.op("Where", outside, 0, y, hint="amount")
+def _left(x: Term, y: Term, outside: Term, dtype: ir.DataType) -> Term:
+    amount = outside.op("Where", 0, y)
     if dtype.bitwidth < 64:
         powers = (1 << np.arange(dtype.bitwidth)).astype(dtype.numpy()).astype(np.int64)
-        shifted = em.op("Mul", x, em.op("Gather", powers, amount))
+        shifted = x * x.em.op("Gather", powers, amount)
     else:
-        bits, places = cast(em, x, _UINT64), cast(em, amount, _UINT64)
-        shifted = cast(em, em.op("BitShift", bits, places, direction="LEFT"), _INT64)
-    return em.op("Where", outside, 0, shifted)
+        bits, places = x.cast(_UINT64), amount.cast(_UINT64)
+        shifted = bits.op("BitShift", places, direction="LEFT").cast(_INT64)
+    return outside.op("Where", 0, shifted)
 
 
-def _right(em: Emitter, x: ir.Value, amount: ir.Value, width: int) -> ir.Value:
-    op = em.op
-    half = op("Div", amount, 2, hint="half")
-    powers = em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers")
-    for part in (half, op("Sub", amount, half, hint="rest")):
-        power = op("Gather", powers, part, hint="power")
-        multiple = op("Sub", x, op("Mod", x, power), hint="multiple")
-        x = op("Div", multiple, power, hint="shifted")
+def _right(x: Term, amount: Term, width: int) -> Term:
+    half = amount / 2
+    powers = Term(x.em, x.em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers"))
+    for part in (half, amount - half):
+        power = powers.op("Gather", part)
+        x = (x - x % power) / power
     return x
 
 
@@ -130,12 +129,14 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
     names = [f.name for f in view.facts.inputs]
     values = [view.required(name) for name in names]
     dtype = known_type(values[0])
-    wide = [cast(em, value, _INT64) for value in values]
+    wide = [term.cast(_INT64) for term in terms(em, *values)]
     if view.node.op_type == "BitwiseNot":
-        result = em.op("Sub", -1, wide[0])
+        result = -1 - wide[0]
     else:
-        result = _by_bits(em, _LOGIC[view.node.op_type], wide, values, _width(dtype))
-    return cast(em, result, dtype)
+        places = [len(known_dims(value)) for value in values]
+        columns = [x.then(unsqueeze, [place]) for x, place in zip(wide, places, strict=True)]
+        result = _by_bits(_LOGIC[view.node.op_type], columns, _width(dtype))
+    return result.cast(dtype).value
 
 
 def _width(dtype: ir.DataType) -> int:
@@ -144,38 +145,33 @@ def _width(dtype: ir.DataType) -> int:
     return bits if dtype.is_signed() or bits == 64 else bits + 1
 
 
-def _by_bits(
-    em: Emitter, logic: str, wide: list[ir.Value], values: list[ir.Value], width: int
-) -> ir.Value:
-    powers = em.constant(2 ** np.arange(width - 1, dtype=np.int64), "powers")
-    bits = [_bits(em, x, value, powers, width) for x, value in zip(wide, values, strict=True)]
-    chosen = em.op(logic, *bits)  # (..., width)
-    numbers = cast(em, chosen, _INT64)
+def _by_bits(logic: str, columns: list[Term], width: int) -> Term:
+    """Return what `logic` makes of the bits of integers, (..., 1) each: (...)."""
+    powers = 2 ** np.arange(width - 1, dtype=np.int64)
+    one, *more = (_bits(x, powers, width) for x in columns)
+    numbers = one.op(logic, *more).cast(_INT64)  # (..., width)
     places = [2**k for k in range(min(width - 1, _HALF))]
     if width <= _HALF:
-        return _weighted(em, numbers, [*places, -(2 ** (width - 1))])
+        return _weighted(numbers, [*places, -(2 ** (width - 1))])
     # Two sums, because the ReduceSum of int64 in onnxruntime is exact up to 2 ** 53 only.
     rest = [2**k for k in range(width - 1 - _HALF)] + [-(2 ** (width - 1 - _HALF))]
-    low = _weighted(em, numbers, places + [0] * len(rest))
-    high = _weighted(em, numbers, [0] * len(places) + rest)
-    return em.op("Add", low, em.op("Mul", high, 2**_HALF))
+    low = _weighted(numbers, places + [0] * len(rest))
+    high = _weighted(numbers, [0] * len(places) + rest)
+    return low + high * (1 << _HALF)
 
 
-def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
+def _weighted(bits: Term, places: list[int]) -> Term:
     """Return the sum over the last axis of each bit times its place."""
-    weighted = em.op("Mul", bits, places)
-    return reduce(em, "ReduceSum", weighted, [-1], keepdims=False)
+    weighted = (bits * places).value
+    return Term(bits.em, reduce(bits.em, "ReduceSum", weighted, [-1], keepdims=False))
 
 
-def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: int) -> ir.Value:
-    """Return the bits of `x` along a new last axis, lowest first: (..., width), bool."""
-    op = em.op
-    column = unsqueeze(em, x, [len(known_dims(value))])
-    negative = op("Less", column, 0)
-    magnitude = op("Where", negative, op("Sub", column, -(2 ** (width - 1))), column)
-    shifted = op("Div", magnitude, powers)
-    bit = op("Mod", shifted, 2)
-    return op("Concat", cast(em, bit, _BOOL), negative, axis=-1)
+def _bits(column: Term, powers: np.ndarray, width: int) -> Term:
+    """Return the bits of integers (..., 1), lowest first: (..., width), bool."""
+    negative = column < 0
+    magnitude = negative.op("Where", column - -(2 ** (width - 1)), column)
+    digit = magnitude / powers % 2
+    return digit.cast(_BOOL).op("Concat", negative, axis=-1)
 
 
 # Mod-28 of floats with `fmod=0`, for opsets below 28.
@@ -191,21 +187,17 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
     NaNs compare false throughout and stay. The sign of zero does not come from a Where, because
     that of onnxruntime loses it.
     """
-    op = em.op
-    a, b = view.operands("A", "B")
-    dtype = a.dtype
+    a, b = terms(em, *view.operands("A", "B"))
+    dtype = a.value.dtype
     if dtype is None or not dtype.is_floating_point():
         name = "unknown" if dtype is None else dtype.name
-        raise Refusal("element-type", f"the type of `{a.name}` is {name}, no float that Mod takes")
-    rest = op("Mod", a, b, fmod=1)
+        text = f"the type of `{a.value.name}` is {name}, no float that Mod takes"
+        raise Refusal("element-type", text)
+    rest = a.op("Mod", b, fmod=1)
     if view.integer("fmod") != 0:
-        return rest
-    up = op("And", op("Less", rest, 0.0), op("Greater", b, 0.0))
-    down = op("And", op("Greater", rest, 0.0), op("Less", b, 0.0))
-    crossed = op("Or", up, down)
-    moved = where(em, crossed, op("Add", rest, b), rest)
-    size = op("Abs", moved)
-    return op("Mul", size, op("Sign", b))
+        return rest.value
+    crossed = ((rest < 0.0) & (b > 0.0)) | ((rest > 0.0) & (b < 0.0))
+    return (abs(crossed.where(rest + b, rest)) * b.op("Sign")).value
 
 
 # Pow-12 with an exponent of another type, or of integers, for opset 11.
@@ -234,7 +226,8 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
     base, exponent = view.operands("X", "Y")
     dtype, other = base.dtype, exponent.dtype
     if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
-        return _by_squares(em, base, cast(em, exponent, _D.INT64))
+        powers = _by_squares(Term(em, base), Term(em, exponent).cast(_D.INT64))
+        return powers.value
     if (
         dtype not in _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64}
         or other not in _EXPONENTS
@@ -253,7 +246,7 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
     return cast(em, power, dtype)
 
 
-def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
+def _by_squares(base: Term, exponent: Term) -> Term:
     """Return integer powers, all of int64.
 
         power = product of base ** (2 ** i) for each bit i that the exponent has
@@ -261,25 +254,20 @@ def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
     An exponent above 63 counts as 62 or 63: only the powers of 0, 1 and -1 are held, which tell odd
     from even. One below 0 gives what is left of a fraction, 0, for a base other than 1 and -1.
     """
-    op = em.op
-    zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
-
-    odd = op("Mod", exponent, two, hint="odd")
-    most = op("Add", odd, 62, hint="most")
-    rest = where(em, op("Less", most, exponent), most, exponent, "exponent")
-    is_negative = op("Less", exponent, zero)
-    rest = where(em, is_negative, odd, rest, "exponent")
-    is_unit = op("Equal", op("Abs", base), one)
-    is_held = op("Or", op("Not", is_negative), is_unit)
-    power, square = cast(em, is_held, _D.INT64), base
+    odd = exponent % 2
+    most = odd + 62
+    rest = (most < exponent).where(most, exponent)
+    is_negative = exponent < 0
+    rest = is_negative.where(odd, rest)
+    is_unit = abs(base).op("Equal", 1)
+    power, square = (~is_negative | is_unit).cast(_D.INT64), base
     for bit in range(_BITS):
-        half = op("Div", rest, two, hint="half")
-        digit = op("Sub", rest, op("Mul", half, two), hint="bit")
+        half = rest / 2
+        digit = rest - half * 2
         # The square where the bit is set, else 1; a Where would need operands of one shape.
-        factor = op("Add", op("Mul", digit, op("Sub", square, one)), one, hint="factor")
-        power, rest = op("Mul", power, factor, hint="power"), half
+        power, rest = power * (digit * (square - 1) + 1), half
         if bit + 1 < _BITS:
-            square = op("Mul", square, square, hint="square")
+            square *= square
     return power
 
 
@@ -354,21 +342,21 @@ def lower_equal_19(view: Rewritten, em: Emitter) -> ir.Value | None:
     Unique numbers them, which knows strings since opset 11. Nothing is done for other types.
     """
     op = em.op
-    operands = view.required("A"), view.required("B")
+    operands = view.operands("A", "B")
     if any(value.dtype != _D.STRING for value in operands):
         return None
-    rows = [op("Reshape", value, [-1]) for value in operands]
-    both = op("Concat", *rows, axis=0, hint="both")
-    unique = em.multi("Unique", both, count=3, hint="numbered")
+    both = op("Concat", *(op("Reshape", value, [-1]) for value in operands), axis=0)
+    unique = em.multi("Unique", both, count=3)
     unique[1].name = ""
-    zero, end = em.constant([0], "start"), em.constant([_TO_THE_END], "end")
-    first = op("Reshape", op("Size", operands[0]), [1], hint="count")
+    first = op("Reshape", op("Size", operands[0]), [1])
     numbers = []
-    for value, start, stop in zip(operands, (zero, first), (first, end), strict=True):
-        part = op("Slice", unique[2], start, stop, hint="numbers")
+    begins: tuple[Operand, ...] = ([0], first)
+    ends: tuple[Operand, ...] = (first, [_TO_THE_END])
+    for value, begin, end in zip(operands, begins, ends, strict=True):
+        part = op("Slice", unique[2], begin, end)
         empty = not never_empty(value)
         numbers.append(reshape_literally(em, part, op("Shape", value), empty=empty))
-    return op("Equal", *numbers, hint="equal")
+    return op("Equal", *numbers)
 
 
 # CumProd-26, for opsets below 26.
@@ -392,20 +380,15 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
         )
     rank = len(dims)
     known = view.known(axis)
+
+    def scanned(value: ir.Value, place: int) -> ir.Value:
+        return _scan(em, value, dtype, rank, place, exclusive, reverse)
+
     if known is not None or rank == 1:
-        place = 0 if known is None else int(known.ravel()[0]) % rank
-        return _scan(em, data, dtype, rank, place, exclusive, reverse)
+        return scanned(data, 0 if known is None else int(known.ravel()[0]) % rank)
     marks, result = axis_marks(em, axis, rank), data
     for place in range(rank):
-        result = switch(
-            em,
-            marks,
-            place,
-            result,
-            lambda value, place=place: _scan(  # type: ignore[misc]
-                em, value, dtype, rank, place, exclusive, reverse
-            ),
-        )
+        result = switch(em, marks, place, result, functools.partial(scanned, place=place))
     return result
 
 
@@ -423,7 +406,7 @@ def _scan(
     body(product, slice): next = product * slice; gives `product` when exclusive, else `next`
     """
     others = [a for a in range(rank) if a != axis]
-    shape = em.op("Gather", em.op("Shape", data), others, hint="slice_shape")  # (rank - 1,)
+    shape = em.op("Gather", em.op("Shape", data), others)  # (rank - 1,)
     one = ir.tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape, value=one)
     dims = dims_of(data) or (None,) * rank

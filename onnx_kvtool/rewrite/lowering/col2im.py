@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import reduce, where
+from onnx_kvtool.emit.forms import Term, reduce
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -30,16 +30,15 @@ def lower_col2im_18(view: Rewritten, em: Emitter) -> ir.Value:
             f"the number of elements of `{image.name}` is unknown, and Col2Im came with opset 18",
             help="declare its shape",
         )
-    lines = [_Line(em, view, image, block, axis, count) for axis in range(count)]
+    sides = Term(em, image), Term(em, block)
+    lines = [_Line(view, *sides, axis, count) for axis in range(count)]
     sizes = [*(line.elements for line in lines), *(line.blocks for line in lines)]
-    apart = em.op("Reshape", data, _joined(em, *sizes), hint="blocks")
+    apart = em.op("Reshape", data, _joined(em, *sizes))
     perm = [0, 1, *(p for axis in range(count) for p in (2 + axis, 2 + count + axis))]
     turned = em.op("Transpose", apart, perm=perm)
-    rows = _joined(em, *(line.rows for line in lines))
-    result = em.op("Reshape", turned, rows, hint="rows")
-    result = em.op(
-        "Pad", result, [0] * (count + 4) + [1] * count
-    )  # a row of zeros behind each axis
+    result = em.op("Reshape", turned, _joined(em, *(line.rows for line in lines)))
+    # A row of zeros stands behind each axis.
+    result = em.op("Pad", result, [0] * (count + 4) + [1] * count)
     for axis, line in enumerate(lines, 2):
         taken = em.op("Gather", result, line.table(), axis=axis)
         result = reduce(em, "ReduceSum", taken, [axis + 1], keepdims=False)
@@ -51,9 +50,17 @@ def _count(value: ir.Value) -> int | None:
     return dims[0] if dims is not None and len(dims) == 1 and isinstance(dims[0], int) else None
 
 
-def _joined(em: Emitter, *sizes: ir.Value) -> ir.Value:
+def _joined(em: Emitter, *sizes: Term) -> ir.Value:
     """Return the shape (N, C, *sizes); N is copied and C follows."""
-    return em.op("Concat", [0, -1], *sizes, axis=0, hint="shape")
+    return em.op("Concat", [0, -1], *sizes, axis=0)
+
+
+def _times(a: Term, b: int) -> Term:
+    return a if b == 1 else a * [b]
+
+
+def _plus(a: Term, b: int) -> Term:
+    return a.op("Add", [b]) if b else a
 
 
 class _Line:
@@ -66,50 +73,34 @@ class _Line:
         rows: Elements of all blocks.
     """
 
-    def __init__(
-        self, em: Emitter, view: NodeView, image: ir.Value, block: ir.Value, axis: int, count: int
-    ) -> None:
+    def __init__(self, view: NodeView, image: Term, block: Term, axis: int, count: int) -> None:
         ones, pads = [1] * count, view.integers("pads") or [0] * 2 * count
-        self.em = em
         self.stride = (view.integers("strides") or ones)[axis]
         self.dilation = (view.integers("dilations") or ones)[axis]
         self.before = pads[axis]
-        padding = self.before + pads[axis + count]
-        place = em.constant([axis])
-        self.length = em.op("Gather", image, place, hint="length")
-        self.elements = em.op("Gather", block, place, hint="elements")
+        self.length, self.elements = (x.op("Gather", [axis]) for x in (image, block))
         # The first window is as long as the reach of a block, each other one a stride further.
-        gaps = self._op("Mul", self._op("Sub", self.elements, 1), self.dilation)
-        room = self._op("Sub", self._op("Add", self.length, padding - 1), gaps)
-        self.blocks = self._op("Add", self._op("Div", room, self.stride), 1)
-        self.rows = self._op("Mul", self.elements, self.blocks)
+        gaps = _times(self.elements - [1], self.dilation)
+        room = _plus(self.length, self.before + pads[axis + count] - 1) - gaps
+        self.blocks = self._strides(room).op("Add", [1])
+        self.rows = self.elements * self.blocks
 
-    def _op(self, op_type: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
-        other = self.em.constant([b]) if isinstance(b, int) else b
-        if isinstance(b, int) and b == (1 if op_type in ("Mul", "Div") else 0):
-            return a
-        return self.em.op(op_type, a, other)
-
-    def _counted(self, size: ir.Value, shape: list[int]) -> ir.Value:
-        scalar = self.em.op("Reshape", size, [])
-        counted = self.em.op("Range", 0, scalar, 1)
-        return self.em.op("Reshape", counted, shape)
+    def _strides(self, way: Term) -> Term:
+        return way if self.stride == 1 else way / [self.stride]
 
     def table(self) -> ir.Value:
         """Return for each row of the image the rows of the blocks: (length, elements), int64.
 
         Those that are not there are the row behind all others.
         """
-        em = self.em
-        op = em.op
-        y, q = self._counted(self.length, [-1, 1]), self._counted(self.elements, [1, -1])
-        way = self._op("Sub", self._op("Add", y, self.before), self._op("Mul", q, self.dilation))
-        number = self._op("Div", way, self.stride)
-        begins = op("Less", way, [0])
-        ends = op("Less", number, self.blocks)
-        is_there = op("And", op("Not", begins), ends)
+        em = self.length.em
+        y, q = (
+            Term(em, em.op("Range", 0, size.op("Reshape", []), 1)).op("Reshape", shape)
+            for size, shape in ((self.length, [-1, 1]), (self.elements, [1, -1]))
+        )
+        way = _plus(y, self.before) - _times(q, self.dilation)
+        number = self._strides(way)
+        is_there = ~(way < [0]) & (number < self.blocks)
         if self.stride != 1:
-            whole = op("Equal", self._op("Mul", number, self.stride), way)
-            is_there = op("And", is_there, whole)
-        row = self._op("Add", self._op("Mul", q, self.blocks), number)
-        return where(em, is_there, row, self.rows)
+            is_there &= (number * [self.stride]).op("Equal", way)
+        return is_there.where(q * self.blocks + number, self.rows).value

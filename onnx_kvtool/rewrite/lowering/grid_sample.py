@@ -12,13 +12,13 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    Term,
     again,
     cast,
     channels_first,
     dtype_of,
     positions,
     unsqueeze,
-    where,
 )
 from onnx_kvtool.emit.sampling import (
     Axis,
@@ -95,64 +95,59 @@ class _Sampler:
         for place in range(2, rank):
             axis = Axis(em, self.dtype, dims[place], data, place, margin)
             n = em.op("Gather", grid, [rank - 1 - place], axis=rank - 1)  # (N, ..., 1)
-            x = self._position(n, axis)
-            x = self._padded(em.op("Round", x) if self.mode == "nearest" else x, axis)
+            x = self._position(Term(em, n), axis)
+            x = self._padded(x.op("Round") if self.mode == "nearest" else x, axis)
             if self.mode != "nearest":
-                x, share = linear_taps(em, x) if self.mode == "linear" else cubic_taps(em, x, -0.75)
+                x, share = linear_taps(x) if self.mode == "linear" else cubic_taps(x, -0.75)
                 x = self._reflected(x, axis) if self.padding == "reflection" else x
-                shares.append(share)
+                shares.append(share.cast(dtype_of(data)))
             axes.append(axis)
             places.append(axis.index(x))
         start = None
         if dims[0] != 1:
             start = positions(em, dims[0], data, 0, place=0, rank=rank)  # (N, 1, ..., 1)
-        shares = [cast(em, share, dtype_of(data)) for share in shares]
-        index, weight = combined(em, start, axes, places, shares, _TAPS[self.mode], rank)
+        index, weight = combined(start, axes, places, shares, _TAPS[self.mode], rank)
         result = blended(em, pixel_rows(em, data, rank, margin), index, weight, rank)
         return channels_first(em, result, rank)  # of (N, o1, ..., ok, C)
 
-    def _position(self, n: ir.Value, axis: Axis) -> ir.Value:
+    def _position(self, n: Term, axis: Axis) -> Term:
         """Return where -1 to 1 is in pixels, by the arithmetic of the text, in its order."""
-        op, more = self.em.op, self.em.op("Add", n, 1)
         if self.is_aligned:
-            return op("Mul", op("Div", more, 2), axis.length(-1))
-        return op("Div", op("Sub", op("Mul", more, axis.length()), 1), 2)
+            return (n + 1) / 2 * axis.length(-1)
+        return ((n + 1) * axis.length() - 1) / 2
 
     def _borders(self, axis: Axis) -> tuple[float, Number]:
         return (0, axis.length(-1)) if self.is_aligned else (-0.5, axis.length(-0.5))
 
-    def _padded(self, x: ir.Value, axis: Axis) -> ir.Value:
+    def _padded(self, x: Term, axis: Axis) -> Term:
         """Return positions that leave each tap at most two pixels outside."""
-        em = self.em
         if self.padding == "reflection":
             return self._reflected(x, axis)
         if self.padding == "zeros":
             # Three pixels outside there is nothing but zeros, and this is a number.
-            return clip(em, x, -3, axis.length(2))
-        clamped_at = clip(em, x, 0, axis.length(-1))
+            return clip(x, -3, axis.length(2))
+        clamped_at = clip(x, 0, axis.length(-1))
         if self.mode != "cubic":
             return clamped_at
-        inside = clip(em, x, *self._borders(axis))
-        return where(em, em.op("Equal", inside, x), x, clamped_at)
+        inside = clip(x, *self._borders(axis))
+        return inside.op("Equal", x).where(x, clamped_at)
 
-    def _reflected(self, x: ir.Value, axis: Axis) -> ir.Value:
+    def _reflected(self, x: Term, axis: Axis) -> Term:
         """Return positions thrown back from the borders, as often as it takes.
 
         d = |x - low|;   n = floor(d / (high - low));   low + rest, or high - rest for an odd n
         """
-        em, op = self.em, self.em.op
         low, high = self._borders(axis)
         # Between the centres of one pixel there is no way; any length will do.
-        length = axis.length(-1 if self.is_aligned else 0)
-        if isinstance(length, ir.Value):
-            length = op("Max", length, 1) if self.is_aligned else length
-        distance = op("Abs", op("Sub", x, low) if low else x)
-        times = op("Floor", op("Div", distance, length or 1))
-        rest = op("Sub", distance, op("Mul", times, length or 1))
-        even = op("Mul", op("Floor", op("Div", times, 2)), 2)
-        forth = op("Add", rest, low) if low else rest
-        back = op("Sub", high, rest)
-        return clip(em, where(em, op("Greater", times, even), back, forth), low, high)
+        length = axis.length(-1 if self.is_aligned else 0) or 1
+        if isinstance(length, Term) and self.is_aligned:
+            length = length.op("Max", 1)
+        distance = abs(x - low if low else x)
+        times = (distance / length).op("Floor")
+        rest = distance - times * length
+        forth = rest + low if low else rest
+        is_odd = times > (times / 2).op("Floor") * 2
+        return clip(is_odd.where(high - rest, forth), low, high)
 
 
 # AffineGrid-20, for opsets below 20.
@@ -193,16 +188,13 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
 
 def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:
     """Return `count` places from -1 to 1, the centres of equal parts, or with corners the ends."""
-    op = em.op
-    numbered = op("Range", 0, count, 1, hint="numbered")
-    places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
+    places = Term(em, em.op("Range", 0, count, 1)).cast(dtype)
+    parts = Term(em, count).cast(dtype)
     if corners:
-        parts = op("Sub", parts, 1)
-        is_single = op("Equal", count, 1)
-        parts = where(em, is_single, 1, parts, "parts")
-    step = op("Div", 2, parts)
-    start = -1 if corners else op("Add", -1, op("Div", step, 2))
-    return op("Add", start, op("Mul", places, step))
+        parts = Term(em, em.op("Equal", count, 1)).where(1, parts - 1)
+    step = 2 / parts
+    start = -1 if corners else -1 + step / 2
+    return (start + places * step).value
 
 
 # Inputs and outputs of element types that the target lacks, told once for each type.

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, dtype_of
+from onnx_kvtool.emit.forms import Term, cast, dtype_of
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
@@ -102,26 +102,16 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
 
     The data has no elements then; as many as needed are put behind it.
     """
-    op = em.op
-    dtype = dtype_of(data)
-    zero, one = em.constant([0]), em.constant([1])
-    is_empty = op("Equal", shape, zero, hint="is_empty")
-    empty = cast(em, is_empty, ir.DataType.INT64, "empty")
-    sizes = op("Add", shape, empty, hint="sizes")
-    product = op("ReduceProd", shape, keepdims=1)
-    is_none = op("Equal", product, zero, hint="is_none")
-    none = cast(em, is_none, ir.DataType.INT64, "none")
-    needed = op("ReduceProd", sizes, keepdims=1, hint="needed")
-    lacking = op("Mul", none, needed, hint="lacking")
-    nothing = ir.tensor(np.zeros(1, dtype.numpy()))
-    filling = op("ConstantOfShape", lacking, value=nothing)
-    flat = op("Reshape", data, [-1])
-    both = op("Concat", flat, filling, axis=0, hint="filled")
-    whole = op("Reshape", both, sizes)
-    kept = op("Sub", one, empty, hint="kept")
-    end = op("Mul", kept, [_TO_THE_END], hint="ends")
-    start = op("Mul", shape, zero, hint="starts")
-    return op("Slice", whole, start, end, hint="cut")
+    given, zero = Term(em, shape), [0]
+    empty = given.op("Equal", zero).cast(ir.DataType.INT64)
+    sizes = given + empty
+    none = given.op("ReduceProd", keepdims=1).op("Equal", zero).cast(ir.DataType.INT64)
+    lacking = none * sizes.op("ReduceProd", keepdims=1)
+    nothing = ir.tensor(np.zeros(1, dtype_of(data).numpy()))
+    filling = lacking.op("ConstantOfShape", value=nothing)
+    both = em.op("Concat", em.op("Reshape", data, [-1]), filling, axis=0)
+    whole = em.op("Reshape", both, sizes)
+    return em.op("Slice", whole, given * zero, ([1] - empty) * [_TO_THE_END])
 
 
 # Axes that are known at run time only: as one flag per axis of a value of known rank.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, reduce, size, unsqueeze, where
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, reduce, size, unsqueeze
 from onnx_kvtool.emit.sampling import clip, cubic_taps, linear_taps
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -60,47 +58,42 @@ def _resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
     if dims is None or dtype is None or (mode != "nearest" and dtype not in FLOATS):
         return None
     wide = dtype if mode == "nearest" or dtype == _D.DOUBLE else _D.FLOAT
-    result, outside = cast(em, data, wide), []
-    lines = _lines(view, em, data, dims)
-    for line in lines:
-        rows = cast(em, _count(em, line.after), _D.FLOAT)  # (after,)
-        x = coordinates(view, em, line, rows)
+    result, outside = Term(em, cast(em, data, wide)), []
+    for line in _lines(view, em, data, dims):
+        x = coordinates(view, line, _count(line.after).cast(_D.FLOAT))  # (after,)
         if line.region is not None:
-            outside.append((line, beyond(em, x, line.before)))
-        result = _resized(view, em, line, x, result, len(dims))
-    result = cast(em, result, dtype)
+            outside.append((line, beyond(x, line.before)))
+        result = _resized(view, line, x, result, len(dims))
+    result = result.cast(dtype)
     for line, mark in outside:
-        place = unsqueeze(em, mark, [d for d in range(len(dims)) if d != line.axis])
+        place = mark.then(unsqueeze, [d for d in range(len(dims)) if d != line.axis])
         fill = np.array(view.real("extrapolation_value")).astype(dtype.numpy())
-        result = where(em, place, em.constant(fill, "fill"), result, "cut")
-    if result is data:
-        result = em.op("Identity", data)
-    return result
+        result = place.where(em.constant(fill, "fill"), result)
+    return em.op("Identity", data) if result.value is data else result.value
 
 
 def _lines(view: NodeView, em: Emitter, data: ir.Value, dims: tuple[Dim, ...]) -> list[Line]:
     """Return the axes that may change their size."""
     axes = resized_axes(view, len(dims))
 
-    def looked_up(name: str, place: int) -> ir.Value:
-        return em.op("Gather", view.required(name), place, hint=name)
+    def looked_up(name: str, place: int) -> Term:
+        return Term(em, view.required(name)).op("Gather", place)
 
-    befores = [cast(em, size(em, dims[axis], data, axis), _D.FLOAT) for axis in axes]
+    befores = [Term(em, size(em, dims[axis], data, axis)).cast(_D.FLOAT) for axis in axes]
     if view.input("sizes") is None:
         scales = [looked_up("scales", place) for place in range(len(axes))]
-        lengths = [em.op("Mul", *pair) for pair in zip(scales, befores, strict=True)]
-        afters = [cast(em, length, _D.INT64) for length in lengths]
+        lengths = [scale * before for scale, before in zip(scales, befores, strict=True)]
+        afters = [length.cast(_D.INT64) for length in lengths]
     else:
-        afters = [cast(em, looked_up("sizes", place), _D.INT64) for place in range(len(axes))]
-        lengths = [cast(em, after, _D.FLOAT) for after in afters]
-        scales = [em.op("Div", *pair) for pair in zip(lengths, befores, strict=True)]
+        afters = [looked_up("sizes", place).cast(_D.INT64) for place in range(len(axes))]
+        lengths = [after.cast(_D.FLOAT) for after in afters]
+        scales = [length / before for length, before in zip(lengths, befores, strict=True)]
         policy = view.string("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            scale = em.op("Min" if policy == "not_larger" else "Max", *scales)
+            scale = scales[0].op("Min" if policy == "not_larger" else "Max", *scales[1:])
             scales = [scale] * len(axes)
-            lengths = [em.op("Mul", scale, before) for before in befores]
-            whole = (rounded(em, length, up=True) for length in lengths)
-            afters = [cast(em, after, _D.INT64) for after in whole]
+            lengths = [scale * before for before in befores]
+            afters = [rounded(length, up=True).cast(_D.INT64) for length in lengths]
     crops = view.string("coordinate_transformation_mode") == "tf_crop_and_resize"
     known = constant_floats(view.input("scales")) if view.input("sizes") is None else None
     lines = []
@@ -108,7 +101,7 @@ def _lines(view: NodeView, em: Emitter, data: ir.Value, dims: tuple[Dim, ...]) -
         region = None
         if crops:
             ends = (looked_up("roi", p) for p in (place, place + len(axes)))
-            first, last = (cast(em, end, _D.FLOAT) for end in ends)
+            first, last = (end.cast(_D.FLOAT) for end in ends)
             region = first, last
         elif known is not None and known.size == len(axes) and known.ravel()[place] == 1:
             continue
@@ -117,103 +110,73 @@ def _lines(view: NodeView, em: Emitter, data: ir.Value, dims: tuple[Dim, ...]) -
     return lines
 
 
-def _count(em: Emitter, count: ir.Value) -> ir.Value:
+def _count(count: Term) -> Term:
     """Return 0, 1, ... up to below a number: (count,), int64."""
+    em = count.em
     if em.opset >= 11:
-        return em.op("Range", 0, count, 1)
-    return count_up(em, em.op("Reshape", count, [1])).value
+        return Term(em, em.op("Range", 0, count, 1))
+    return count_up(em, count.op("Reshape", [1]))
 
 
-def _resized(
-    view: NodeView, em: Emitter, line: Line, x: ir.Value, data: ir.Value, rank: int
-) -> ir.Value:
-    mode = view.string("mode")
-    last = em.op("Sub", line.before, 1)
+def _resized(view: NodeView, line: Line, x: Term, data: Term, rank: int) -> Term:
+    em, axis, mode = x.em, line.axis, view.string("mode")
+    last = line.before - 1
 
-    def index(places: ir.Value) -> ir.Value:
-        return cast(em, clip(em, places, 0, last), _D.INT64, "places")
+    def rows(places: Term) -> Term:
+        return data.op("Gather", clip(places, 0, last).cast(_D.INT64), axis=axis)
 
     if mode == "nearest":
-        places = index(nearest(em, view.string("nearest_mode"), x))
-        return _rows(em, data, places, line.axis)
+        return rows(nearest(view.string("nearest_mode"), x))
     a = view.real("cubic_coeff_a")
     cut = view.integer("exclude_outside") != 0
+    dtype = dtype_of(data.value)
     if view.integer("antialias", 0):
-        return _spread(em, line, x, data, rank, None if mode == "linear" else a, cut, index)
-    column = unsqueeze(em, x, [1])
-    taps = linear_taps(em, column) if mode == "linear" else cubic_taps(em, column, a)
-    places, shares = taps  # (after, taps)
+        places, shares = _spread(line, x, None if mode == "linear" else a, cut)
+        factors = shares.cast(dtype).op("Transpose", perm=[1, 0])  # (n, after)
+        order = [d for d in range(rank) if d != axis] + [axis]
+        product = rows(places).op("Transpose", perm=order).op("MatMul", factors)
+        return product.op("Transpose", perm=[order.index(d) for d in range(rank)])
+    column = x.then(unsqueeze, [1])
+    places, shares = linear_taps(column) if mode == "linear" else cubic_taps(column, a)
     if cut:
-        shares = _whole(em, _inside(em, places, shares, line.before))
-    rows = _rows(em, data, index(places), line.axis)  # (..., after, taps, ...)
-    dtype = dtype_of(data)
-    behind = list(range(2, 2 + rank - line.axis - 1))
-    factors = cast(em, unsqueeze(em, shares, behind) if behind else shares, dtype)
-    parts = em.op("Mul", rows, factors, hint="parts")
-    return reduce(em, "ReduceSum", parts, [line.axis + 1], keepdims=False)
+        shares = _whole(_inside(places, shares, line.before))
+    found = rows(places)  # (..., after, taps, ...)
+    behind = list(range(2, 1 + rank - axis))
+    factors = (shares.then(unsqueeze, behind) if behind else shares).cast(dtype)
+    return Term(em, reduce(em, "ReduceSum", (found * factors).value, [axis + 1], keepdims=False))
 
 
-def _rows(em: Emitter, data: ir.Value, places: ir.Value, axis: int) -> ir.Value:
-    return em.op("Gather", data, places, axis=axis, hint="rows")
-
-
-def _spread(
-    em: Emitter,
-    line: Line,
-    x: ir.Value,
-    data: ir.Value,
-    rank: int,
-    a: float | None,
-    cut: bool,
-    index: Callable[[ir.Value], ir.Value],
-) -> ir.Value:
-    """Return sums of as many rows as a smaller scale spreads each row over.
+def _spread(line: Line, x: Term, a: float | None, cut: bool) -> tuple[Term, Term]:
+    """Return as many places as a smaller scale spreads each row over, and their shares.
 
     Rows before the first and behind the last one are these once more, or do not count.
     """
-    op = em.op
-    scale = op("Min", line.scale, 1)
-    margin = op("Ceil", op("Div", 1 if a is None else 2, scale))
-    count = op("Add", line.before, op("Add", margin, margin))
-    steps = cast(em, _count(em, cast(em, count, _D.INT64)), _D.FLOAT)
-    places = op("Sub", steps, margin)  # (n,)
-    distance = op("Abs", op("Sub", places, unsqueeze(em, x, [1])))  # (after, n)
-    distance = op("Mul", distance, scale)
-    shares = _keys(em, distance, a) if a is not None else op("Sub", 1, distance)
-    if a is None:
-        shares = op("Max", shares, 0)
+    scale = line.scale.op("Min", 1)
+    margin = ((1 if a is None else 2) / scale).op("Ceil")
+    count = line.before + (margin + margin)
+    places = _count(count.cast(_D.INT64)).cast(_D.FLOAT) - margin  # (n,)
+    distance = abs(places - x.then(unsqueeze, [1])) * scale  # (after, n)
+    shares = (1 - distance).op("Max", 0) if a is None else _keys(distance, a)
     if cut:
-        shares = _inside(em, places, shares, line.before)
-    dtype = dtype_of(data)
-    shares = cast(em, _whole(em, shares), dtype)
-    rows = _rows(em, data, index(places), line.axis)
-    order = [d for d in range(rank) if d != line.axis] + [line.axis]
-    back = [order.index(d) for d in range(rank)]
-    factors = op("Transpose", shares, perm=[1, 0])  # (n, after)
-    product = op("MatMul", op("Transpose", rows, perm=order), factors)
-    return op("Transpose", product, perm=back)
+        shares = _inside(places, shares, line.before)
+    return places, _whole(shares)
 
 
-def _keys(em: Emitter, distance: ir.Value, a: float) -> ir.Value:
+def _keys(distance: Term, a: float) -> Term:
     """Return the shares of Keys' cubic with coefficient `a`."""
-    op = em.op
-    near = op("Sub", op("Mul", distance, a + 2), a + 3)
-    near = op("Add", op("Mul", op("Mul", near, distance), distance), 1)
-    far = op("Sub", op("Mul", distance, a), 5 * a)
-    far = op("Sub", op("Mul", op("Add", op("Mul", far, distance), 8 * a), distance), 4 * a)
-    found = where(em, op("Greater", distance, 1), far, near)
-    return where(em, op("Greater", distance, 2), 0, found)
+    near = (distance * (a + 2) - (a + 3)) * distance * distance + 1
+    far = ((distance * a - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return (distance > 2).where(0, (distance > 1).where(far, near))
 
 
-def _inside(em: Emitter, places: ir.Value, shares: ir.Value, before: ir.Value) -> ir.Value:
+def _inside(places: Term, shares: Term, before: Term) -> Term:
     """Return shares without those of places that the source does not have."""
-    outside = cast(em, beyond(em, places, before), _D.FLOAT)
-    return em.op("Mul", shares, em.op("Sub", 1, outside))
+    return shares * (1 - beyond(places, before).cast(_D.FLOAT))
 
 
-def _whole(em: Emitter, shares: ir.Value) -> ir.Value:
+def _whole(shares: Term) -> Term:
     """Return shares (rows, taps) whose sum is 1 for each row."""
-    return em.op("Div", shares, reduce(em, "ReduceSum", shares, [1]))
+    return shares / reduce(shares.em, "ReduceSum", shares.value, [1])
 
 
 # Resize-19, for opsets below 19 and below 13.

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, dtype_of, where
+from onnx_kvtool.emit.forms import Term, cast, dtype_of
 from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -40,76 +40,67 @@ class Line:
     """
 
     axis: int
-    before: ir.Value
-    after: ir.Value
-    length: ir.Value
-    scale: ir.Value
-    region: tuple[ir.Value, ir.Value] | None
+    before: Term
+    after: Term
+    length: Term
+    scale: Term
+    region: tuple[Term, Term] | None
 
 
-def coordinates(view: NodeView, em: Emitter, line: Line, i: ir.Value) -> ir.Value:
+def coordinates(view: NodeView, line: Line, i: Term) -> Term:
     """Return the place in the source of each row of the result: (after,)."""
-    op = em.op
-    ends = op("Sub", line.before, 1)  # the last place of the source
-    steps = op("Max", op("Sub", line.length, 1), _ABOUT)  # of one row alone none is taken
-    several = cast(em, op("Greater", line.length, 1), _D.FLOAT)
+    ends = line.before - 1  # the last place of the source
+    steps = (line.length - 1).op("Max", _ABOUT)  # of one row alone none is taken
+    several = (line.length > 1).cast(_D.FLOAT)
     if line.region is not None:
         start, stop = line.region
-        way = op("Mul", op("Mul", i, op("Sub", stop, start)), ends)
-        spread = op("Add", op("Mul", start, ends), op("Div", way, steps))
-        middle = op("Mul", op("Mul", op("Add", start, stop), 0.5), ends)
-        alone = op("Sub", 1, several)
-        return op("Add", op("Mul", spread, several), op("Mul", middle, alone))
+        spread = start * ends + i * (stop - start) * ends / steps
+        middle = (start + stop) * 0.5 * ends
+        return spread * several + middle * (1 - several)
     mode = view.string("coordinate_transformation_mode")
     if mode == "asymmetric":
-        x = op("Div", i, line.scale)
+        x = i / line.scale
     elif mode == "align_corners":
-        x = op("Div", op("Mul", i, ends), steps)
+        x = i * ends / steps
     elif mode == "half_pixel_symmetric":
-        x = _symmetric(em, line, i)
+        x = _symmetric(line, i)
     else:
-        x = op("Div", op("Add", i, 0.5), line.scale)
+        x = (i + 0.5) / line.scale
         if mode != "tf_half_pixel_for_nn":
-            x = op("Sub", x, 0.5)
+            x -= 0.5
         if mode == "pytorch_half_pixel":
-            x = op("Mul", x, several)
+            x *= several
     # A row whose axis keeps its size is itself, whatever rounding makes of it.
-    sides = (op(name, line.scale, 1) for name in ("Less", "Greater"))
-    differs = op("Or", *sides, hint="differs")
-    return where(em, op("Reshape", differs, [1]), x, i, "x")
+    differs = (line.scale < 1) | (line.scale > 1)
+    return differs.op("Reshape", [1]).where(x, i)
 
 
-def _symmetric(em: Emitter, line: Line, i: ir.Value) -> ir.Value:
+def _symmetric(line: Line, i: Term) -> Term:
     """Return the places of `half_pixel_symmetric`: as in onnxruntime the sum is one of float64."""
-    op = em.op
-    after = cast(em, line.after, _D.FLOAT)
-    adjustment = op("Div", after, op("Mul", line.scale, line.before))
-    offset = op("Mul", op("Div", line.before, 2), op("Sub", 1, adjustment))
-    start, row, scale = (cast(em, part, _D.DOUBLE) for part in (offset, i, line.scale))
-    place = op("Add", start, op("Div", op("Add", row, 0.5), scale))
-    return cast(em, op("Sub", place, 0.5), _D.FLOAT)
+    adjustment = line.after.cast(_D.FLOAT) / (line.scale * line.before)
+    offset = line.before / 2 * (1 - adjustment)
+    start, row, scale = (part.cast(_D.DOUBLE) for part in (offset, i, line.scale))
+    return (start + (row + 0.5) / scale - 0.5).cast(_D.FLOAT)
 
 
-def beyond(em: Emitter, x: ir.Value, before: ir.Value) -> ir.Value:
+def beyond(x: Term, before: Term) -> Term:
     """Return where coordinates lie outside of the source: bool."""
-    below = em.op("Greater", 0, x)
-    behind = em.op("Greater", x, em.op("Sub", before, 1))
-    return em.op("Or", below, behind, hint="outside")
+    below = Term(x.em, x.em.op("Greater", 0, x))
+    return below | (x > before - 1)
 
 
-def nearest(em: Emitter, mode: str, x: ir.Value) -> ir.Value:
+def nearest(mode: str, x: Term) -> Term:
     """Return coordinates made whole, as a `nearest_mode` says."""
     if mode in ("floor", "ceil"):
-        return em.op(mode.capitalize(), x)
-    return rounded(em, x, up=mode == "round_prefer_ceil")
+        return x.op(mode.capitalize())
+    return rounded(x, up=mode == "round_prefer_ceil")
 
 
-def rounded(em: Emitter, x: ir.Value, *, up: bool) -> ir.Value:
+def rounded(x: Term, *, up: bool) -> Term:
     """Return whole numbers, of what is about a half the upper or the lower one."""
-    low = em.op("Floor", x)
-    rest = em.op("Sub", x, low)  # is exact
-    more = cast(em, em.op("Greater", rest, 0.5 - _ABOUT if up else 0.5 + _ABOUT), _D.FLOAT)
-    return em.op("Add", low, more)
+    low = x.op("Floor")
+    rest = x - low  # is exact
+    return low + (rest > (0.5 - _ABOUT if up else 0.5 + _ABOUT)).cast(_D.FLOAT)
 
 
 # Resize of known sizes as weighted sums of rows, for what an opset has no attribute for.

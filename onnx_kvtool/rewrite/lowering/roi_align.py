@@ -257,16 +257,16 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     for number, place in enumerate(places):
         axis = Axis(em, wide, dims[2 + number], data, 2 + number, 1)
         # A number, and outside as well.
-        taps, share = linear_taps(em, clip(em, place, -3, axis.length(2)))
+        taps, share = linear_taps(clip(place, -3, axis.length(2)))
         axes.append(axis)
         rows.append(axis.index(taps))
         shares.append(share)
     start = None if dims[0] == 1 else positions(em, dims[0], data, 0, place=0, rank=5)
-    index, weight = combined(em, start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
+    index, weight = combined(start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
     pixels = pixel_rows(em, cast(em, data, wide), len(dims), 1)
     if parts > 1:
         pixels = op("Reshape", pixels, [-1, channels // parts])
-        index = op("Add", op("Mul", index, parts), np.arange(parts).reshape(1, -1, 1, 1, 1))
+        index = index * parts + np.arange(parts).reshape(1, -1, 1, 1, 1)
     samples = blended(em, pixels, index, weight, 5)  # (N, parts, K, P, C / parts)
     mask = view.input("mask")
     if mask is not None:
@@ -297,10 +297,10 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
 
 def _places(
     view: NodeView, em: Emitter, offset: ir.Value, kernel: list[int], parts: int
-) -> list[ir.Value]:
+) -> list[Term]:
     """Return for each axis where each element of each window looks: (N, parts, K, P, 1)."""
     op = em.op
-    rank, elements = len(kernel), math.prod(kernel)
+    rank, elements, dtype = len(kernel), math.prod(kernel), dtype_of(offset)
     strides = view.integers("strides") or [1] * rank
     dilations = view.integers("dilations") or [1] * rank
     pads = view.integers("pads") or [0] * rank
@@ -312,15 +312,15 @@ def _places(
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
-        moved = op("Gather", offsets, axis, axis=3)
+        moved = Term(em, op("Gather", offsets, axis, axis=3))
         if sizes is not None:
             along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)
-            base = em.constant((start + along).astype(dtype_of(offset).numpy()), "number")
+            base = Term(em, em.constant((start + along).astype(dtype.numpy()), "number"))
         else:
             counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
-            whole = op("Gather", op("Shape", given), np.arange(2, rank + 2), hint="sizes")
-            spread = op("Expand", op("Mul", counted, strides[axis]), whole)
-            flat = cast(em, op("Reshape", spread, [-1]), dtype_of(offset))
-            base = op("Add", flat, start.astype(dtype_of(offset).numpy()))
-        found.append(unsqueeze(em, op("Add", moved, base), [4]))
+            whole = op("Gather", op("Shape", given), np.arange(2, rank + 2))
+            spread = (Term(em, counted) * strides[axis]).op("Expand", whole)
+            flat = spread.op("Reshape", [-1]).cast(dtype)
+            base = flat + start.astype(dtype.numpy())
+        found.append((moved + base).then(unsqueeze, [4]))
     return found

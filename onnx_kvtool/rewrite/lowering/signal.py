@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import cast, dtype_of, known_type, size, unsqueeze
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_type, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
@@ -321,14 +321,10 @@ def _frames(
     em: Emitter, samples: ir.Value, step: ir.Value, length: ir.Value, numbered: ir.Value
 ) -> ir.Value:
     """Return which samples each frame consists of: (frames, N), int64."""
-    op = em.op
-    one, stride = em.constant(1), _scalar(em, step)
-    room = op("Sub", samples, length, hint="room")
-    frames = op("Add", op("Div", room, stride), one, hint="frames")
-    count = op("Range", 0, frames, one)
-    starts = op("Mul", count, stride, hint="starts")
-    column = op("Reshape", starts, [-1, 1])
-    return op("Add", column, numbered, hint="samples")
+    stride = _scalar(em, step)
+    frames = (Term(em, samples) - length) / stride + 1
+    starts = Term(em, em.op("Range", 0, frames, 1)) * stride
+    return (starts.op("Reshape", [-1, 1]) + numbered).value
 
 
 def _matrix_of_frames(
@@ -340,24 +336,16 @@ def _matrix_of_frames(
     dtype: ir.DataType,
 ) -> ir.Value:
     """Return the matrix of a transform of a length that is known at run time: (N * C, K * 2)."""
-    op = em.op
     # In float64, where the cosine of a quarter turn is as good as nothing.
-    double = ir.DataType.DOUBLE
-
-    outputs = op("Add", op("Div", count, 2), 1) if is_half else count
-    k = op("Range", 0, outputs, 1)
-    column = op("Reshape", numbered, [-1, 1])
-    turns = op("Mod", op("Mul", column, k), count)  # below N, so that no angle is large
-    shares = op("Div", cast(em, turns, double), cast(em, count, double))
-    angle = op("Mul", shares, 2 * math.pi)
-    cosine, sine = (
-        unsqueeze(em, cast(em, op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
-    )
-    rows = op("Concat", cosine, op("Neg", sine), axis=3)
+    double, size, rows = ir.DataType.DOUBLE, Term(em, count), Term(em, numbered)
+    k = em.op("Range", 0, size / 2 + 1 if is_half else size, 1)
+    turns = rows.op("Reshape", [-1, 1]) * k % size  # below N, so that no angle is large
+    angle = turns.cast(double) / size.cast(double) * (2 * math.pi)
+    cosine, sine = (angle.op(name).cast(dtype).then(unsqueeze, [1, 3]) for name in ("Cos", "Sin"))
+    rows = cosine.op("Concat", sine.op("Neg"), axis=3)
     if parts == 2:
-        other = op("Concat", sine, cosine, axis=3)
-        rows = op("Concat", rows, other, axis=1)
-    return op("Flatten", rows, axis=2)  # of (N, C, K, 2)
+        rows = rows.op("Concat", sine.op("Concat", cosine, axis=3), axis=1)
+    return rows.op("Flatten", axis=2).value  # of (N, C, K, 2)
 
 
 # HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
@@ -385,22 +373,19 @@ _BY_BODY = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 def lower_cosine_window_17(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Write a window in float64; None, for the schema's body, where float32 is exact enough."""
-    op = em.op
-    size, dtype = view.required("size"), _D(view.integer("output_datatype"))
+    dtype = _D(view.integer("output_datatype"))
     if dtype in _BY_BODY:
         return None
 
-    count = cast(em, size, _D.DOUBLE, "count")
-    length = count if view.integer("periodic") else op("Sub", count, 1)
-    steps = op("Range", 0, count, 1)
-    angle = op("Mul", steps, op("Div", 2 * math.pi, length), hint="angle")
+    count = Term(em, view.required("size")).cast(_D.DOUBLE)
+    length = count if view.integer("periodic") else count - 1
+    steps = Term(em, em.op("Range", 0, count, 1))
+    angle = steps * (2 * math.pi / length)
     a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[view.node.op_type])
-    first = op("Mul", op("Cos", angle), a1)
-    window = op("Sub", a0, first, hint="window")
+    window = a0 - angle.op("Cos") * a1
     if a2:
-        double = op("Mul", angle, 2)
-        window = op("Add", window, op("Mul", op("Cos", double), a2), hint="window")
-    return cast(em, window, dtype)
+        window += (angle * 2).op("Cos") * a2
+    return window.cast(dtype).value
 
 
 # MelWeightMatrix-17, for opsets below 17.

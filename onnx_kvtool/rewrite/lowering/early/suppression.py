@@ -206,7 +206,7 @@ def _line(axis: Axis, place: Term) -> tuple[list[tuple[Term, Term]], Term]:
     """Return two pixels along an axis with their shares, and whether points (P, 1) are outside."""
     em, last = axis.em, axis.length(-1)
     before, behind = Term(em, em.op("Greater", -1, place)), place > axis.length()
-    inside = Term(em, clip(em, place.value, 0, last))
+    inside = clip(place, 0, last)
     low = inside.op("Floor")
     far = inside - low
     high = (low + 1).op("Min", last)
