@@ -133,6 +133,10 @@ class Term:
         """Return what a form makes of this: `x.then(unsqueeze, [1])`."""
         return Term(self.em, form(self.em, self.value, *more, **keywords))
 
+    def reduce(self, op_type: str, axes: Sequence[int], *, keepdims: bool = True) -> Term:
+        """Return a reduction over constant axes; see the function `reduce`."""
+        return Term(self.em, reduce(self.em, op_type, self.value, axes, keepdims=keepdims))
+
     def cast(self, to: ir.DataType) -> Term:
         """Return the same numbers in another element type."""
         return self.then(cast, to)
@@ -385,8 +389,9 @@ def again(
 
 
 def outputs_of(node: ir.Node, *values: ir.Value | None) -> Replacement:
-    """Return what replaces a node: as many of the values as it has outputs."""
-    return Replacement(values[: len(node.outputs)])
+    """Return what replaces a node: a value for each of its outputs that has a name."""
+    pairs = zip(values, node.outputs, strict=False)
+    return Replacement(tuple(value if output.name else None for value, output in pairs))
 
 
 def channels_first(em: Emitter, x: ir.Value, rank: int) -> ir.Value:

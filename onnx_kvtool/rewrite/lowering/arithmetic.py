@@ -17,7 +17,6 @@ from onnx_kvtool.emit.forms import (
     known_type,
     one_number,
     one_shape,
-    reduce,
     terms,
     unsqueeze,
     where,
@@ -162,8 +161,7 @@ def _by_bits(logic: str, columns: list[Term], width: int) -> Term:
 
 def _weighted(bits: Term, places: list[int]) -> Term:
     """Return the sum over the last axis of each bit times its place."""
-    weighted = (bits * places).value
-    return Term(bits.em, reduce(bits.em, "ReduceSum", weighted, [-1], keepdims=False))
+    return (bits * places).reduce("ReduceSum", [-1], keepdims=False)
 
 
 def _bits(column: Term, powers: np.ndarray, width: int) -> Term:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_dims, known_type, outputs_of, reduce, where
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, known_type, outputs_of
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
@@ -26,11 +26,10 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
 
     Refuses an unknown rank, and element types that are not one float type throughout.
     """
-    op = em.op
     data, scale, bias = view.operands("X", "scale", "B")
     old_mean, old_var = view.operands("input_mean", "input_var")
-    dtype = dtype_of(data)
-    if dims_of(data) is None or len(dims_of(data) or ()) < 2:
+    dtype, rank = dtype_of(data), len(dims_of(data) or ())
+    if rank < 2:
         raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
     if dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE) or any(
         v.dtype != dtype for v in (scale, bias, old_mean, old_var)
@@ -40,31 +39,26 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
             f"BatchNormalization-14 is written for opset {em.opset} where all its inputs are "
             "float32 or all are float64",
         )
-    rank = len(dims_of(data) or ())
     if view.integer("training_mode") == 0:
         inputs = (data, scale, bias, old_mean, old_var)
-        out = op(
-            "BatchNormalization",
-            *inputs,
-            epsilon=view.real("epsilon"),
-            momentum=view.real("momentum"),
+        epsilon, momentum = view.real("epsilon"), view.real("momentum")
+        return outputs_of(
+            view.node, em.op("BatchNormalization", *inputs, epsilon=epsilon, momentum=momentum)
         )
-        return outputs_of(view.node, out, None, None)
 
     axes, column = [a for a in range(rank) if a != 1], [-1] + [1] * (rank - 2)
-    mean = op("ReduceMean", data, axes=axes)  # (1, C, 1, ...)
-    centred = op("Sub", data, mean)
-    var = op("ReduceMean", op("Mul", centred, centred), axes=axes)
-    root = op("Sqrt", op("Add", var, view.real("epsilon")))
-    scaled = op("Mul", op("Div", centred, root), op("Reshape", scale, column))
-    result = op("Add", scaled, op("Reshape", bias, column))
+    x = Term(em, data)
+    mean = x.op("ReduceMean", axes=axes)  # (1, C, 1, ...)
+    centred = x - mean
+    var = (centred * centred).op("ReduceMean", axes=axes)
+    root = (var + view.real("epsilon")).op("Sqrt")
+    result = centred / root * em.op("Reshape", scale, column) + em.op("Reshape", bias, column)
     momentum = float(np.float32(view.real("momentum")))
-    outputs: list[ir.Value | None] = [result]
-    for old, current in ((old_mean, mean), (old_var, var)):
-        kept = op("Mul", old, momentum)
-        taken = op("Mul", op("Reshape", current, [-1]), 1 - momentum)
-        outputs.append(op("Add", kept, taken))
-    return outputs_of(view.node, *outputs)
+    running = (
+        Term(em, old) * momentum + current.op("Reshape", [-1]) * (1 - momentum)
+        for old, current in ((old_mean, mean), (old_var, var))
+    )
+    return outputs_of(view.node, result.value, *(one.value for one in running))
 
 
 # LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic.
@@ -89,7 +83,6 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
     Refuses an unknown rank where `axis` counts from the front; types that are not one float type;
     Scale and B that do not broadcast to X.
     """
-    op = em.op
     x, scale, bias = view.required("X"), view.required("Scale"), view.input("B")
     stash, dtype = ir.DataType(view.integer("stash_type")), x.dtype
     if stash not in FLOAT_TYPES or dtype not in FLOAT_TYPES:
@@ -103,30 +96,16 @@ def lower_layer_normalization_17(view: Rewritten, em: Emitter) -> Replacement:
         _require_broadcast(value, x)
     fusible = stash == dtype and all(_is_flat(value, x, len(axes)) for value in factors)
 
-    def constant(number: object, hint: str) -> ir.Value:
-        return em.constant(np.array(number, stash.numpy()), hint)
-
-    wide = cast(em, x, stash)
-    mean = reduce(em, "ReduceMean", wide, axes, hint="mean")
-    centred = op("Sub", wide, mean, hint="centred")
-    squared = (
-        op("Pow", centred, constant(2, "two"), hint="squared")
-        if fusible
-        else op("Mul", centred, centred, hint="squared")
-    )
-    variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    shifted = op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
-    deviation = op("Sqrt", shifted, hint="deviation")
-    normalized = cast(em, op("Div", centred, deviation, hint="normalized"), dtype)
-    y = op("Mul", normalized, scale, hint="scaled")
+    wide = Term(em, cast(em, x, stash))
+    mean = wide.reduce("ReduceMean", axes)
+    centred = wide - mean
+    squared = centred.op("Pow", np.array(2, stash.numpy())) if fusible else centred * centred
+    deviation = (squared.reduce("ReduceMean", axes) + view.real("epsilon")).op("Sqrt")
+    y = (centred / deviation).cast(dtype) * scale
     if bias is not None:
-        y = op("Add", y, bias, hint="biased")
-    outputs: list[ir.Value | None] = [y, None, None][: len(view.node.outputs)]
-    if len(outputs) > 1 and view.node.outputs[1].name:
-        outputs[1] = mean
-    if len(outputs) > 2 and view.node.outputs[2].name:
-        outputs[2] = op("Reciprocal", deviation, hint="inverse")
-    return Replacement(tuple(outputs))
+        y += bias
+    inverse = deviation.op("Reciprocal").value if len(view.node.outputs) > 2 else None
+    return outputs_of(view.node, y.value, mean.value, inverse)
 
 
 def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Value:
@@ -138,22 +117,18 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Val
 
     Refuses types that are no float type.
     """
-    op = em.op
     x, given = view.required("X"), view.attribute("axes")
     if x.dtype not in FLOAT_TYPES or not isinstance(given, tuple):
         name = "an unknown type" if x.dtype is None else x.dtype.name
         raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
     dtype, axes = x.dtype, [int(axis) for axis in given]
     if view.context.keep_fused and takes(view.node.op_type, 0, dtype, em.opset):
-        return op(view.node.op_type, x, axes=axes)
+        return em.op(view.node.op_type, x, axes=axes)
     stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    wide = cast(em, x, stash)
-    centred = op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"))
-    squared = op("Mul", centred, centred, hint="squared")
-    variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
-    deviation = op("Add", op("Sqrt", variance), 1e-9)
-    result = op("Div", centred, deviation, hint="normalized")
-    return cast(em, result, dtype)
+    wide = Term(em, cast(em, x, stash))
+    centred = wide - wide.reduce("ReduceMean", axes)
+    deviation = (centred * centred).reduce("ReduceMean", axes).op("Sqrt") + 1e-9
+    return (centred / deviation).cast(dtype).value
 
 
 def _axes(view: NodeView, x: ir.Value) -> list[int]:
@@ -220,22 +195,14 @@ def lower_rms_normalization_23(view: Rewritten, em: Emitter) -> ir.Value | None:
         or scale.dtype not in FLOAT_TYPES
     ):
         return None
-    rank = len(x.shape)
-    axis = view.integer("axis")
-    axes = list(range(axis % rank, rank)) if -rank <= axis < rank else None
-    if axes is None:
+    rank, axis = len(x.shape), view.integer("axis")
+    if not -rank <= axis < rank:
         return None
-    axes = [a - rank for a in axes]
-    epsilon = view.attribute("epsilon")
-    number = stash.numpy()
-
-    wide = cast(em, x, stash)
-    squared = em.op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
-    mean = reduce(em, "ReduceMean", squared, axes, hint="mean")
-    shifted = em.op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
-    normalized = cast(em, em.op("Div", wide, em.op("Sqrt", shifted), hint="normalized"), dtype)
-    given = cast(em, normalized, scale.dtype)
-    return em.op("Mul", given, scale, hint="scaled")
+    wide = Term(em, cast(em, x, stash))
+    squared = wide.op("Pow", np.array(2, stash.numpy()))
+    mean = squared.reduce("ReduceMean", range(axis % rank - rank, 0))
+    root = (mean + view.real("epsilon")).op("Sqrt")
+    return ((wide / root).cast(dtype).cast(scale.dtype) * scale).value
 
 
 # Dropout-12, for opset 11.
@@ -258,37 +225,33 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     known = view.known(training)
     ratio = constant_floats(view.input("ratio"))
     drops = view.input("ratio") is None or ratio is None or bool(ratio.any())
-    is_masked = len(view.node.outputs) > 1 and bool(view.node.outputs[1].name)
     if drops and training is not None and (known is None or known.any()):
         result, mask = _dropped(em, view, data, training if known is None else None)
-        return outputs_of(view.node, result, mask if is_masked else None)
+        return outputs_of(view.node, result, mask)
     kept = em.op("Identity", data)
-    if not is_masked:
-        return outputs_of(view.node, kept, None)
+    if len(view.node.outputs) < 2:
+        return Replacement((kept,))
     true = ir.tensor(np.ones(1, np.bool_))
-    mask = em.op("ConstantOfShape", em.op("Shape", data), value=true, hint="mask")
-    return Replacement((kept, mask))
+    mask = em.op("ConstantOfShape", em.op("Shape", data), value=true)
+    return outputs_of(view.node, kept, mask)
 
 
 def _dropped(
     em: Emitter, view: NodeView, data: ir.Value, training: ir.Value | None
 ) -> tuple[ir.Value, ir.Value]:
     """Return the scaled data, and which elements stay; all if `training` is false at run time."""
-    op = em.op
     dtype = known_type(data)
     wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
     given = view.input("ratio")
-    ratio = em.constant(np.array(0.5, wide.numpy()), "ratio")
+    ratio = Term(em, em.constant(np.array(0.5, wide.numpy()), "ratio"))
     if given is not None:
-        ratio = cast(em, given, wide)
+        ratio = Term(em, given).cast(wide)
     if training is not None:
-        ratio = op("Mul", ratio, cast(em, training, wide), hint="ratio")
+        ratio *= cast(em, training, wide)
     seed, attributes = view.attribute("seed"), dict[str, AttributeValue](dtype=_FLOAT.value)
     if isinstance(seed, int):
         attributes["seed"] = float(seed)
-    drawn = op("RandomUniformLike", data, attributes=attributes, hint="drawn")
-    below = op("Less", cast(em, drawn, wide), ratio, hint="is_dropped")
-    mask = op("Not", below, hint="mask")
-    left = op("Sub", 1, ratio)
-    scaled = op("Div", cast(em, data, wide), left, hint="scaled")
-    return cast(em, where(em, mask, scaled, 0), dtype), mask
+    x = Term(em, data)
+    mask = ~(x.op("RandomUniformLike", attributes=attributes).cast(wide) < ratio)
+    scaled = x.cast(wide) / (1 - ratio)
+    return mask.where(scaled, 0).cast(dtype).value, mask.value

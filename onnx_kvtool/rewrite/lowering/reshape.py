@@ -195,15 +195,12 @@ def _cut_out(
     if isinstance(dim, int):
         count = em.constant([dim], "count")
     else:
-        count = op("Slice", op("Shape", value), place, [axis + 1], hint="count")
-    mark = op("Gather", marks, place, hint="mark")
-    start = op("Mul", mark, count, hint="start")
-    length = start if size is None else mark
-    if size not in (None, 1):
-        length = op("Mul", mark, [size or 0], hint="length")
-    both = op("Concat", value, other, axis=axis, hint="both")
-    end = op("Add", count, length, hint="end")
-    result = op("Slice", both, start, end, place, hint="chosen")
+        count = op("Slice", op("Shape", value), place, [axis + 1])
+    mark = Term(em, op("Gather", marks, place))
+    start = mark * count
+    length = start if size is None else mark if size == 1 else mark * [size]
+    both = op("Concat", value, other, axis=axis)
+    result = op("Slice", both, start, op("Add", count, length), place)
     if dims is not None:
         result.shape = ir.Shape(
             [None if i == axis and size is not None else d for i, d in enumerate(dims)]
@@ -237,22 +234,18 @@ def lower_unsqueeze_13(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank and an unknown number of axes.
     """
-    op = em.op
     data, axes = view.operands("data", "axes")
     rank, count = _facts(data, axes)
     if count == 0:
-        return op("Identity", data)
+        return em.op("Identity", data)
     if rank == 0:
-        shape = em.constant([1] * count, "ones")
-        return op("Reshape", data, shape)
-    marks = axis_marks(em, axes, rank + count)  # (rank + count,)
-    kept = op("Sub", 1, marks)
-    before = op("CumSum", kept, 0, exclusive=1)
+        return em.op("Reshape", data, [1] * count)
+    marks = Term(em, axis_marks(em, axes, rank + count))  # (rank + count,)
+    before = (1 - marks).op("CumSum", 0, exclusive=1)
     # The number past the last size is read at named places only, where it does not matter.
-    last = em.constant(rank - 1, "last")
-    inside = op("Less", before, last)
-    sizes = op("Gather", op("Shape", data), op("Where", inside, before, last))
-    shape = op("Where", cast(em, marks, ir.DataType.BOOL), 1, sizes)
+    inside = before < rank - 1
+    sizes = em.op("Gather", em.op("Shape", data), inside.op("Where", before, rank - 1))
+    shape = marks.cast(ir.DataType.BOOL).op("Where", 1, sizes).value
     return reshape_literally(em, data, shape, empty=not never_empty(data))
 
 

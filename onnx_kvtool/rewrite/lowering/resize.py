@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, reduce, size, unsqueeze
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, size, unsqueeze
 from onnx_kvtool.emit.sampling import clip, cubic_taps, linear_taps
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -119,7 +119,7 @@ def _count(count: Term) -> Term:
 
 
 def _resized(view: NodeView, line: Line, x: Term, data: Term, rank: int) -> Term:
-    em, axis, mode = x.em, line.axis, view.string("mode")
+    axis, mode = line.axis, view.string("mode")
     last = line.before - 1
 
     def rows(places: Term) -> Term:
@@ -143,7 +143,7 @@ def _resized(view: NodeView, line: Line, x: Term, data: Term, rank: int) -> Term
     found = rows(places)  # (..., after, taps, ...)
     behind = list(range(2, 1 + rank - axis))
     factors = (shares.then(unsqueeze, behind) if behind else shares).cast(dtype)
-    return Term(em, reduce(em, "ReduceSum", (found * factors).value, [axis + 1], keepdims=False))
+    return (found * factors).reduce("ReduceSum", [axis + 1], keepdims=False)
 
 
 def _spread(line: Line, x: Term, a: float | None, cut: bool) -> tuple[Term, Term]:
@@ -176,7 +176,7 @@ def _inside(places: Term, shares: Term, before: Term) -> Term:
 
 def _whole(shares: Term) -> Term:
     """Return shares (rows, taps) whose sum is 1 for each row."""
-    return shares / reduce(shares.em, "ReduceSum", shares.value, [1])
+    return shares / shares.reduce("ReduceSum", [1])
 
 
 # Resize-19, for opsets below 19 and below 13.

@@ -16,7 +16,6 @@ from onnx_kvtool.emit.forms import (
     dtype_of,
     known_type,
     positions,
-    reduce,
     size,
     unsqueeze,
 )
@@ -77,10 +76,10 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
 
 def _all_large(boxes: Term) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
-    em, sides = boxes.em, sides_of(boxes)
+    sides = sides_of(boxes)
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
-    marks = ((sides < 1) | ~sides.op("Equal", sides)).cast(ir.DataType.FLOAT).value
-    return em.op("Less", reduce(em, "ReduceSum", marks, [0, 1], keepdims=False), 0.5)
+    marks = ((sides < 1) | ~sides.op("Equal", sides)).cast(ir.DataType.FLOAT)
+    return (marks.reduce("ReduceSum", [0, 1], keepdims=False) < 0.5).value
 
 
 def sides_of(boxes: Term) -> Term:
@@ -181,9 +180,9 @@ class Pool:
             divisor: Operand = ratio
         else:
             count = one_bin.op("Ceil")
-            listed = count.op("Reshape", [-1]).op("Concat", [1], axis=0).value
-            most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
-            whole = cast(em, most, ir.DataType.INT64)
+            listed = count.op("Reshape", [-1]).op("Concat", [1], axis=0)
+            most = listed.reduce("ReduceMax", [0], keepdims=False)
+            whole = most.cast(ir.DataType.INT64)
             samples = em.op("Reshape", whole, [1])
             if em.opset < 11:
                 steps = count_up(em, samples)
@@ -201,17 +200,17 @@ class Pool:
 
     def _pooled(self, values: Term, rows: _Line, columns: _Line) -> ir.Value:
         """Return the mean or the largest of the samples of each bin; 0 where there are none."""
-        em, axes, is_mean = self.em, [2, 4], self.mode == "avg"
+        axes, is_mean = [2, 4], self.mode == "avg"
         if rows.counts is None or columns.counts is None:
             op_type = "ReduceMean" if is_mean else "ReduceMax"
-            return reduce(em, op_type, values.value, axes, keepdims=False)
+            return values.reduce(op_type, axes, keepdims=False).value
         kept = (rows.counts & columns.counts).where(values, 0 if is_mean else -np.inf)
         assert rows.count is not None
         assert columns.count is not None
         total = rows.count.op("Max", 0) * columns.count.op("Max", 0)
         total = total.op("Reshape", [-1, 1, 1, 1])
         op_type = "ReduceSum" if is_mean else "ReduceMax"
-        found = Term(em, reduce(em, op_type, kept.value, axes, keepdims=False))
+        found = kept.reduce(op_type, axes, keepdims=False)
         if is_mean:
             return (found / total.op("Max", 1)).value
         return (total > 0).where(found, 0).value

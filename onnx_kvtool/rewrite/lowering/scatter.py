@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, formal, looped, positions, reduce, size, where
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, formal, looped, positions, size, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -59,29 +59,24 @@ def scattered_in_rounds(
     if count == 0:
         return op("Identity", data)
     order, number = _numbered(em, places, sizes, count)
-    numbers = op("Concat", number, [-1], axis=0, hint="numbers")
-    last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
-    rounds = op("Add", last, 1, hint="rounds")
+    last = number.op("Concat", [-1], axis=0).reduce("ReduceMax", [0], keepdims=False)
     state = formal(em, "scattered", dtype, data.shape)
 
     def one_round(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
-        due = op("Equal", number, turn, hint="due")
-        ids = op("Gather", order, _flat(em, op("NonZero", due)), hint="updates")
-        rows = op("Gather", places, ids, hint="places")
-        given = op("Gather", updates, ids, hint="given")
-        present = op("GatherND", state, rows, hint="present")
-        combined = reduced(em, reduction, present, given)
-        after = op("ScatterND", state, rows, combined, hint="scattered")
-        return [goes, after]
+        due = number.op("Equal", turn).op("NonZero").op("Reshape", [-1])
+        ids = op("Gather", order, due)
+        rows, given = (op("Gather", value, ids) for value in (places, updates))
+        combined = reduced(em, reduction, op("GatherND", state, rows), given)
+        return [goes, op("ScatterND", state, rows, combined)]
 
-    (result,) = looped(em, rounds, [data], [state], one_round)
+    (result,) = looped(em, (last + 1).value, [data], [state], one_round)
     result.shape = None if data.shape is None else ir.Shape(data.shape)
     return result
 
 
 def _numbered(
     em: Emitter, places: ir.Value, sizes: Sequence[ir.Value], count: int | None
-) -> tuple[ir.Value, ir.Value]:
+) -> tuple[ir.Value, Term]:
     """Return the updates sorted by place, and which update of its place each of them is.
 
     TopK puts equal places in the order of their updates.
@@ -89,36 +84,26 @@ def _numbered(
     Returns:
         (n,) and (n,), int64: positions among the updates; 0 for the first of a place.
     """
-    op = em.op
-    key = None
+    key: Term | None = None
     for column, extent in enumerate(sizes):
-        one = op("Gather", places, column, axis=1, hint="column")
-        is_negative = op("Less", one, 0)
-        counted = where(em, is_negative, op("Add", one, extent), one)
-        key = counted if key is None else op("Add", op("Mul", key, extent), counted)
+        one = Term(em, em.op("Gather", places, column, axis=1))
+        counted = (one < 0).where(one + extent, one)
+        key = counted if key is None else key * extent + counted
     assert key is not None
     if not em.branches:  # below opset 11 TopK takes floats only; no tensor is beyond float64
-        key = cast(em, key, ir.DataType.DOUBLE)
+        key = key.cast(ir.DataType.DOUBLE)
     if count is None:
-        length = op("Shape", key, hint="count")  # (1,)
-        whole = op("Reshape", length, [])
-        everyone = op("Range", 0, whole, 1, hint="everyone")
+        length: Operand = key.op("Shape")  # (1,)
+        everyone = em.op("Range", 0, em.op("Reshape", length, []), 1)
     else:
-        length, everyone = em.constant([count]), em.constant(np.arange(count), "everyone")
+        length, everyone = [count], em.constant(np.arange(count), "everyone")
     by_place, order = em.multi("TopK", key, length, axis=0, largest=0, count=2)
     # Places are not negative, so that the first one differs from what stands before it.
-    shifted = op("Concat", [-1], by_place, axis=0, hint="shifted")
-    before = op("Slice", shifted, [0], [-1], [0], hint="before")
-    is_same = op("Equal", by_place, before, hint="is_same")
-    is_first = op("Not", is_same, hint="is_first")
-    marks = cast(em, is_first, ir.DataType.INT64, "marks")
-    run = op("Sub", op("CumSum", marks, 0), 1, hint="run")
-    firsts = _flat(em, op("NonZero", is_first))
-    return order, op("Sub", everyone, op("Gather", firsts, run), hint="number")
-
-
-def _flat(em: Emitter, value: ir.Value) -> ir.Value:
-    return em.op("Reshape", value, [-1])
+    before = em.op("Slice", em.op("Concat", [-1], by_place, axis=0), [0], [-1], [0])
+    is_first = ~Term(em, by_place).op("Equal", before)
+    run = is_first.cast(ir.DataType.INT64).op("CumSum", 0) - 1
+    firsts = is_first.op("NonZero").op("Reshape", [-1])
+    return order, Term(em, everyone) - firsts.op("Gather", run)
 
 
 # ScatterElements and ScatterND with a reduction, where the target lacks it.

@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import again, cast, dtype_of, known_type, positions, size, split, where
+from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal, Replacement
+from onnx_kvtool.emit.forms import Term, again, dtype_of, known_type, positions, size, split, where
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -49,11 +49,11 @@ def _slices(
     em: Emitter, data: ir.Value, sizes: ir.Value, axis: int, count: int
 ) -> tuple[ir.Value, ...]:
     """Return the parts of `data` of the given sizes: (count,), which add up to the dimension."""
-    end = em.constant([0], "start")
+    end: Operand = [0]
     parts = []
     for index in range(count):
-        size = em.op("Gather", sizes, [index], hint="size")  # (1,)
-        start, end = end, em.op("Add", end, size, hint="end")
+        size = em.op("Gather", sizes, [index])  # (1,)
+        start, end = end, em.op("Add", end, size)
         parts.append(em.op("Slice", data, start, end, [axis]))
     return tuple(parts)
 
@@ -70,13 +70,10 @@ def _sizes(size: int, count: int) -> list[int]:
 
 
 def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
-    op = em.op
-    size = op("Gather", op("Shape", data), [axis], hint="size")  # (1,)
-    rounded = op("Add", size, [count - 1])
-    each = op("Div", rounded, [count], hint="part")
-    rest = op("Sub", size, op("Mul", each, [count - 1]), hint="rest")
-    parts = [each] * (count - 1) + [rest]
-    return op("Concat", *parts, axis=0, hint="split")
+    size = Term(em, data).op("Shape").op("Gather", [axis])  # (1,)
+    each = size.op("Add", [count - 1]) / [count]
+    rest = size - each * [count - 1]
+    return em.op("Concat", *[each] * (count - 1), rest, axis=0)
 
 
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
@@ -131,10 +128,8 @@ def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> i
     if known is not None:
         first = known.ravel() % rank
         return em.constant(np.concatenate([first, first + rank]), "places")
-    axes = cast(em, axes, ir.DataType.INT64)
-    begin = em.op("Mod", axes, rank)  # negative axes count from the end
-    end = em.op("Add", begin, rank)
-    return em.op("Concat", begin, end, axis=0, hint="places")
+    begin = Term(em, axes).cast(ir.DataType.INT64) % rank  # negative axes count from the end
+    return em.op("Concat", begin, begin + rank, axis=0)
 
 
 def _wrapped(
@@ -148,10 +143,9 @@ def _wrapped(
             continue
         length = size(em, dim, data, axis)
         begin, end = (op("Gather", pads, place) for place in (axis, axis + rank))
-        first, last = op("Neg", begin), op("Add", length, end)
-        index = op("Range", first, last, 1)
-        inside = op("Mod", index, length)  # the sign of the divisor: never negative
-        result = op("Gather", result, inside, axis=axis)
+        index = op("Range", op("Neg", begin), op("Add", length, end), 1)
+        # Mod has the sign of the divisor: never negative.
+        result = op("Gather", result, op("Mod", index, length), axis=axis)
     return op("Identity", data) if result is data else result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +14,7 @@ from onnx_kvtool.emit.forms import (
     cast,
     known_dims,
     known_type,
-    reduce,
+    outputs_of,
     squeeze,
     terms,
     unsqueeze,
@@ -153,13 +152,9 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
         count, width = product(em, data, dims, [along]), product(em, data, dims, others)
     less = _less(Term(em, rows), dtype, width)
     place, order, counts = _groups(less, count, view.integer("sorted") != 0)
-    wanted = [bool(output.name) for output in view.node.outputs]
-    results: list[ir.Value | None] = [em.op("Gather", source, order, axis=along)]
-    if any(wanted[1:]):
-        results += [em.op("Identity", order), place.value, em.op("Gather", counts(), order)]
-    return Replacement(
-        tuple(value if is_read else None for value, is_read in zip(results, wanted, strict=False))
-    )
+    found = em.op("Gather", source, order, axis=along)
+    kinds = order.op("Identity"), place, counts.op("Gather", order)
+    return outputs_of(view.node, found, *(kind.value for kind in kinds))
 
 
 def _size(em: Emitter, value: ir.Value) -> Term:
@@ -185,11 +180,11 @@ def _less(rows: Term, dtype: ir.DataType, width: Term | None) -> Term:
     # The first place where two rows differ decides: each place has a number above those behind it.
     weights = (width - count_up(width.em, width)).cast(_FLOAT)
     marked = less.cast(_FLOAT) * weights
-    first = Term(rows.em, reduce(rows.em, "ReduceMax", marked.value, [2], keepdims=False))
+    first = marked.reduce("ReduceMax", [2], keepdims=False)
     return first > first.op("Transpose", perm=[1, 0])
 
 
-def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Callable[[], Term]]:
+def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Term]:
     """Return equal rows as groups, sorted or in the order of the input.
 
     Args:
@@ -201,13 +196,12 @@ def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Calla
         For each row of the input its place in the result: (n,); for each row of the result its
         place in the input: (u,); and how often each row of the input is in it: (n,). All int64.
     """
-    em = less.em
 
     def total(numbers: Term) -> Term:
-        return Term(em, reduce(em, "ReduceSum", numbers.cast(_INT64).value, [0], keepdims=False))
+        return numbers.cast(_INT64).reduce("ReduceSum", [0], keepdims=False)
 
     equal = ~(less | less.op("Transpose", perm=[1, 0]))
-    every = count_up(em, count)
+    every = count_up(less.em, count)
     behind = every.then(unsqueeze, [1]) < every.then(unsqueeze, [0])
     is_first = total(equal & behind) < [1]  # (n,): it equals none before it
     firsts = is_first.cast(_INT64).op("NonZero").then(squeeze, [0])
@@ -219,7 +213,7 @@ def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Calla
         ahead = total(column & behind)  # firsts before each row
         own = (column & equal).cast(_INT64)  # the first that a row equals
         place, order = total(own * ahead.then(unsqueeze, [1])), firsts
-    return place, order, lambda: total(equal)
+    return place, order, total(equal)
 
 
 # TopK-11 for opset 10, and TopK-10 for opset 9.

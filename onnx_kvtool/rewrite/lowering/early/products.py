@@ -18,7 +18,6 @@ from onnx_kvtool.emit.forms import (
     known_type,
     looped,
     one_number,
-    reduce,
     squeeze,
     terms,
     unsqueeze,
@@ -344,7 +343,7 @@ class _Elimination:
         row = flat.op("Gather", chosen.then(squeeze, [1]) + self._first, axis=0)
         pivot = row.op("Gather", turn, axis=1).then(unsqueeze, [1])
         before = (self._rows < chosen).cast(dtype)
-        passed = Term(em, reduce(em, "ReduceSum", (before * (1 - used)).value, [1]))
+        passed = (before * (1 - used)).reduce("ReduceSum", [1])
         odd = passed - (passed * 0.5).op("Floor") * 2
         product = found * pivot * (1 - odd * 2)
 

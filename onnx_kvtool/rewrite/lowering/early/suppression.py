@@ -17,7 +17,6 @@ from onnx_kvtool.emit.forms import (
     known_dims,
     known_type,
     looped,
-    reduce,
     terms,
     unsqueeze,
 )
@@ -128,14 +127,13 @@ class _Search:
         em = self._em
         left = alive.where(self._scores, -np.inf)
         best = left.op("ArgMax", axis=2, keepdims=1)
-        is_some = em.op("Greater", reduce(em, "ReduceMax", left.value, [2]), -np.inf)
+        is_some = left.reduce("ReduceMax", [2]) > -np.inf
         chosen = em.op("Gather", self._table, best + self._first, axis=0)
         found = _Sides(*(Term(em, em.op("Gather", chosen, i, axis=3)) for i in range(5)))
         dropped = self._overlaps(found) | self._places.op("Equal", best)
         after = alive & ~dropped
-        numbers = after.cast(_FLOAT).value
-        any_left = reduce(em, "ReduceMax", numbers, [0, 1, 2], keepdims=False)
-        return [em.op("Greater", any_left, 0.5), after.value, best.value, is_some]
+        any_left = after.cast(_FLOAT).reduce("ReduceMax", [0, 1, 2], keepdims=False) > 0.5
+        return [x.value for x in (any_left, after, best, is_some)]
 
     def _overlaps(self, found: _Sides) -> Term:
         """Return which boxes overlap those that were found, (B, C, 1), by too much: (B, C, N)."""
@@ -153,7 +151,7 @@ class _Search:
 def _listed(chosen: Term, is_some: Term) -> ir.Value:
     """Return batch, class and box of each round that found one: (n, 3), int64."""
     chosen, marks = (x.op("Transpose", perm=[1, 2, 0, 3]) for x in (chosen, is_some.cast(_INT64)))
-    first = marks.op("NonZero").op("Gather", [0, 1], axis=0)  # (2, n)
+    first = marks.op("NonZero").op("Gather", [0, 1])  # (2, n)
     rows = marks.op("Reshape", [-1]).op("NonZero")  # (1, n)
     boxes = chosen.op("Reshape", [-1]).op("Gather", rows)
     return first.op("Concat", boxes, axis=0).op("Transpose", perm=[1, 0]).value
