@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -220,17 +220,6 @@ def _schema_option(section: str) -> KvtoolOption:
     )
 
 
-def offers(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
-    """Return the function of `onnx_kvtool.cli.completion` that has this name, imported late."""
-
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        from onnx_kvtool.cli import completion
-
-        return getattr(completion, name)(ctx, param, incomplete)
-
-    return complete
-
-
 def command(
     name: str | None = None, **attributes: Any
 ) -> Callable[[Callable[..., Any]], KvtoolCommand]:
@@ -393,8 +382,14 @@ def _common(said: Declared) -> dict[str, Any]:
         "type": kind.type,
         "metavar": said.metavar or kind.metavar,
         "callback": kind.callback,
-        "shell_complete": offers(name) if name else None,
+        "shell_complete": partial(_complete, name) if name else None,
     }
+
+
+def _complete(name: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    from onnx_kvtool.cli import completion
+
+    return completion.complete(name, ctx, incomplete)
 
 
 def _argument(said: Declared) -> Callable[[Any], Any]:

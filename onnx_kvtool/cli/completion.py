@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, get_args
 
 import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
+    ShellComplete,
     ZshComplete,
     add_completion_class,
     split_arg_string,
@@ -32,129 +33,128 @@ _CACHE_DTYPES = (
     "float32", "float16", "bfloat16", "float8e4m3fn", "float8e5m2", "int8", "uint8", "int4", "uint4"
 )  # fmt: skip
 
-Items: TypeAlias = "list[CompletionItem[str]]"  # not generic in click 8.2
+_Text = str | tuple[str, str]
+"""An offer, perhaps with its help."""
+
+_LISTS = ("codes", "parts", "replaceable")
+"""What offers words of a list with commas."""
 
 
-def _items(texts: Iterable[tuple[str, str | None]], incomplete: str) -> Items:
-    start = incomplete.lower()
-    return [CompletionItem(t, help=help) for t, help in texts if t.lower().startswith(start)]
+def complete(name: str, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the offers of the function `name` that begin like the unfinished word."""
+    done, comma, last = incomplete.rpartition(",") if name in _LISTS else ("", "", incomplete)
+    offered: Iterable[_Text | CompletionItem[str]] = globals()[name](ctx, last)
+    found = []
+    for each in offered:
+        if isinstance(each, CompletionItem):
+            found.append(each)
+            continue
+        text, help = (each, None) if isinstance(each, str) else each
+        if text.lower().startswith(last.lower()):
+            found.append(CompletionItem(f"{done}{comma}{text}", help=help))
+    return found
 
 
-def _plain(texts: Iterable[str], incomplete: str) -> Items:
-    return _items(((text, None) for text in texts), incomplete)
-
-
-def _listed(complete: Callable[[str], Items], incomplete: str) -> Items:
-    """Complete the last word of a list with commas; those before it stay."""
-    done, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(f"{done}{comma}{i.value}", help=i.help) for i in complete(last)]
-
-
-def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def models(ctx: click.Context, word: str) -> Iterable[str | CompletionItem[str]]:
     """Offer the models that a path may lead to; all files if directories match."""
-    found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+    found = sorted(glob.glob(f"{glob.escape(word)}*"))
     names = [path for path in found if path.endswith(".onnx")]
     is_simple = not any(os.path.isdir(path) or path.split() != [path] for path in found)
-    if names and is_simple and not incomplete.startswith("~"):
-        return _plain(names, incomplete)
-    return [CompletionItem(incomplete, type="file")]
+    if names and is_simple and not word.startswith("~"):
+        return names
+    return [CompletionItem(word, type="file")]
 
 
-def cache_dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def cache_dtypes(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the usual element types of caches; kvtool accepts others, too."""
-    return _plain(_CACHE_DTYPES, incomplete)
+    return _CACHE_DTYPES
 
 
-def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def rules(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the codes of rules, or their names if no code matches."""
     from onnx_kvtool.lint.rule import RULES
 
-    by_code = _items(((rule.code, rule.summary) for rule in RULES.values()), incomplete)
-    return by_code or _items(((rule.name, rule.summary) for rule in RULES.values()), incomplete)
+    is_code = any(code.lower().startswith(word.lower()) for code in RULES)
+    return ((rule.code if is_code else rule.name, rule.summary) for rule in RULES.values())
 
 
-def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def codes(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer codes of rules and their families, in a list with commas."""
     from onnx_kvtool.lint.rule import RULES
 
-    families = dict.fromkeys(code[:-2] for code in RULES)
-    texts: list[tuple[str, str | None]] = [("ALL", "every rule")]
-    texts += [(family, f"every rule {family}..") for family in families]
-    texts += [(rule.code, rule.summary) for rule in RULES.values()]
-    return _listed(lambda word: _items(texts, word), incomplete)
+    yield "ALL", "every rule"
+    for family in dict.fromkeys(code[:-2] for code in RULES):
+        yield family, f"every rule {family}.."
+    for rule in RULES.values():
+        yield rule.code, rule.summary
 
 
-def parts(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def parts(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the parts of a model that `kvtool diff` compares, in a list with commas."""
-    return _listed(lambda word: _plain(get_args(DiffPart), word), incomplete)
+    return get_args(DiffPart)
 
 
-def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def targets(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer runtimes, and the releases of the one that is named."""
     from onnx_kvtool.targets.releases import releases
 
-    if "@" not in incomplete:
-        runtimes = dict.fromkeys(release.runtime for release in releases())
-        if list(_plain(runtimes, incomplete)) and incomplete not in runtimes:
-            return _items(((name, "the newest release") for name in runtimes), incomplete)
-    newest_first = [release for release in reversed(releases()) if not release.unsupported]
-    texts = [(f"{r.runtime}@{r.version}", f"opset {r.max_opset or '?'}") for r in newest_first]
-    return _items(texts, incomplete)
+    runtimes = dict.fromkeys(release.runtime for release in releases())
+    if word not in runtimes and any(name.startswith(word.lower()) for name in runtimes):
+        return ((name, "the newest release") for name in runtimes)
+    newest_first = (release for release in reversed(releases()) if not release.unsupported)
+    return ((f"{r.runtime}@{r.version}", f"opset {r.max_opset or '?'}") for r in newest_first)
 
 
-def operators(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def operators(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the operators of the default domain."""
     from onnx_kvtool.ops.operator_names import OPERATORS
 
-    return _plain(OPERATORS, incomplete)
+    return OPERATORS
 
 
-def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def replaceable(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the operators that `--only` accepts, in a list with commas."""
     from onnx_kvtool.ops.operator_names import REPLACEABLE
 
-    return _listed(lambda word: _plain(REPLACEABLE, word), incomplete)
+    return REPLACEABLE
 
 
-def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def assumptions(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Complete an assumption, then the inputs or dimensions that it is about."""
-    kind, colon, rest = incomplete.partition(":")
+    kind, colon, rest = word.partition(":")
     if not colon:
-        return _plain((*get_args(AssumedValue), "same-dim"), incomplete)
+        return (*get_args(AssumedValue), "same-dim")
     outline = next(_outlines(ctx))
     if kind != "same-dim":
-        return _plain((f"{kind}:{name}" for name in outline.inputs), incomplete)
+        return (f"{kind}:{name}" for name in outline.inputs)
     one, equals, _ = rest.partition("=")
-    names = [name for name in outline.dims if name != one]
-    head = f"{kind}:{one}=" if equals else f"{kind}:"
-    return _plain((f"{head}{name}{'' if equals else '='}" for name in names), incomplete)
+    head, tail = (f"{kind}:{one}=", "") if equals else (f"{kind}:", "=")
+    return (f"{head}{name}{tail}" for name in outline.dims if name != one)
 
 
-def dims(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def dims(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the dimensions of the inputs of the models on the command line."""
     names = dict.fromkeys(name for outline in _outlines(ctx) for name in outline.dims)
-    return [] if "=" in incomplete else _plain((f"{name}=" for name in names), incomplete)
+    return (f"{name}=" for name in names if "=" not in word)
 
 
-def inputs(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def inputs(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the inputs of the model, then files with values."""
-    name, equals, _ = incomplete.partition("=")
-    if equals:
-        start = incomplete.removeprefix(f"{name}=")
-        paths = sorted(glob.glob(f"{glob.escape(start)}*"))
-        ends = (".npy", ".npz", ".pb")
-        return _plain((f"{name}={path}" for path in paths if path.endswith(ends)), incomplete)
-    return _plain((f"{name}=" for name in next(_outlines(ctx)).inputs), incomplete)
+    name, equals, start = word.partition("=")
+    if not equals:
+        return (f"{name}=" for name in next(_outlines(ctx)).inputs)
+    paths = sorted(glob.glob(f"{glob.escape(start)}*"))
+    return (f"{name}={path}" for path in paths if path.endswith((".npy", ".npz", ".pb")))
 
 
-def nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def nodes(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the nodes of the model."""
-    return _plain(next(_outlines(ctx)).nodes, incomplete)
+    return next(_outlines(ctx)).nodes
 
 
-def values(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+def values(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the values of the model."""
-    return _plain(next(_outlines(ctx)).values, incomplete)
+    return next(_outlines(ctx)).values
 
 
 def _outlines(ctx: click.Context) -> Iterator[Outline]:
@@ -239,35 +239,31 @@ class _Bash(BashComplete):
         return f"{item.type},{value}"
 
 
-class _Fish(FishComplete):
+class _WholeWord(ShellComplete):
+    """Offers the whole word: click omits the option of `--target=openvin`.
+
+    zsh replaces the whole word, and fish drops offers that do not begin like it.
+    """
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Return one offer, with the option at the start of the word."""
+        option = _OPTION.match(self.get_completion_args()[1])
+        if option and item.type == "plain" and not item.value.startswith(option[0]):
+            item = CompletionItem(option[0] + item.value, item.type, item.help)
+        return super().format_completion(item)
+
+
+class _Fish(_WholeWord, FishComplete):
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split -m 1 ","'
     )
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, with the option at the start of the word."""
-        return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
 
-
-class _Zsh(ZshComplete):
-    def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return one offer, with the option at the start of the word."""
-        return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
-
-
-def _behind_option(item: CompletionItem[str], typed: str) -> CompletionItem[str]:
-    """Return an offer for the whole word: click omits the option of `--target=openvin`.
-
-    zsh replaces the whole word, and fish drops offers that do not begin like it.
-    """
-    option = _OPTION.match(typed)
-    if option is None or item.type != "plain" or item.value.startswith(option[0]):
-        return item
-    return CompletionItem(option[0] + item.value, item.type, item.help)
+class _Zsh(_WholeWord, ZshComplete):
+    pass
 
 
 def install() -> None:
     """Let click use these scripts; other shells keep those of click."""
-    add_completion_class(_Bash)
-    add_completion_class(_Fish)
-    add_completion_class(_Zsh)
+    for shell in (_Bash, _Fish, _Zsh):
+        add_completion_class(shell)

@@ -16,6 +16,7 @@ from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.record import taken
 from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
 from onnx_kvtool.decoding.worker import Round, Worker
 from onnx_kvtool.model_io.model import read, serialize
@@ -152,15 +153,7 @@ def _workload(request: BenchRequest) -> Workload:
     check_sizes(request.sizes)
     context = request.prompt if request.context is None else request.context
     check_least("context", context, request.prompt)
-    return Workload(
-        prompt=request.prompt,
-        tokens=request.tokens,
-        context=context,
-        batch=request.batch,
-        threads=request.threads,
-        rounds=request.rounds,
-        seed=request.seed,
-    )
+    return taken(Workload, request, context=context)
 
 
 def _prompt(

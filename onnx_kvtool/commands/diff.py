@@ -20,7 +20,7 @@ from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model, path_of
 from onnx_kvtool.model_io.places import NOTHING
 from onnx_kvtool.model_io.remote import requests
-from onnx_kvtool.review.compare import Reviewed, compare_models
+from onnx_kvtool.review.compare import compare_models
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.report import DiffReport
 
@@ -136,16 +136,14 @@ def _added_or_removed(request: DiffRequest) -> DiffReport:
 def _diff(old: ir.Model, new: ir.Model, weights: DiffWeights) -> DiffReport:
     reads: PrintedWeights = "digest" if weights == "values" else weights
     digests = Digests(reads, require=True)
-    sides = []
-    notes: list[str] = []
+    caches, notes = [], list[str]()
     for model in (old, new):
-        path = origin(model).name
-        caches, remarks = caches_of(model)
-        notes += [f"`{path}`: {note}" for note in remarks]
-        sides.append(Reviewed(model, path, caches))
+        found, remarks = caches_of(model)
+        caches.append(found)
+        notes += [f"`{origin(model).name}`: {note}" for note in remarks]
     try:
         with collector_paused():
-            report = compare_models(sides[0], sides[1], digests, how_much=weights == "values")
+            report = compare_models(old, new, caches, digests, how_much=weights == "values")
     except UnreadableModel as error:
         help = error.help if weights in ("embedded", "none") else _HELP
         raise UnreadableModel(error.message, help=help) from error

@@ -6,24 +6,19 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import (
-    asked,
-    check_data,
-    check_dims,
-    check_sizes,
-)
+from onnx_kvtool.commands.arguments import asked, check_data, check_dims, check_sizes
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import EvalRequest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, silent
+from onnx_kvtool.core.record import taken
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import binary_bytes, bytes_of
 from onnx_kvtool.evaluation.literal import save_values
@@ -223,10 +218,7 @@ def _check_request(request: EvalRequest) -> None:
     )
     if request.save is not None:
         _check_save(request.save, request)
-    if request.op is None:
-        _check_model_request(request)
-    else:
-        _check_operator_request(request)
+    (_check_model_request if request.op is None else _check_operator_request)(request)
 
 
 def _check_save(target: str, request: EvalRequest) -> None:
@@ -301,18 +293,11 @@ def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> Eva
         [(name, read_spec(text)) for name, text in request.specs],
         request.fetch,
     )
-    report = run_model(
-        single.model, dict(single.inputs), single.outputs, op, _settings(request), progress
-    )
+    settings = taken(RunSettings, request, dims={})
+    inputs = dict(single.inputs)
+    report = run_model(single.model, inputs, single.outputs, op, settings, progress)
     report.operator, report.opset = op, single.opset
     return report
-
-
-def _settings(request: EvalRequest) -> RunSettings:
-    names = [field.name for field in fields(RunSettings)]
-    return RunSettings(
-        **{**{name: getattr(request, name) for name in names}, "dims": request.sizes}
-    )
 
 
 def _evaluate(
@@ -327,7 +312,8 @@ def _evaluate(
     check_dims(model, request.sizes)
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)
-    report = run_model(model, given, wanted, request.node, _settings(request), progress)
+    settings = taken(RunSettings, request, dims=request.sizes)
+    report = run_model(model, given, wanted, request.node, settings, progress)
     report.model = path
     graph = Location(graph_path(model.graph.name))
     moved = (Diagnostic("unsorted-nodes", "warning", graph, note) for note in notes)

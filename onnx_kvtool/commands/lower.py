@@ -9,12 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import asked
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import LowerRequest
-from onnx_kvtool.commands.rewriting import (
-    in_files,
-    in_memory,
-    prepared,
-    proven,
-)
+from onnx_kvtool.commands.rewriting import in_files, in_memory, prepared, proven
 from onnx_kvtool.core.choices import DEFAULT_OPSET
 from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
@@ -30,7 +25,7 @@ from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification
 from onnx_kvtool.targets.limits import highest_opset
-from onnx_kvtool.targets.target import Target, find_target
+from onnx_kvtool.targets.target import find_target
 
 
 @asked(LowerRequest)
@@ -196,9 +191,7 @@ def _lower(
         outcome = Outcome(source_opset, min(opset, source_opset), refused=change.refused)
     else:
         with collector_paused():
-            asks = (
-                "" if release is None or release.static is None else f"{release} {release.static}"
-            )
+            asks = f"{release} {release.static}" if release and release.static else ""
             if request.sizes or request.static or asks:
                 outcome = rewrite_fixed(
                     model,
@@ -214,10 +207,22 @@ def _lower(
         if wide is None:
             outcome.refused = naming_the_flag(outcome.refused)
     outcome.notes[:0] = change.notes
-    report = _report(model, request, outcome)
+    report = LowerReport(
+        path_in(request.model) or origin(model).name,
+        None,
+        outcome.source_opset,
+        outcome.target_opset,
+        model.ir_version,
+        outcome.lowered,
+        outcome.refused,
+        outcome.notes,
+    )
     if target is not None:
         report.target = target.asked
-        report.notes = [*_stand_in(target), *reasons, *report.notes]
+        if not target.is_known:
+            known = f"{target.release}, the next known release below"
+            reasons.insert(0, f"{target.asked} has the limits of {known}")
+        report.notes = [*reasons, *report.notes]
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
@@ -225,23 +230,3 @@ def _lower(
     before = source or request.model
     report.verification = proven(model, before, compare, report.notes, progress)
     return report
-
-
-def _stand_in(target: Target) -> list[str]:
-    """Note which known release replaces an unknown one."""
-    if target.is_known:
-        return []
-    return [f"{target.asked} has the limits of {target.release}, the next known release below"]
-
-
-def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerReport:
-    return LowerReport(
-        model=path_in(request.model) or origin(model).name,
-        output=None,
-        source_opset=outcome.source_opset,
-        target_opset=outcome.target_opset,
-        ir_version=model.ir_version,
-        lowered=outcome.lowered,
-        refused=outcome.refused,
-        notes=outcome.notes,
-    )

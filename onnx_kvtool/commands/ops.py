@@ -7,11 +7,11 @@ from typing import Any
 
 from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.record import Record
+from onnx_kvtool.core.record import Record, taken
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
-from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
+from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.early.table import STEPS, rules_of
@@ -249,18 +249,21 @@ def _operator(op: str) -> Operator:
         versions=tuple(_version(facts) for facts in reversed(history)),
         function_body=not history[0].deprecated and has_body(op),
         kernels=tuple(KernelEntry(since, written) for since in KERNELS.get(op, ())),
-        lowerings=_lowerings(op),
-        upgrades=_upgrades(op),
+        lowerings=tuple(
+            LoweringEntry(
+                one.name, one.since, one.since if one.reads is None else one.reads, one.removes
+            )
+            for one in rules_of(op)
+        ),
+        upgrades=tuple(
+            UpgradeEntry(rule.name, rule.changes) for rule in [UPGRADES.get(op)] if rule
+        ),
         raisings=tuple(
             RaisingEntry(raising.name, read, _RAISED)
             for read, raising in RAISINGS.items()
             if op in (read, _RAISED)
         ),
-        rules=tuple(
-            RuleEntry(rule.code, rule.name, rule.severity, rule.summary, rule.url)
-            for rule in RULES.values()
-            if op in rule.operators
-        ),
+        rules=tuple(taken(RuleEntry, rule) for rule in RULES.values() if op in rule.operators),
         limits=_limits(op),
     )
 
@@ -269,44 +272,19 @@ def _version(facts: OpFacts) -> VersionEntry:
     return VersionEntry(
         facts.since_version,
         facts.deprecated,
-        tuple(map(_parameter, facts.inputs)),
-        tuple(map(_parameter, facts.outputs)),
-        tuple(
-            AttributeEntry(name, attribute.required, attribute.default)
-            for name, attribute in sorted(facts.attributes.items())
-        ),
+        tuple(taken(ParameterEntry, formal) for formal in facts.inputs),
+        tuple(taken(ParameterEntry, formal) for formal in facts.outputs),
+        tuple(taken(AttributeEntry, one) for _, one in sorted(facts.attributes.items())),
     )
-
-
-def _parameter(formal: Formal) -> ParameterEntry:
-    return ParameterEntry(formal.name, formal.optional, formal.variadic)
-
-
-def _lowerings(op: str) -> tuple[LoweringEntry, ...]:
-    return tuple(
-        LoweringEntry(
-            rule.name, rule.since, rule.since if rule.reads is None else rule.reads, rule.removes
-        )
-        for rule in rules_of(op)
-    )
-
-
-def _upgrades(op: str) -> tuple[UpgradeEntry, ...]:
-    rule = UPGRADES.get(op)
-    return () if rule is None else (UpgradeEntry(rule.name, rule.changes),)
 
 
 def _limits(op: str) -> tuple[LimitEntry, ...]:
     """Return the limits that name the operator, the releases of each gathered."""
-    reasons: dict[tuple[str, str], str] = {}
-    versions: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], LimitEntry] = {}
     for release in releases():
         for limit in release.limits:
             if limit.operator == op:
                 key = limit.name, release.runtime
-                reasons[key] = limit.reason
-                versions.setdefault(key, []).append(release.version)
-    return tuple(
-        LimitEntry(name, runtime, tuple(versions[name, runtime]), reason)
-        for (name, runtime), reason in reasons.items()
-    )
+                before = found[key].versions if key in found else ()
+                found[key] = LimitEntry(*key, (*before, release.version), limit.reason)
+    return tuple(found.values())

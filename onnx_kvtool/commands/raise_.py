@@ -11,16 +11,12 @@ from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.commands.arguments import asked, check_least
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import RaiseRequest
-from onnx_kvtool.commands.rewriting import (
-    in_files,
-    in_memory,
-    prepared,
-    proven,
-)
+from onnx_kvtool.commands.rewriting import in_files, in_memory, prepared, proven
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
+from onnx_kvtool.core.record import taken
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.model_io.model import note_made
@@ -153,15 +149,7 @@ def _raise(
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
     _check_capacity(model, request.capacity)
-    settings = RaiseSettings(
-        opset=request.opset,
-        assumptions=assumptions,
-        capacity=request.capacity,
-        attention=request.attention,
-        contrib=request.contrib,
-        dims=request.sizes,
-        static=request.static,
-    )
+    settings = taken(RaiseSettings, request, assumptions=assumptions, dims=request.sizes)
     verifier = prepared(model, request, progress, needs_source=True)
     progress("raising")
     with collector_paused():

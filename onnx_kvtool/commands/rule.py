@@ -8,7 +8,7 @@ from typing import Literal
 from onnx_kvtool.commands.requests import RuleRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.record import Form, Key, Record
+from onnx_kvtool.core.record import Form, Key, Record, taken
 from onnx_kvtool.lint.rule import RULES, Basis, Rule, markdown
 from onnx_kvtool.lint.settings.config import find_rule
 
@@ -42,17 +42,7 @@ class RulePage(Record):
 
 def _pages(rules: tuple[Rule, ...]) -> list[RulePage]:
     return [
-        RulePage(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity,
-            summary=rule.summary,
-            fix=rule.fix,
-            documentation=markdown(rule),
-            url=rule.url,
-            basis=rule.basis,
-            runtime=rule.runtime or None,
-        )
+        taken(RulePage, rule, documentation=markdown(rule), runtime=rule.runtime or None)
         for rule in rules
     ]
 

@@ -20,6 +20,7 @@ from onnx_kvtool.core.errors import UsageError
 
 
 R = TypeVar("R", bound="Record")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +332,12 @@ def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
         keys = {key.path: key.key for key in keys_of(kind)}
         missing = [keys[n] for n in known if n in keys and n not in found]
         raise Misfit(f"has no `{missing[0]}`") from None
+
+
+def taken(kind: type[T], source: object, **other: Any) -> T:
+    """Return a dataclass whose fields are `other`, and attributes of `source` of the same names."""
+    names = (field.name for field in fields(kind) if field.name not in other)  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **other)
 
 
 def _at(place: str, kind: Any, data: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
-from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.neighbourhood import Edge, Neighbourhood, Spot
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.words import escape
@@ -61,19 +61,45 @@ def layered(sizes: Mapping[str, tuple[float, float]], edges: Sequence[tuple[str,
         edges: Keys of the two ends of each edge; both are in `sizes`.
     """
     layer = _layers(sizes, edges)
-    chains, widths, layer = _with_points(sizes, edges, layer)
-    rows = _rows(layer)
-    near = _neighbours(chains)
+    widths = {key: width for key, (width, _) in sizes.items()}
+    chains = []
+    near: defaultdict[str, list[str]] = defaultdict(list)
+    for number, (source, target) in enumerate(edges):
+        step = 1 if layer[target] >= layer[source] else -1
+        crossed = range(layer[source] + step, layer[target], step)
+        points = {f"\0{number}/{between}": between for between in crossed}
+        layer |= points
+        widths |= dict.fromkeys(points, 8.0)
+        chain = [source, *points, target]
+        chains.append(chain)
+        for one, other in pairwise(chain):
+            near[one].append(other)
+            near[other].append(one)
+    rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for key, place in layer.items():
+        rows[place].append(key)
     for sweep in range(_SWEEPS):
-        _order(rows, near, downwards=sweep % 2 == 0)
+        for before, row in pairwise(rows if sweep % 2 == 0 else rows[::-1]):
+            _order(row, before, near)
     x = _columns(rows, near, widths)
     heights = [max((sizes[k][1] for k in row if k in sizes), default=0.0) for row in rows]
     y = [sum(heights[:i]) + heights[i] / 2 + _GAP_Y * i for i in range(len(rows))]
     left = min((x[k] - widths[k] / 2 for k in x), default=0.0)
     boxes = {k: Placed(x[k] - left, y[layer[k]], *sizes[k]) for k in sizes}
-    lines = tuple(_line(chain, boxes, x, y, layer, left) for chain in chains)
+    lines = []
+    for chain in chains:
+        first, last = boxes[chain[0]], boxes[chain[-1]]
+        down = 0.5 if last.y >= first.y else -0.5
+        lines.append(
+            (
+                (first.x, first.y + down * first.height),
+                *((x[k] - left, y[layer[k]]) for k in chain[1:-1]),
+                (last.x, last.y - down * last.height),
+            )
+        )
     right = max((x[k] + widths[k] / 2 for k in x), default=0.0)
-    return Layout(right - left, sum(heights) + _GAP_Y * max(0, len(rows) - 1), boxes, lines)
+    height = sum(heights) + _GAP_Y * max(0, len(rows) - 1)
+    return Layout(right - left, height, boxes, tuple(lines))
 
 
 def _layers(
@@ -104,58 +130,15 @@ def _layers(
     return layer
 
 
-def _with_points(
-    sizes: Mapping[str, tuple[float, float]],
-    edges: Sequence[tuple[str, str]],
-    layer: dict[str, int],
-) -> tuple[list[list[str]], dict[str, float], dict[str, int]]:
-    """Return each edge as a chain with a point in every layer that it crosses."""
-    widths = {key: size[0] for key, size in sizes.items()}
-    layer = dict(layer)
-    chains = []
-    for number, (source, target) in enumerate(edges):
-        step = 1 if layer[target] >= layer[source] else -1
-        chain = [source]
-        for between in range(layer[source] + step, layer[target], step):
-            point = f"\0{number}/{between}"
-            layer[point], widths[point] = between, 8.0
-            chain.append(point)
-        chains.append([*chain, target])
-    return chains, widths, layer
-
-
-def _rows(layer: Mapping[str, int]) -> list[list[str]]:
-    rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-    for key, place in layer.items():
-        rows[place].append(key)
-    return rows
-
-
-def _neighbours(chains: Sequence[Sequence[str]]) -> Mapping[str, list[str]]:
-    near: defaultdict[str, list[str]] = defaultdict(list)
-    for chain in chains:
-        for one, other in pairwise(chain):
-            near[one].append(other)
-            near[other].append(one)
-    return near
-
-
-def _order(rows: list[list[str]], near: Mapping[str, list[str]], *, downwards: bool) -> None:
-    """Sort each row by the mean place of its neighbours in the row before it."""
-    order = range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1)
-    for place in order:
-        fixed = rows[place - 1 if downwards else place + 1]
-        at = {key: (i + 0.5) / len(fixed) for i, key in enumerate(fixed)}
-        own = {key: (i + 0.5) / len(rows[place]) for i, key in enumerate(rows[place])}
-        means = {
-            key: _mean([at[n] for n in near.get(key, ()) if n in at], own[key])
-            for key in rows[place]
-        }
-        rows[place].sort(key=means.__getitem__)
+def _order(row: list[str], before: Sequence[str], near: Mapping[str, list[str]]) -> None:
+    """Sort a row by the mean place of the neighbours in the row before it."""
+    at, own = ({k: (i + 0.5) / len(keys) for i, k in enumerate(keys)} for keys in (before, row))
+    means = {k: _mean([at[n] for n in near.get(k, ()) if n in at], own[k]) for k in row}
+    row.sort(key=means.__getitem__)
 
 
 def _columns(
-    rows: list[list[str]], near: Mapping[str, list[str]], widths: Mapping[str, float]
+    rows: Sequence[Sequence[str]], near: Mapping[str, list[str]], widths: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the centre of each box: near its neighbours, and clear of the boxes beside it."""
     x: dict[str, float] = {}
@@ -168,42 +151,20 @@ def _columns(
     for sweep in range(2 * _SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             wanted = [_mean([x[n] for n in near.get(k, ())], x[k]) for k in row]
-            _settle(row, wanted, widths, x)
+            gaps = [(widths[a] + widths[b]) / 2 + _GAP_X for a, b in pairwise(row)]
+            # Boxes that overlap move to both sides.
+            rightwards = _pushed(wanted, gaps)
+            leftwards = _pushed([-place for place in reversed(wanted)], gaps[::-1])
+            for key, a, b in zip(row, rightwards, reversed(leftwards), strict=True):
+                x[key] = (a - b) / 2
     return x
 
 
-def _settle(
-    row: Sequence[str], wanted: Sequence[float], widths: Mapping[str, float], x: dict[str, float]
-) -> None:
-    """Put the boxes of a row at the wanted places, and move those that overlap to both sides."""
-    rightwards = list(wanted)
-    leftwards = list(wanted)
-    for i in range(1, len(row)):
-        apart = (widths[row[i - 1]] + widths[row[i]]) / 2 + _GAP_X
-        rightwards[i] = max(rightwards[i], rightwards[i - 1] + apart)
-    for i in range(len(row) - 2, -1, -1):
-        apart = (widths[row[i]] + widths[row[i + 1]]) / 2 + _GAP_X
-        leftwards[i] = min(leftwards[i], leftwards[i + 1] - apart)
-    for key, a, b in zip(row, rightwards, leftwards, strict=True):
-        x[key] = (a + b) / 2
-
-
-def _line(
-    chain: Sequence[str],
-    boxes: Mapping[str, Placed],
-    x: Mapping[str, float],
-    y: Sequence[float],
-    layer: Mapping[str, int],
-    left: float,
-) -> tuple[tuple[float, float], ...]:
-    first, last = boxes[chain[0]], boxes[chain[-1]]
-    down = 1 if last.y >= first.y else -1
-    inner = ((x[k] - left, y[layer[k]]) for k in chain[1:-1])
-    return (
-        (first.x, first.y + down * first.height / 2),
-        *inner,
-        (last.x, last.y - down * last.height / 2),
-    )
+def _pushed(wanted: Sequence[float], gaps: Sequence[float]) -> list[float]:
+    """Return places at or behind the wanted ones, with gaps between them."""
+    steps = zip(wanted, (0.0, *gaps), strict=False)
+    found = accumulate(steps, lambda at, step: max(step[0], at + step[1]), initial=-math.inf)
+    return list(found)[1:]
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
@@ -211,19 +172,6 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 # Several neighbourhoods as one graph, its nodes numbered.
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """One graph.
-
-    Attributes:
-        spots: Its nodes; the number of one is its position.
-        edges: Numbers of the ends of each edge, and the edge.
-    """
-
-    spots: tuple[Spot, ...]
-    edges: tuple[tuple[int, int, Edge], ...]
 
 
 def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
@@ -242,22 +190,20 @@ def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
     return Neighbourhood(tuple(spots.values()), tuple(edges.values()))
 
 
-def drawing(caches: Sequence[Cache], neighbourhoods: Sequence[Neighbourhood]) -> Drawing:
-    """Return the graphs around all caches as one, its nodes numbered.
+def drawing(report: InspectReport) -> tuple[Neighbourhood, dict[str, str]]:
+    """Return the graphs around all caches as one, and the names of its nodes by their keys.
 
     Layers with the same caches and surroundings appear once, with a common name, and with their
     number at the node that updates the cache.
     """
+    graphs = report.neighbourhoods
     named = [
         (cache.past or cache.present or "", (cache.dtype, cache.shape, _form(graph)))
-        for cache, graph in zip(caches, neighbourhoods, strict=False)
+        for cache, graph in zip(report.caches, graphs, strict=False)
     ]
     groups = name_groups(named)
-    whole = joined([_folded([neighbourhoods[place] for place in group]) for _, group in groups])
-    numbers = {spot.key: number for number, spot in enumerate(whole.spots)}
-    return Drawing(
-        whole.spots, tuple((numbers[e.source], numbers[e.target], e) for e in whole.edges)
-    )
+    whole = joined([_folded([graphs[place] for place in group]) for _, group in groups])
+    return whole, {spot.key: f"n{number}" for number, spot in enumerate(whole.spots)}
 
 
 def _form(graph: Neighbourhood) -> Hashable:
@@ -313,19 +259,20 @@ def to_dot(report: InspectReport) -> str:
 
     Nodes near several updates appear once, and so do similar layers.
     """
-    drawn = drawing(report.caches, report.neighbourhoods)
+    drawn, names = drawing(report)
     lines = [
         "digraph caches {",
         '  graph [rankdir=TB, fontname="sans-serif"];',
         '  node [fontname="sans-serif", fontsize=11, fontcolor="#000000"];',
         '  edge [fontname="sans-serif", fontsize=9, color="#555555"];',
     ]
-    for number, spot in enumerate(drawn.spots):
+    for spot in drawn.spots:
         label = r"\n".join(_dot_quoted(line) for line in (spot.label, spot.name) if line)
-        lines.append(f'  n{number} [label="{label}", {_DOT_SHAPES[spot.kind]}];')
-    for source, target, edge in drawn.edges:
+        lines.append(f'  {names[spot.key]} [label="{label}", {_DOT_SHAPES[spot.kind]}];')
+    for edge in drawn.edges:
         style = ', color="#1f6feb", penwidth=2' if edge.is_cache else ""
-        lines.append(f'  n{source} -> n{target} [label="{_dot_quoted(edge.label)}"{style}];')
+        ends = f"{names[edge.source]} -> {names[edge.target]}"
+        lines.append(f'  {ends} [label="{_dot_quoted(edge.label)}"{style}];')
     return "\n".join((*lines, "}"))
 
 
@@ -350,16 +297,16 @@ def to_mermaid(report: InspectReport) -> str:
 
     Nodes near several updates appear once, and so do similar layers. Thick lines are the caches.
     """
-    drawn = drawing(report.caches, report.neighbourhoods)
+    drawn, names = drawing(report)
     lines = ["flowchart TB"]
-    for number, spot in enumerate(drawn.spots):
+    for spot in drawn.spots:
         opening, closing = _MERMAID_SHAPES[spot.kind]
         label = "<br>".join(_mermaid_quoted(line) for line in (spot.label, spot.name) if line)
-        lines.append(f'  n{number}{opening}"{label}"{closing}')
-    for source, target, edge in drawn.edges:
+        lines.append(f'  {names[spot.key]}{opening}"{label}"{closing}')
+    for edge in drawn.edges:
         arrow = "==>" if edge.is_cache else "-->"
         label = f'|"{_mermaid_quoted(edge.label)}"|' if edge.label else ""
-        lines.append(f"  n{source} {arrow}{label} n{target}")
+        lines.append(f"  {names[edge.source]} {arrow}{label} {names[edge.target]}")
     return "\n".join(lines)
 
 

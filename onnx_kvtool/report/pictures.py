@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from onnx_kvtool.analysis.caches.cache import Cache, kept
@@ -113,6 +113,10 @@ _LENGTHS = sorted({2**n for n in range(4, 21)} | {3 * 2**n for n in range(4, 19)
 """Capacities that the slider offers, besides that of the model."""
 
 
+_PIECE_KEYS = ("size", "bits", "rows", "grows", "window")
+"""The names of a piece's attributes in the script of the page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What one or several caches of one kind cost.
@@ -133,14 +137,7 @@ class Piece:
 
     def allocated(self, capacity: int, tokens: int) -> float:
         """Return the bytes of one sequence of `tokens` tokens."""
-        if self.grows:
-            return self.size * tokens
-        return self.size * (capacity if self.rows is None else self.rows)
-
-    def filled(self, capacity: int, tokens: int) -> float:
-        """Return the bytes of the rows that `tokens` tokens fill, as `allocated`."""
-        rows = capacity if self.rows is None else self.rows
-        return self.size * (tokens if self.grows else min(tokens, rows))
+        return self.size * (tokens if self.grows else capacity if self.rows is None else self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +174,20 @@ class CostModel:
         """Whether a cache takes more rows than tokens fill."""
         return any(not piece.grows for piece in self.pieces)
 
-    @property
-    def most_bytes(self) -> float:
-        """Bytes at the top of the plot."""
-        return self.allocated(self.batches[-1], self.capacity)
-
     def allocated(self, batch: int, tokens: int) -> float:
         """Return the bytes for `batch` sequences of `tokens` tokens each."""
         return batch * sum(piece.allocated(self.capacity, tokens) for piece in self.pieces)
 
     def filled(self, batch: int, tokens: int) -> float:
         """Return the bytes of the rows that these tokens fill."""
-        return batch * sum(piece.filled(self.capacity, tokens) for piece in self.pieces)
+        each = (min(p.size * tokens, p.allocated(self.capacity, tokens)) for p in self.pieces)
+        return batch * sum(each)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the script of the page computes with; see `onnx_kvtool.report.page`."""
         return {
             "pieces": [
-                {
-                    "size": p.size,
-                    "bits": p.bits,
-                    "rows": p.rows,
-                    "grows": p.grows,
-                    "window": p.is_window,
-                }
-                for p in self.pieces
+                dict(zip(_PIECE_KEYS, astuple(piece), strict=True)) for piece in self.pieces
             ],
             "capacity": self.capacity,
             "capacities": self.offered_capacities,
@@ -244,7 +230,7 @@ def memory_svg(cost: CostModel) -> str:
     page draws the same plot anew, as wide as it is shown and for what its reader chooses.
     """
     x = _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity)
-    y = _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes)
+    y = _Scale(_HEIGHT - _BOTTOM, _TOP, cost.allocated(cost.batches[-1], cost.capacity))
     parts = [
         f'<svg class="plot" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" xmlns="{_SVG}">',
         "<title>Memory of the caches against the length of a sequence</title>",
@@ -303,11 +289,9 @@ def _ticks(most: float, base: int) -> Sequence[float]:
         most: The largest number that may be among them.
         base: What a unit has of the next smaller one: 1024 for bytes, 1 for a plain count.
     """
-    unit = 1.0
-    if base > 1:
-        while unit * base <= most:
-            unit *= base
-    step = unit
+    step = 1.0
+    while base > 1 and step * base <= most:
+        step *= base
     while most / step > 5:
         step *= 2
     while most / step < 2.5 and step > 1:

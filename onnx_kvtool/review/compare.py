@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -21,13 +20,13 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.graphs import (
     GraphComparison,
-    Pairs,
+    ValuePairs,
     by_position,
     changed_entries,
     changed_remarks,
 )
 from onnx_kvtool.review.report import Change, DiffReport, Rename, Replacement
-from onnx_kvtool.review.side import Side, declared, dim_renames, type_of, with_names
+from onnx_kvtool.review.side import Side, dim_renames, type_of, with_names
 
 
 def replacements(
@@ -130,50 +129,48 @@ _FACTS = ("ir_version", "producer_name", "producer_version", "domain", "model_ve
 _CACHE_FACTS = ("kind", "dtype", "shape", "axis", "mode", "capacity", "growing", "in_place")
 
 
-class Reviewed(NamedTuple):
-    """A model to compare.
-
-    Attributes:
-        model: The model, which nobody else uses; its nodes are sorted.
-        path: Its name in the report.
-        caches: Its caches.
-    """
-
-    model: ir.Model
-    path: str
-    caches: Sequence[Cache]
-
-
-def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: bool) -> DiffReport:
-    """Return the changes between two models.
+def compare_models(
+    old: ir.Model,
+    new: ir.Model,
+    caches: Sequence[Sequence[Cache]],
+    digests: Digests,
+    *,
+    how_much: bool,
+) -> DiffReport:
+    """Return the changes between two models, whose nodes get sorted.
 
     Args:
-        old: The old model.
-        new: The new model.
+        old: The old model, which nobody else uses.
+        new: The new model, likewise.
+        caches: The caches of both.
         digests: Returns the contents of tensors.
         how_much: Whether to read changed weights again, to measure the differences.
 
     Raises:
         UnreadableModel: If a tensor cannot be read.
     """
-    report = DiffReport(old.path, new.path)
-    sides = Side(old.model, digests), Side(new.model, digests)
+    report = DiffReport(origin(old).name, origin(new).name)
+    sides = Side(old, digests), Side(new, digests)
     graphs = GraphComparison(*sides, report, digests if how_much else None)
     _model_facts(graphs)
     inputs = _same_inputs(sides)
-    outputs = _by_name(old.model.graph.outputs, new.model.graph.outputs)
-    path = walk.graph_path(new.model.graph.name)
-    graphs.about(path, old.model.graph, new.model.graph)
-    graphs.compare(path, old.model.graph, new.model.graph, (inputs, outputs))
+    outputs = _by_name(old.graph.outputs, new.graph.outputs)
+    path = walk.graph_path(new.graph.name)
+    graphs.about(path, old.graph, new.graph)
+    graphs.compare(path, old.graph, new.graph, (inputs, outputs))
     outputs += _renamed_outputs(graphs, outputs)
     _functions(graphs, report)
     _interface(graphs, inputs, outputs)
     renames = _declarations(graphs, report)
-    _caches(old.caches, new.caches, report, renames)
+    _caches(caches[0], caches[1], report, renames)
     found = replacements(sides, graphs.removed, graphs.added, graphs.rewired)
     report.replaced, report.removed, report.added = found
-    report.ops = _ops(old.model, new.model)
-    _storage(old.model, new.model, report)
+    counts = [Counter(operator_label(n) for _, _, n in walk.nodes(m)) for m in (old, new)]
+    for op, *both in changed_entries("", *counts):
+        report.ops[op] = (both[0] or 0, both[1] or 0)
+    files = [sorted({os.fspath(f.location) for f in external_files(m)}) for m in (old, new)]
+    if files[0] != files[1]:
+        report.storage.append(Change("", "external data", "files", *files))
     return report
 
 
@@ -217,21 +214,19 @@ def _training(model: ir.Model) -> str | None:
 
 
 def _opsets(place: str, old: Mapping[str, int], new: Mapping[str, int], report: DiffReport) -> None:
-    for domain in sorted({*old, *new}):
-        before, after = old.get(domain), new.get(domain)
-        if before != after:
-            what = "added" if before is None else "removed" if after is None else "version"
-            report.opsets.append(Change(place, domain, what, before, after))
+    for domain, before, after in changed_entries("", old, new):
+        what = "added" if before is None else "removed" if after is None else "version"
+        report.opsets.append(Change(place, domain, what, before, after))
 
 
-def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> Pairs:
+def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> ValuePairs:
     known: dict[str | None, list[ir.Value]] = {}
     for value in reversed(new):  # a broken model has two of one name
         known.setdefault(value.name, []).append(value)
     return [(value, known[value.name].pop()) for value in old if known.get(value.name)]
 
 
-def _same_inputs(sides: tuple[Side, Side]) -> Pairs:
+def _same_inputs(sides: tuple[Side, Side]) -> ValuePairs:
     """Pair inputs by name, the others by type and readers."""
     olds, news = (side.model.graph.inputs for side in sides)
     pairs = _by_name(olds, news)
@@ -253,7 +248,7 @@ def _read_as(side: Side, value: ir.Value) -> Hashable:
     return str(value.type), len(value.shape) if value.shape else None, tuple(readers)
 
 
-def _renamed_outputs(graphs: GraphComparison, known: Pairs) -> Pairs:
+def _renamed_outputs(graphs: GraphComparison, known: ValuePairs) -> ValuePairs:
     """Pair outputs with another name by their nodes."""
     taken = {value for pair in known for value in pair}
     news = {(v.producer(), v.index()): v for v in graphs.new.model.graph.outputs if v not in taken}
@@ -281,8 +276,8 @@ def _functions(graphs: GraphComparison, report: DiffReport) -> None:
         graphs.about(path, old, new)
         graphs.signature(path, old, new)
         before, after = _parameters(graphs.old, old), _parameters(graphs.new, new)
-        for name, a, b in changed_entries("attribute ", before, after):
-            report.functions.append(Change(path, path, name, a, b))
+        for entry in changed_entries("attribute ", before, after):
+            report.functions.append(Change(path, path, *entry))
         graphs.compare(path, old.graph, new.graph, by_position(old, new))
         for one, other in zip(old.inputs, new.inputs, strict=False):
             graphs.rename("value", path, one, other)
@@ -295,7 +290,7 @@ def _parameters(side: Side, function: ir.Function) -> dict[str, str]:
     }
 
 
-def _interface(graphs: GraphComparison, inputs: Pairs, outputs: Pairs) -> None:
+def _interface(graphs: GraphComparison, inputs: ValuePairs, outputs: ValuePairs) -> None:
     report, sides = graphs.report, (graphs.old, graphs.new)
     for kind, pairs in (("input", inputs), ("output", outputs)):
         ends = [getattr(side.model.graph, f"{kind}s") for side in sides]
@@ -311,12 +306,11 @@ def _interface(graphs: GraphComparison, inputs: Pairs, outputs: Pairs) -> None:
             if kind == "input" and a.is_initializer() != b.is_initializer():
                 words = ["optional" if v.is_initializer() else "required" for v in (a, b)]
                 report.interface.append(Change(kind, b.name or "", "default", *words))
-            for what, before, after in changed_remarks(a, b):
-                report.interface.append(Change(kind, b.name or "", what, before, after))
+            for remark in changed_remarks(a, b):
+                report.interface.append(Change(kind, b.name or "", *remark))
         if kind == "output":
             for a, b in pairs:
-                pair = declared(sides[0], a), declared(sides[1], b)
-                graphs.declarations.append(("output", b, *pair))
+                graphs.declare("output", a, b)
         new_of = dict(pairs)
         order = [new_of[a] for a in ends[0] if a in new_of]
         now = [b for b in ends[1] if b in known]
@@ -386,19 +380,3 @@ def _cache_facts(cache: Cache, renames: dict[str, str], has_axis: bool) -> dict[
         "growing": cache.is_growing,
         "in_place": cache.in_place.possible,
     }
-
-
-def _ops(old: ir.Model, new: ir.Model) -> dict[str, tuple[int, int]]:
-    before, after = (
-        Counter(operator_label(node) for _, _, node in walk.nodes(model)) for model in (old, new)
-    )
-    return {
-        op: (before[op], after[op]) for op in sorted({*before, *after}) if before[op] != after[op]
-    }
-
-
-def _storage(old: ir.Model, new: ir.Model, report: DiffReport) -> None:
-    """Report changed locations of weights."""
-    before, after = (sorted({os.fspath(f.location) for f in external_files(m)}) for m in (old, new))
-    if before != after:
-        report.storage.append(Change("", "external data", "files", before, after))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,44 +67,29 @@ def number(value: float) -> str:
     return str(np.float32(value))
 
 
-def reference_text(attribute: onnx.AttributeProto) -> str:
-    """Return a reference to an attribute of the enclosing function: `axis: int = @axis`."""
-    return f"{_head(attribute)}@{word(attribute.ref_attr_name)}"
+_SHOWN: Mapping[str, Callable[[Any], str]] = {"INT": str, "FLOAT": number, "STRING": quoted}
+"""Functions that make the text of attributes; those of lists have an S behind."""
 
 
-def _head(attribute: onnx.AttributeProto) -> str:
+def attribute_head(attribute: onnx.AttributeProto) -> str:
+    """Return the beginning of the text of an attribute: `axis: int = `."""
     kind = _A.AttributeType.Name(attribute.type).lower()
     return f"{word(attribute.name)}: {kind} = "
 
 
 def scalar_attribute(attribute: onnx.AttributeProto) -> str | None:
-    """Return an attribute in one line: `axis: int = 1`; None if it holds tensors or graphs."""
-    kind = attribute.type
+    """Return an attribute in one line: `axis: int = 1`; None if it holds tensors or graphs.
+
+    A reference to an attribute of the enclosing function is `axis: int = @axis`.
+    """
+    head, kind = attribute_head(attribute), _A.AttributeType.Name(attribute.type)
     if attribute.ref_attr_name:
-        return reference_text(attribute)
-    if kind == _A.INT:
-        text = str(attribute.i)
-    elif kind == _A.INTS:
-        text = _list(map(str, attribute.ints))
-    elif kind == _A.FLOAT:
-        text = number(attribute.f)
-    elif kind == _A.FLOATS:
-        text = _list(map(number, attribute.floats))
-    elif kind == _A.STRING:
-        text = quoted(attribute.s)
-    elif kind == _A.STRINGS:
-        text = _list(map(quoted, attribute.strings))
-    elif kind == _A.TYPE_PROTO:
-        text = type_text(attribute.tp)
-    elif kind == _A.TYPE_PROTOS:
-        text = _list(map(type_text, attribute.type_protos))
-    else:
+        return f"{head}@{word(attribute.ref_attr_name)}"
+    show = {**_SHOWN, "TYPE_PROTO": type_text}.get(kind.removesuffix("S"))
+    if show is None:
         return None
-    return _head(attribute) + text
-
-
-def _list(texts: Iterable[str]) -> str:
-    return f"[{', '.join(texts)}]"
+    value = onnx.helper.get_attribute_value(attribute)
+    return head + (f"[{', '.join(map(show, value))}]" if kind[-1] == "S" else show(value))
 
 
 def type_text(type_: onnx.TypeProto) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import TypeVar
 
 import onnx_ir as ir
 
@@ -13,7 +14,7 @@ from onnx_kvtool.core.domains import operator_label
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.matching import (
     Matcher,
-    NodePairs,
+    Pairs,
     pair_initializers,
     shown_content,
     weight_changes,
@@ -25,8 +26,8 @@ _Changed = Callable[[str, str | None, str | None], None]
 """Reports a changed fact of a node."""
 
 
-Pairs = list[tuple[ir.Value, ir.Value]]
-Ends = tuple[Pairs, Pairs]
+ValuePairs = list[tuple[ir.Value, ir.Value]]
+Ends = tuple[ValuePairs, ValuePairs]
 """Pairs of inputs and pairs of outputs of two graphs."""
 
 
@@ -61,7 +62,7 @@ class GraphComparison:
     new: Side
     report: DiffReport
     digests: Digests | None
-    nodes: NodePairs = field(default_factory=NodePairs)
+    nodes: Pairs[ir.Node] = field(default_factory=Pairs)
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)
     added: list[ir.Node] = field(default_factory=list)
     removed: list[ir.Node] = field(default_factory=list)
@@ -99,23 +100,20 @@ class GraphComparison:
         Matcher(*scopes, self.nodes, self.same_value).run()
         self._weights(path, scopes)
         for value, other in inputs:
-            self._declaration(path, value, other)
-        for node in scopes[0].nodes:
+            self.declare(path, value, other)
+        for node in old:
             pair = self.nodes.new.get(node)
             if pair is not None:
                 self._node(path, node, pair)
             elif not self._was_moved(node, self.old):
                 self.removed.append(node)
-        for node in scopes[1].nodes:
-            if node not in self.nodes.old and not self._was_moved(node, self.new):
-                self.added.append(node)
+        free = self.nodes.free(new)
+        self.added += (node for node in free if not self._was_moved(node, self.new))
         for value, other in outputs:
             if not self.same_value(value, other):
-                self._rewired(
-                    value,
-                    other,
-                    Change("output", other.name or "", "source", *_named(value, other)),
-                )
+                names = _named(value, other)
+                change = Change("output", other.name or "", "source", *names)
+                self._rewired(value, other, change)
 
     def _hash(
         self,
@@ -151,13 +149,13 @@ class GraphComparison:
     def _weights(self, path: str, scopes: tuple[Scope, Scope]) -> None:
         graphs = scopes[0].graph, scopes[1].graph
         found = pair_initializers(self.old, self.new, graphs, self.nodes)
-        self.values.update({b: a for a, b in found.items()})
+        self.values.update(found.old)
         constants = [
             {side.content(n.outputs[0]) for n in scope.nodes if self._lone(n)}
             for side, scope in zip((self.old, self.new), scopes, strict=True)
         ]
         for name, value in graphs[0].initializers.items():
-            other = found.get(value)
+            other = found.new.get(value)
             if value.is_graph_input():
                 continue
             if other is None:
@@ -168,9 +166,8 @@ class GraphComparison:
             self.report.weights_same += not changes
             self.rename("initializer", path, value, other)
             self._remarks(path, value, other)
-        pairs = set(found.values())
         for name, value in graphs[1].initializers.items():
-            if not (value in pairs or value.is_graph_input()):
+            if not (value in found.old or value.is_graph_input()):
                 self._one_sided(path, name, value, self.new, constants[0])
 
     def _one_sided(
@@ -189,7 +186,7 @@ class GraphComparison:
 
     def _lone(self, node: ir.Node) -> bool:
         is_constant = node.op_type == "Constant" and len(node.outputs) == 1
-        return is_constant and node not in self.nodes.new and node not in self.nodes.old
+        return is_constant and bool(self.nodes.free([node]))
 
     def _was_moved(self, node: ir.Node, side: Side) -> bool:
         """Return whether a Constant has become an initializer, or the reverse."""
@@ -209,24 +206,18 @@ class GraphComparison:
                 change = NodeChange(place, f"input {number}", *_named(one, other))
                 self._rewired(one, other, change)
         if (old.name or "") != (new.name or ""):
-            rename = Rename(
-                "node", path, self.old.place(old).node_label or "", place.node_label or ""
-            )
-            self.report.renamed.append(rename)
-        for what, before, after in changed_remarks(old, new):
-            changed(what, before, after)
+            labels = (place.node_label or "" for place in (self.old.place(old), place))
+            self.report.renamed.append(Rename("node", path, *labels))
+        for remark in changed_remarks(old, new):
+            changed(*remark)
         self._outputs(path, old, new, changed)
         self._bodies(path, old, new, changed)
 
     def _attributes(self, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
-        before, after = self.old.attributes(old), self.new.attributes(new)
-        if before == after:
-            return
-        for name in sorted({*before, *after}):
-            a, b = before.get(name), after.get(name)
-            if a != b:
-                short = _value_of(a), _value_of(b)
-                changed(name, *(short if short[0] != short[1] else (a, b)))
+        entries = changed_entries("", self.old.attributes(old), self.new.attributes(new))
+        for name, *texts in entries:
+            a, b = (text and text.partition(" = ")[2] for text in texts)
+            changed(name, *((a, b) if a != b else texts))
 
     def _outputs(self, path: str, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
         for number, (one, other) in enumerate(zip_longest(old.outputs, new.outputs)):
@@ -238,7 +229,7 @@ class GraphComparison:
             if not (one.is_graph_output() and other.is_graph_output()):
                 self.rename("value", path, one, other)
             if not (one.is_graph_output() or other.is_graph_output()):
-                self._declaration(path, one, other)
+                self.declare(path, one, other)
                 self._remarks(path, one, other)
 
     def _bodies(self, path: str, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
@@ -265,18 +256,16 @@ class GraphComparison:
         self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function
     ) -> None:
         """Report a changed number of inputs or outputs of a body or function."""
-        for what, a, b in (
-            ("inputs", old.inputs, new.inputs),
-            ("outputs", old.outputs, new.outputs),
-        ):
-            if len(a) != len(b):
-                shown = (", ".join(v.name or "" for v in values) for values in (a, b))
+        for what in ("inputs", "outputs"):
+            ends = getattr(old, what), getattr(new, what)
+            if len(ends[0]) != len(ends[1]):
+                shown = (", ".join(v.name or "" for v in values) for values in ends)
                 self.report.functions.append(Change(path, path, what, *shown))
 
     def about(self, path: str, old: _Documented, new: _Documented) -> None:
         """Report changed metadata of a model, a graph, a body or a function."""
-        for what, before, after in changed_remarks(old, new):
-            self.report.metadata.append(Change(path, what, "changed", before, after))
+        for what, *values in changed_remarks(old, new):
+            self.report.metadata.append(Change(path, what, "changed", *values))
 
     def _rewired(
         self, old: ir.Value | None, new: ir.Value | None, change: NodeChange | Change
@@ -300,13 +289,13 @@ class GraphComparison:
         if rename.old != rename.new:
             self.report.renamed.append(rename)
 
-    def _declaration(self, path: str, old: ir.Value, new: ir.Value) -> None:
-        a, b = declared(self.old, old), declared(self.new, new)
-        self.declarations.append((path, new, a, b))
+    def declare(self, path: str, old: ir.Value, new: ir.Value) -> None:
+        """Note the declarations of a pair of values."""
+        self.declarations.append((path, new, declared(self.old, old), declared(self.new, new)))
 
     def _remarks(self, path: str, old: ir.Value, new: ir.Value) -> None:
-        for what, before, after in changed_remarks(old, new):
-            self.report.values.append(Change(path, new.name or "", what, before, after))
+        for remark in changed_remarks(old, new):
+            self.report.values.append(Change(path, new.name or "", *remark))
 
 
 def _named(old: ir.Value | None, new: ir.Value | None) -> tuple[str | None, str | None]:
@@ -318,25 +307,26 @@ def _operator(node: ir.Node) -> str:
     return f"{name}:{node.overload}" if node.overload else name
 
 
-def _value_of(text: str | None) -> str | None:
-    return None if text is None else text.partition(" = ")[2]
-
-
 _Documented = ir.Node | ir.Value | ir.Graph | ir.Function | ir.Model
 
 
-def changed_remarks(old: _Documented, new: _Documented) -> list[tuple[str, str | None, str | None]]:
+_V = TypeVar("_V")
+_Entry = tuple[str, str | None, str | None]
+"""A name, with the old and the new value."""
+
+
+def changed_remarks(old: _Documented, new: _Documented) -> list[_Entry]:
     """Return the names and both values of changed remarks and metadata."""
-    found = []
-    if (old.doc_string or "") != (new.doc_string or ""):
-        found.append(("doc_string", old.doc_string or None, new.doc_string or None))
-    found += changed_entries("metadata ", old.metadata_props, new.metadata_props)
-    return found
+    texts = [{"doc_string": one.doc_string} if one.doc_string else {} for one in (old, new)]
+    return [
+        *changed_entries("", *texts),
+        *changed_entries("metadata ", old.metadata_props, new.metadata_props),
+    ]
 
 
 def changed_entries(
-    prefix: str, old: Mapping[str, str], new: Mapping[str, str]
-) -> list[tuple[str, str | None, str | None]]:
+    prefix: str, old: Mapping[str, _V], new: Mapping[str, _V]
+) -> list[tuple[str, _V | None, _V | None]]:
     """Return the entries of two mappings that differ, their keys with a prefix."""
     if old == new:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -19,9 +19,10 @@ _ELEMENTS = 1 << 19
 """Elements to compare at a time; a multiple of 8, so that packed elements fill whole bytes."""
 
 
-def distance(
-    old: ir.TensorProtocol, new: ir.TensorProtocol
-) -> tuple[()] | tuple[float, float, int, int]:
+_Distance = tuple[()] | tuple[float, float, int, int]
+
+
+def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> _Distance:
     """Return how much two tensors of one shape differ.
 
     Returns:
@@ -66,27 +67,33 @@ _COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 # names decide if a neighbour agrees, then neighbours alone, then names alone.
 
 
+_T = TypeVar("_T")
 _Key = Callable[[ir.Node], Hashable | None]
 _Alike = Callable[[ir.Node, ir.Node], bool]
 _SameValue = Callable[[ir.Value | None, ir.Value | None], bool]
 
 
-class NodePairs:
-    """Pairs of nodes, of all graphs of two models.
+class Pairs(Generic[_T]):
+    """Pairs of nodes, or of values, of two models.
 
     Attributes:
-        new: The new node of an old one.
-        old: The old node of a new one.
+        new: The new one of an old one.
+        old: The old one of a new one.
     """
 
     def __init__(self) -> None:
-        self.new: dict[ir.Node, ir.Node] = {}
-        self.old: dict[ir.Node, ir.Node] = {}
+        self.new: dict[_T, _T] = {}
+        self.old: dict[_T, _T] = {}
 
-    def add(self, old: ir.Node, new: ir.Node) -> None:
-        """Add a pair; neither node is in one."""
-        self.new[old] = new
-        self.old[new] = old
+    def add(self, old: _T, new: _T) -> None:
+        """Add a pair, unless one of both is in a pair already."""
+        if old not in self.new and new not in self.old:
+            self.new[old] = new
+            self.old[new] = old
+
+    def free(self, things: Iterable[_T]) -> list[_T]:
+        """Return those that are in no pair yet."""
+        return [one for one in things if one not in self.new and one not in self.old]
 
 
 class Matcher:
@@ -99,17 +106,20 @@ class Matcher:
         same_value: Returns whether an old and a new value are a pair by now.
     """
 
-    def __init__(self, old: Scope, new: Scope, pairs: NodePairs, same_value: _SameValue) -> None:
-        self._old, self._new = old, new
+    def __init__(
+        self, old: Scope, new: Scope, pairs: Pairs[ir.Node], same_value: _SameValue
+    ) -> None:
+        self._scopes = old, new
         self._pairs = pairs
         self._same_value = same_value
         self._added: list[tuple[ir.Node, ir.Node]] = []
         self._pending: list[tuple[ir.Node, ir.Node]] = []
-        self._free_old, self._free_new = set(old.nodes), set(new.nodes)
+        self._free = {*old.nodes, *new.nodes}
 
     def run(self) -> None:
         """Add the pairs."""
-        up, down = {**self._old.up, **self._new.up}, {**self._old.down, **self._new.down}
+        old, new = self._scopes
+        up, down = old.up | new.up, old.down | new.down
         # Only the name tells equal constants apart.
         self._alike(lambda n: (up[n], n.name or _outputs(n)) if n.op_type == "Constant" else None)
         self._alike(lambda n: (up[n], down[n]))
@@ -117,8 +127,7 @@ class Matcher:
             self._unique(lambda n, h=hashes: (h[n], n.name or _outputs(n)))  # type: ignore[misc]
         for hashes in (up, down):
             self._unique(lambda n, h=hashes: h[n])  # type: ignore[misc]
-        anchors = {**self._old.anchors, **self._new.anchors}
-        self._unique(anchors.get)
+        self._unique((old.anchors | new.anchors).get)
         self._unique(_named, self._neighbours_agree)
         self._unique(_made, self._neighbours_agree)
         self._spread()
@@ -133,18 +142,14 @@ class Matcher:
     def _groups(self, key: _Key) -> Iterator[tuple[list[ir.Node], list[ir.Node]]]:
         """Yield the nodes of both graphs that share a key and have no pair yet."""
         olds, news = (
-            _grouped((key(node), node) for node in nodes if node in free)
-            for nodes, free in (
-                (self._old.nodes, self._free_old),
-                (self._new.nodes, self._free_new),
-            )
+            _grouped((key(node), node) for node in scope.nodes if node in self._free)
+            for scope in self._scopes
         )
         yield from ((olds[value], news[value]) for value in olds if value in news)
 
     def _add(self, old: ir.Node, new: ir.Node) -> None:
         self._pairs.add(old, new)
-        self._free_old.discard(old)
-        self._free_new.discard(new)
+        self._free -= {old, new}
         self._added.append((old, new))
         self._pending.append((old, new))
 
@@ -157,8 +162,7 @@ class Matcher:
                     other = by_name.pop(node.name or _outputs(node), None)
                     if other is not None:
                         self._add(node, other)
-            rest = [n for n in group if n in self._free_old]
-            came = [n for n in others if n in self._free_new]
+            rest, came = ([n for n in nodes if n in self._free] for nodes in (group, others))
             for node, other in zip(rest, came, strict=False):
                 self._add(node, other)
 
@@ -197,14 +201,16 @@ class Matcher:
             old, new = self._pending.pop()
             self._pair_makers(old, new, _same_operator)
             for a, b in zip(old.outputs, new.outputs, strict=False):
-                olds = _readers_by_place(a, self._free_old)
-                if not olds:
-                    continue
-                news = _readers_by_place(b, self._free_new)
+                olds = self._readers_by_place(a)
+                news = self._readers_by_place(b) if olds else {}
                 for key, group in olds.items():
                     others = news.get(key, ())
                     if len(group) == len(others) == 1 and self._are_free(group[0], others[0]):
                         self._add(group[0], others[0])
+
+    def _readers_by_place(self, value: ir.Value) -> dict[Hashable, list[ir.Node]]:
+        uses = (use for use in value.uses() if use.node in self._free)
+        return _grouped(((use.node.op_identifier(), use.idx), use.node) for use in uses)
 
     def _in_place(self) -> None:
         """Pair nodes of different operators with the same inputs and the same reader."""
@@ -222,7 +228,7 @@ class Matcher:
                 self._add(one, other)
 
     def _are_free(self, old: ir.Node, new: ir.Node) -> bool:
-        return old in self._free_old and new in self._free_new
+        return old in self._free and new in self._free
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -238,18 +244,12 @@ def _grouped(nodes: Iterable[tuple[Hashable | None, ir.Node]]) -> dict[Hashable,
     return found
 
 
-def _readers_by_place(value: ir.Value, wanted: set[ir.Node]) -> dict[Hashable, list[ir.Node]]:
-    uses = (use for use in value.uses() if use.node in wanted)
-    return _grouped(((use.node.op_identifier(), use.idx), use.node) for use in uses)
-
-
 def _same_operator(one: ir.Node, other: ir.Node) -> bool:
     return one.op_identifier() == other.op_identifier()
 
 
 def _outputs(node: ir.Node) -> tuple[str, ...] | None:
-    names = tuple([value.name for value in node.outputs if value.name])
-    return names or None
+    return tuple([value.name for value in node.outputs if value.name]) or None
 
 
 def _named(node: ir.Node) -> Hashable | None:
@@ -257,23 +257,19 @@ def _named(node: ir.Node) -> Hashable | None:
 
 
 def _made(node: ir.Node) -> Hashable | None:
-    names = _outputs(node)
-    return (names, node.op_identifier()) if names else None
-
-
-_Pairs = dict[ir.Value, ir.Value]
+    return (names, node.op_identifier()) if (names := _outputs(node)) else None
 
 
 def pair_initializers(
-    old: Side, new: Side, graphs: tuple[ir.Graph, ir.Graph], nodes: NodePairs
-) -> _Pairs:
-    """Return the new initializer of each old one of a graph, if there is one."""
+    old: Side, new: Side, graphs: tuple[ir.Graph, ir.Graph], nodes: Pairs[ir.Node]
+) -> Pairs[ir.Value]:
+    """Return the pairs of initializers of two graphs."""
     olds, news = (
         {v.name or "": v for v in graph.initializers.values() if not v.is_graph_input()}
         for graph in graphs
     )
     readers = _read_alike(olds, news, nodes)
-    found = _Found()
+    found = Pairs[ir.Value]()
     for name, value in olds.items():  # unchanged, as nearly all are
         other = news.get(name)
         if other is not None and old.content(value) == new.content(other):
@@ -298,25 +294,11 @@ def pair_initializers(
     for name, value in olds.items():
         if name in news:
             found.add(value, news[name])
-    return found.new
-
-
-class _Found:
-    def __init__(self) -> None:
-        self.new: _Pairs = {}
-        self._taken: set[ir.Value] = set()
-
-    def add(self, old: ir.Value, new: ir.Value) -> None:
-        if old not in self.new and new not in self._taken:
-            self.new[old] = new
-            self._taken.add(new)
-
-    def free(self, values: Iterable[ir.Value]) -> list[ir.Value]:
-        return [v for v in values if v not in self.new and v not in self._taken]
+    return found
 
 
 def _read_alike(
-    olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
+    olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: Pairs[ir.Node]
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return pairs of initializers that the same node reads as the same input."""
     inside = set(news.values())
@@ -348,13 +330,13 @@ def weight_changes(
         sides: The models.
         digests: Not None to measure how much readable values differ.
     """
-    (type_a, content_a), (type_b, content_b) = _content(sides[0], old), _content(sides[1], new)
+    pairs = zip(sides, (old, new), strict=True)
+    (type_a, content_a), (type_b, content_b) = (side.content(v) or ("", "") for side, v in pairs)
     if (type_a, content_a) == (type_b, content_b):
         return []
-    name = new.name or ""
     a, b = old.const_value, new.const_value
     assert a is not None and b is not None
-    numbers: tuple[()] | tuple[float, float, int, int] = ()
+    numbers: _Distance = ()
     same_shape = tuple(a.shape.numpy()) == tuple(b.shape.numpy())
     if digests is not None and same_shape and _readable(content_a) and _readable(content_b):
         numbers = distance(a, b)
@@ -365,11 +347,7 @@ def weight_changes(
         found.append(("shape", _dims(type_a), _dims(type_b)))
     if not found:
         found.append(("values", shown_content(content_a), shown_content(content_b)))
-    return [WeightChange(path, name, *first, *numbers) for first in found]
-
-
-def _content(side: Side, value: ir.Value) -> Content:
-    return side.content(value) or ("", "")
+    return [WeightChange(path, new.name or "", *first, *numbers) for first in found]
 
 
 def _readable(content: str) -> bool:

@@ -17,6 +17,7 @@ from onnx_kvtool.model_io.model import origin, reason
 from onnx_kvtool.model_io.sorting import natural
 from onnx_kvtool.review.digests import (
     Digests,
+    attribute_head,
     identifier,
     quoted,
     scalar_attribute,
@@ -240,8 +241,7 @@ def attribute_lines(attribute: onnx.AttributeProto, indent: str) -> Iterator[str
     if text is not None:
         yield indent + text
         return
-    kind = _A.AttributeType.Name(attribute.type).lower()
-    head = f"{word(attribute.name)}: {kind} = "
+    head = attribute_head(attribute)
     if attribute.type == _A.GRAPH:
         yield from _graph(attribute.g, indent, head)
     elif attribute.type == _A.GRAPHS:

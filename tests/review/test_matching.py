@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_kvtool as kv
 from onnx_kvtool.review import matching
-from onnx_kvtool.review.matching import NodePairs
+from onnx_kvtool.review.matching import Pairs
 
 pytestmark = pytest.mark.long
 
@@ -46,13 +46,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return function(*args)
 
         monkeypatch.setattr(matching, name, count)
-    add = NodePairs.add
+    add = Pairs.add
 
     def adding(self, old, new):
         counted[0] += 1
         add(self, old, new)
 
-    monkeypatch.setattr(NodePairs, "add", adding)
+    monkeypatch.setattr(Pairs, "add", adding)
     return counted
 
 
