@@ -5,7 +5,12 @@ from __future__ import annotations
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import integer
-from onnx_kvtool.symbolic.rules.site import Shapes, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import (
+    Shapes,
+    ShapeSite,
+    malformed_if,
+    placed,
+)
 from onnx_kvtool.symbolic.simplification import Facts, divided, interval
 
 _FIRST = 24
@@ -61,8 +66,10 @@ def attention(site: ShapeSite) -> Shapes:
     """Attention-23/24/25: present is past and key one behind the other."""
     view = Attention(site.node, site.opset)
     q, k, v = site.shape_of(view.query), site.shape_of(view.key), site.shape_of(view.value)
-    if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
-        raise Unknown("malformed", "Q, K and V are not all of rank 3, or all of rank 4")
+    malformed_if(
+        not len(q) == len(k) == len(v) or len(q) not in (3, 4),
+        "Q, K and V are not all of rank 3, or all of rank 4",
+    )
     batch = site.same(site.same(q[0], k[0], 1, 0, "batch size"), v[0], 2, 0, "batch size")
     if len(q) == 4:
         heads, kv_heads, length, rows = q[1], k[1], q[2], k[2]
@@ -72,8 +79,7 @@ def attention(site: ShapeSite) -> Shapes:
     else:
         counts = [view.attribute(f"{name}_num_heads") for name in ("q", "kv")]
         numbers = [n for n in counts if isinstance(n, int) and n > 0]
-        if len(numbers) != 2:
-            raise Unknown("malformed", "`q_num_heads` or `kv_num_heads` is absent at rank 3")
+        malformed_if(len(numbers) != 2, "`q_num_heads` or `kv_num_heads` is absent at rank 3")
         heads, kv_heads, length, rows = integer(numbers[0]), integer(numbers[1]), q[1], k[1]
         site.same(rows, v[1], 2, 1, "number of rows")
         # A width that is no multiple of the number of heads fails.

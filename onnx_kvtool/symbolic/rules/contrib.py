@@ -18,7 +18,16 @@ from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape, exact_quotient
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import like
-from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, TypeOf, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import (
+    ShapeRule,
+    Shapes,
+    ShapeSite,
+    TypeOf,
+    Unknown,
+    changed,
+    malformed_if,
+    placed,
+)
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
 from onnx_kvtool.symbolic.simplification import Facts, largest
 
@@ -54,8 +63,7 @@ def mat_mul_nbits(site: ShapeSite) -> Shapes:
     """MatMulNBits: (..., K) times a packed (K, N) with sizes from attributes."""
     shape = site.shape(0)
     inner, columns = site.integer("K"), site.integer("N")
-    if not shape or inner < 1 or columns < 1:
-        raise Unknown("malformed", "`MatMulNBits` has no input, `K` or `N`")
+    malformed_if(not shape or inner < 1 or columns < 1, "`MatMulNBits` has no input, `K` or `N`")
     site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
     return ((*shape[:-1], integer(columns)),)
 
@@ -70,7 +78,7 @@ def gather_block_quantized(site: ShapeSite) -> Shapes:
     if kind == ir.DataType.UINT8 and data:
         data = (*data[:-1], data[-1] * (8 // max(site.integer("bits"), 1)))
     axis = placed(site.integer("gather_axis"), len(data))
-    return ((*data[:axis], *indices, *data[axis + 1 :]),)
+    return (changed(data, axis, *indices),)
 
 
 def gated_delta_net(site: ShapeSite) -> Shapes:
@@ -78,8 +86,9 @@ def gated_delta_net(site: ShapeSite) -> Shapes:
     query, state, bounds = site.shape(0), site.given(6), site.given(3)
     value = site.given(2)
     state_shape = None if state is None else site.shape_of(state)
-    if state_shape is not None and len(state_shape) != 4:
-        raise Unknown("malformed", "initial_state is not of rank 4")
+    malformed_if(
+        state_shape is not None and len(state_shape) != 4, "initial_state is not of rank 4"
+    )
     if value is None:
         if state_shape is None:
             raise Unknown("malformed", "packed heads without initial_state")
@@ -93,78 +102,67 @@ def gated_delta_net(site: ShapeSite) -> Shapes:
     return (row, state_shape, unknown)
 
 
+def _queried(site: ShapeSite) -> tuple[Shape, Expr]:
+    """Return the shape of the output, and the size of a head; keys may be packed with queries."""
+    query, heads = site.shape(0), _heads(site, "num_heads")
+    malformed_if(len(query) != 3, "the query is not of rank 3")
+    if ContribAttention(site.node).input("key") is not None:
+        return query, _part(query[2], heads)
+    size = _part(query[2], heads + 2 * _heads(site, "kv_num_heads"))
+    return (query[0], query[1], size * heads), size
+
+
 def group_query_attention(site: ShapeSite) -> Shapes:
     """GroupQueryAttention: present holds past, and grows to total_sequence_length if that is more.
 
     onnxruntime 1.31 takes max(past_sequence_length, total_sequence_length) rows; with a buffer of
     fixed size, or one that drops rows, that is past's.
     """
-    view = ContribAttention(site.node)
-    query = site.shape(0)
-    if len(query) != 3:
-        raise Unknown("malformed", "the query is not of rank 3")
+    view, (output, size) = ContribAttention(site.node), _queried(site)
     heads, kv_heads = _heads(site, "num_heads"), _heads(site, "kv_num_heads")
     key = view.input("key")
-    if key is None:
-        size = _part(query[2], heads + 2 * kv_heads)
-        output: Shape = (query[0], query[1], size * heads)
-    else:
-        size, output = _part(query[2], heads), query
-        if site.rank_of(key) == 3:
-            rows = site.shape_of(key)
-            site.same(query[0], rows[0], 1, 0, "batch size")
-            site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
-    total = _scalar(site, view.input("total_sequence_length"))
+    if site.rank_of(key) == 3:
+        rows = site.shape(1)
+        site.same(output[0], rows[0], 1, 0, "batch size")
+        site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
+    value = view.input("total_sequence_length")
+    elements = None if value is None else site.elements(value)
+    total = elements[0] if elements is not None and len(elements) == 1 else None
     most = total if kept_window(site.node) is None else ZERO
+    empty = (output[0], integer(kv_heads), ZERO, size)
     presents = [
-        _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, most)
-        for output_index, name in ((1, "past_key"), (2, "past_value"))
+        _grown(site, view.input(name), index, empty, most)
+        for index, name in ((1, "past_key"), (2, "past_value"))
     ]
     scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is unknown")
     if total is not None:
-        scores = (query[0], integer(heads), query[1], total)
+        scores = (output[0], integer(heads), output[1], total)
     return (output, *presents, scores)
 
 
 def sparse_attention(site: ShapeSite) -> Shapes:
     """SparseAttention: queries, packed or not; presents are the buffers of past."""
-    view = ContribAttention(site.node)
-    query = site.shape(0)
-    if len(query) != 3:
-        raise Unknown("malformed", "the query is not of rank 3")
-    output: Shape = query
-    if view.input("key") is None:
-        heads = _heads(site, "num_heads")
-        size = _part(query[2], heads + 2 * _heads(site, "kv_num_heads"))
-        output = (query[0], query[1], size * heads)
-    return (output, site.shape(3), site.shape(4))
+    return (_queried(site)[0], site.shape(3), site.shape(4))
 
 
 def _grown(
-    site: ShapeSite,
-    past: ir.Value | None,
-    output: int,
-    batch: Expr,
-    heads: Expr,
-    size: Expr,
-    total: Expr | None,
+    site: ShapeSite, past: ir.Value | None, output: int, empty: Shape, total: Expr | None
 ) -> Shape | Unknown:
-    """Return the shape of a present that may share the buffer of past."""
-    why = "it depends on the number in `total_sequence_length`"
+    """Return the shape of a present that may share the buffer of past; `empty` has no rows."""
     if output >= len(site.node.outputs):
         return Unknown("absent", "the output is absent")
-    if past is None:
-        return (batch, heads, site.lost(2, why, output=output) if total is None else total, size)
-    shape = site.knowledge.shapes.get(past)
+    shape = empty if past is None else site.knowledge.shapes.get(past)
     if shape is None:
         return Unknown("unknown-input", "", past)
-    if len(shape) != 4:
-        return Unknown("malformed", f"`{past.name}` is not of rank 4")
-    index = site.node.inputs.index(past)
-    site.same(batch, shape[0], index, 0, "batch size")
-    rows = (
-        site.lost(2, why, output=output) if total is None else largest((shape[2], total), Facts())
-    )
+    if past is not None:
+        if len(shape) != 4:
+            return Unknown("malformed", f"`{past.name}` is not of rank 4")
+        site.same(empty[0], shape[0], site.node.inputs.index(past), 0, "batch size")
+    if total is None:
+        why = "it depends on the number in `total_sequence_length`"
+        rows = site.lost(2, why, output=output)
+    else:
+        rows = total if past is None else largest((shape[2], total), Facts())
     return (shape[0], shape[1], rows, shape[3])
 
 
@@ -192,8 +190,7 @@ def multi_head_attention(site: ShapeSite) -> Shapes:
     past = view.input("past_key")
     if past is not None:
         shape = site.shape_of(past)
-        if len(shape) != 4:
-            raise Unknown("malformed", "past_key is not of rank 4")
+        malformed_if(len(shape) != 4, "past_key is not of rank 4")
         site.same(batch, shape[0], view.index("past_key"), 0, "batch size")
         total = shape[2] if shared else shape[2] + rows
     count = integer(heads)
@@ -207,15 +204,9 @@ def multi_head_attention(site: ShapeSite) -> Shapes:
     )
 
 
-def _scalar(site: ShapeSite, value: ir.Value | None) -> Expr | None:
-    elements = None if value is None else site.elements(value)
-    return elements[0] if elements is not None and len(elements) == 1 else None
-
-
 def _heads(site: ShapeSite, name: str) -> int:
     count = site.integer(name)
-    if count < 1:
-        raise Unknown("malformed", f"`{site.node.op_type}` has no `{name}`")
+    malformed_if(count < 1, f"`{site.node.op_type}` has no `{name}`")
     return count
 
 

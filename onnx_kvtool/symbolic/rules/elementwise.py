@@ -27,8 +27,8 @@ from onnx_kvtool.symbolic.rules.site import (
     ShapeRule,
     Shapes,
     ShapeSite,
-    Unknown,
     Unrelated,
+    malformed_if,
 )
 from onnx_kvtool.symbolic.simplification import (
     Facts,
@@ -159,8 +159,7 @@ def like(index: int, outputs: int = 1) -> ShapeRule:
 def one_shape(site: ShapeSite) -> Shapes:
     """SwiGLU: its inputs have one shape, and each may say what the other leaves open."""
     a, b = site.shape(0), site.shape(1)
-    if len(a) != len(b):
-        raise Unknown("malformed", f"`{site.node.op_type}` takes inputs of one shape")
+    malformed_if(len(a) != len(b), f"`{site.node.op_type}` takes inputs of one shape")
     pairs = enumerate(zip(a, b, strict=True))
     return (tuple(site.same(one, other, 1, axis, "shape") for axis, (one, other) in pairs),)
 

@@ -19,6 +19,7 @@ from onnx_kvtool.symbolic.rules.site import (
     asked,
     changed,
     constants,
+    malformed_if,
     placed,
 )
 from onnx_kvtool.symbolic.simplification import Facts, from_the_front, modulo, substitute
@@ -45,8 +46,7 @@ def unsqueeze(site: ShapeSite) -> Shapes:
     shape, axes = site.shape(0), site.listed("axes") or ()
     rank = len(shape) + len(axes)
     added = {placed(axis, rank) for axis in axes}
-    if len(added) != len(axes):
-        raise Unknown("malformed", f"`axes` {list(axes)} repeat one")
+    malformed_if(len(added) != len(axes), f"`axes` {list(axes)} repeat one")
     rest = iter(shape)
     return (tuple(ONE if axis in added else next(rest) for axis in range(rank)),)
 
@@ -68,8 +68,7 @@ def flatten(site: ShapeSite) -> Shapes:
     """Flatten to a matrix before and behind `axis`."""
     shape, axis = site.shape(0), site.view.integer("axis")
     axis = axis + len(shape) if axis < 0 else axis
-    if not 0 <= axis <= len(shape):
-        raise Unknown("malformed", f"axis {axis} lies outside of rank {len(shape)}")
+    malformed_if(not 0 <= axis <= len(shape), f"axis {axis} lies outside of rank {len(shape)}")
     return ((product(shape[:axis]), product(shape[axis:])),)
 
 
@@ -190,8 +189,7 @@ def tile_elements(site: ElementSite) -> IndexMap | None:
 def concat(site: ShapeSite) -> Shapes:
     """Concat: the sum along `axis`; all other sizes are shared."""
     shapes = [site.shape(i) for i in range(len(site.node.inputs))]
-    if not shapes:
-        raise Unknown("malformed", "`Concat` has no inputs")
+    malformed_if(not shapes, "`Concat` has no inputs")
     first = shapes[0]
     axis = placed(site.view.integer("axis"), len(first))
     result = list(first)

@@ -266,14 +266,19 @@ def _shown(given: tuple[int | str | None, ...] | str | None) -> str:
     return shape_text(given or ())
 
 
+def malformed_if(is_wrong: bool, why: str) -> None:
+    """Raise `Unknown` for a node that its operator does not allow, if it is so."""
+    if is_wrong:
+        raise Unknown("malformed", why)
+
+
 def placed(axis: int, rank: int) -> int:
     """Return an axis counted from the front.
 
     Raises:
         Unknown: If it lies outside of the rank.
     """
-    if not -rank <= axis < rank:
-        raise Unknown("malformed", f"axis {axis} lies outside of rank {rank}")
+    malformed_if(not -rank <= axis < rank, f"axis {axis} lies outside of rank {rank}")
     return axis % rank
 
 

@@ -40,70 +40,49 @@ _HEAVIEST_SIZE = 24
 def slice_(site: ShapeSite) -> Shapes:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
     shape = site.shape(0)
-    is_old = "starts" in site.view.facts.attributes
     starts, ends = site.expressions("starts"), site.expressions("ends")
     try:
-        axes, steps = site.listed("axes"), None if is_old else site.listed("steps")
+        axes, steps = site.listed("axes"), site.listed("steps") or ()
     except Unknown as error:
         return (tuple(site.lost(i, error.why) for i in range(len(shape))),)
-    count = _count(site, starts, ends, axes)
-    if axes is None:
-        axes = tuple(range(count))
     result = list(shape)
-    for i, axis in enumerate(axes):
+    for i, axis in enumerate(range(_count(site, starts, ends)) if axes is None else axes):
         place = placed(axis, len(shape))
-        result[place] = _length(site, place, starts, ends, steps, i)
+        start, end = (None if one is None or i >= len(one) else one[i] for one in (starts, ends))
+        result[place] = _length(site, place, start, end, steps[i] if i < len(steps) else 1)
     return (tuple(result),)
 
 
-def _count(
-    site: ShapeSite,
-    starts: Exprs | None,
-    ends: Exprs | None,
-    axes: tuple[int, ...] | None,
-) -> int:
+def _count(site: ShapeSite, starts: Exprs | None, ends: Exprs | None) -> int:
     """Return how many axes are cut.
 
     Raises:
         Unknown: If that is unknown.
     """
-    for given in (starts, ends, axes):
+    for name, given in (("starts", starts), ("ends", ends)):
         if given is not None:
             return len(given)
-    for name in ("starts", "ends"):
         length = site.content(site.view.required(name)).shape
         if length is not None and len(length) == 1 and length[0].number is not None:
             return length[0].number
     raise Unknown("data-dependent", "the number of sliced axes is unknown")
 
 
-def _length(
-    site: ShapeSite,
-    axis: int,
-    starts: Exprs | None,
-    ends: Exprs | None,
-    steps: tuple[int, ...] | None,
-    i: int,
-) -> Expr:
-    for name, given in (("starts", starts), ("ends", ends)):
-        if given is None or i >= len(given):
-            return site.lost(axis, site.cause_of(site.view.required(name)))
-    assert starts is not None and ends is not None
-    step = 1 if steps is None or i >= len(steps) else steps[i]
-    size = site.shape(0)[axis]
+def _length(site: ShapeSite, axis: int, start: Expr | None, end: Expr | None, step: int) -> Expr:
     within = site.knowledge.within
-    found = _cut(site, size, axis, within(starts[i]), within(ends[i]), step)
-    if found is not None:
-        return found
-    for name, one in (("starts", starts[i]), ("ends", ends[i])):
-        if any(isinstance(atom, Element) for atom in one.atoms()):
+    if start is not None and end is not None:
+        found = _cut(site, axis, within(start), within(end), step)
+        if found is not None:
+            return found
+    for name, one in (("starts", start), ("ends", end)):
+        if one is None or any(isinstance(atom, Element) for atom in one.atoms()):
             return site.lost(axis, site.cause_of(site.view.required(name)))
-    why = "no expression says how much is cut off"
-    return site.lost(axis, why, code="no-expression")
+    return site.lost(axis, "no expression says how much is cut off", code="no-expression")
 
 
-def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
-    """Return how many elements are taken of an axis of `size`; None where no expression says it."""
+def _cut(site: ShapeSite, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
+    """Return how many elements are taken of an axis; None where no expression says it."""
+    size = site.shape(0)[axis]
     if size.number is not None or start.number is None or end.number is None:
         found = cut_along(size, start, end, step, site.knowledge.bounds)
         return None if found is None else found.length

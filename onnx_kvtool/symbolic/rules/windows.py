@@ -13,7 +13,15 @@ from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import ShapeRule, Shapes, ShapeSite, Unknown, changed, placed
+from onnx_kvtool.symbolic.rules.site import (
+    ShapeRule,
+    Shapes,
+    ShapeSite,
+    Unknown,
+    changed,
+    malformed_if,
+    placed,
+)
 from onnx_kvtool.symbolic.simplification import Facts, divided
 
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
@@ -63,8 +71,10 @@ def conv(weight: int = 1) -> ShapeRule:
 
     def rule(site: ShapeSite) -> Shapes:
         shape, filters = site.shape(0), site.shape(weight)
-        if len(shape) != len(filters) or len(shape) < 3:
-            raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
+        malformed_if(
+            len(shape) != len(filters) or len(shape) < 3,
+            f"`{site.node.op_type}` takes data and filters of one rank",
+        )
         channels = filters[1] * site.view.integer("group")
         site.same(channels, shape[1], 0, 1, "number of channels")
         windows = _windows(site, filters[2:])
@@ -77,8 +87,9 @@ def conv_transpose(site: ShapeSite) -> Shapes:
     """ConvTranspose: (N, C, ...) and (C, M / group, ...) to (N, M, ...), larger by the stride."""
     shape, filters = site.shape(0), site.shape(1)
     rank = len(shape) - 2
-    if len(shape) != len(filters) or rank < 1:
-        raise Unknown("malformed", "`ConvTranspose` takes data and filters of one rank")
+    malformed_if(
+        len(shape) != len(filters) or rank < 1, "`ConvTranspose` takes data and filters of one rank"
+    )
     site.same(filters[0], shape[1], 0, 1, "number of channels")
     channels = filters[1] * site.view.integer("group")
     asked = site.view.integers("output_shape")
@@ -98,8 +109,7 @@ def conv_transpose(site: ShapeSite) -> Shapes:
 def pool(site: ShapeSite) -> Shapes:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
-    if len(shape) < 3:
-        raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
+    malformed_if(len(shape) < 3, f"`{site.node.op_type}` takes data of rank 3 or more")
     ceil = site.view.number("ceil_mode") != 0
     windows = _windows(site, shape[2:])
     result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
@@ -131,8 +141,10 @@ def _windows(site: ShapeSite, filters: Sequence[Expr]) -> list[_Window]:
     dilations = view.integers("dilations") or [1] * rank
     pads = view.integers("pads") or [0] * 2 * rank
     lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
-    if any(length != rank for length in lengths) or not all(n > 0 for n in strides):
-        raise Unknown("malformed", f"the attributes are not those of {rank} spatial axes")
+    malformed_if(
+        any(length != rank for length in lengths) or not all(n > 0 for n in strides),
+        f"the attributes are not those of {rank} spatial axes",
+    )
     # DeformConv has no such attribute: its padding is always given.
     how = view.string("auto_pad", "NOTSET")
     return [
@@ -197,8 +209,9 @@ def _times(
     site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
 ) -> Sequence[Expr]:
     """Return sizes times scales, rounded down; one that runtimes round apart is unknown."""
-    if len(scales) != len(axes):
-        raise Unknown("malformed", f"`{name}` has {len(scales)} elements for {len(axes)} axes")
+    malformed_if(
+        len(scales) != len(axes), f"`{name}` has {len(scales)} elements for {len(axes)} axes"
+    )
     found = []
     for axis, scale in zip(axes, scales, strict=True):
         size = shape[axis].number
@@ -241,8 +254,10 @@ def space_to_depth(site: ShapeSite) -> Shapes:
 
 def _image(site: ShapeSite) -> Shape:
     shape = site.shape(0)
-    if len(shape) != 4 or site.view.integer("blocksize") < 1:
-        raise Unknown("malformed", f"`{site.node.op_type}` takes (N, C, H, W) and a block of 1 up")
+    malformed_if(
+        len(shape) != 4 or site.view.integer("blocksize") < 1,
+        f"`{site.node.op_type}` takes (N, C, H, W) and a block of 1 up",
+    )
     return shape
 
 
@@ -259,8 +274,7 @@ def mat_mul(right: int = 1) -> ShapeRule:
 
     def rule(site: ShapeSite) -> Shapes:
         a, b = site.shape(0), site.shape(right)
-        if not a or not b:
-            raise Unknown("malformed", f"`{site.node.op_type}` takes no scalar")
+        malformed_if(not a or not b, f"`{site.node.op_type}` takes no scalar")
         inner, columns, behind = (b[-1], (), ()) if len(b) == 1 else (b[-2], b[-1:], b[:-2])
         site.same(a[-1], inner, right, max(len(b) - 2, 0), "inner size")
         stacked = broadcast_shapes(site, [(0, a[:-2]), (right, behind)])
@@ -272,8 +286,7 @@ def mat_mul(right: int = 1) -> ShapeRule:
 def gemm(site: ShapeSite) -> Shapes:
     """Gemm: (M, K) and (K, N), each perhaps transposed."""
     a, b = site.shape(0), site.shape(1)
-    if len(a) != 2 or len(b) != 2:
-        raise Unknown("malformed", "`Gemm` takes matrices")
+    malformed_if(len(a) != 2 or len(b) != 2, "`Gemm` takes matrices")
     a = (a[1], a[0]) if site.view.integer("transA") else a
     transposed = bool(site.view.integer("transB"))
     b = (b[1], b[0]) if transposed else b
