@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.conditions import Causality
 from onnx_kvtool.analysis.attention.coordinates import HEAD, KEY, QUERY, Frame, Seen, Sight, frames
-from onnx_kvtool.analysis.attention.masks import Masking, masking
+from onnx_kvtool.analysis.attention.masks import Causality, Masking, masking
 from onnx_kvtool.analysis.attention.probabilities import (
     Weighted,
     read_weighted,

@@ -1,35 +1,32 @@
-"""Which keys a mask hides, as a function of coordinates and inputs."""
+"""Which keys a mask shows, as a function of coordinates: all, those up to the query, or others."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 import ml_dtypes
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.conditions import (
-    SWALLOWS,
-    Causality,
-    asked_of,
-    causality,
-    choice_of,
-    element_of,
-    sees_some,
-    shows_all,
-    without_padding,
-)
 from onnx_kvtool.analysis.attention.coordinates import (
     BATCH,
+    HEAD,
     KEY,
     QUERY,
     Frame,
     Seen,
     number_of,
 )
-from onnx_kvtool.analysis.attention.scores import Mask, Operand, Scores, scaled_above
+from onnx_kvtool.analysis.attention.scores import ROWS, Mask, Operand, Scores, scaled_above
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import maker, upwards
+from onnx_kvtool.ops.operators import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.expressions import (
+    ONE,
+    ZERO,
     Atom,
     Coordinate,
     Element,
@@ -42,6 +39,193 @@ from onnx_kvtool.symbolic.expressions import (
     text,
     variable,
 )
+from onnx_kvtool.symbolic.simplification import at_least, negation, substitute
+
+_DEEPEST = 12
+"""Most steps above a mask that are looked through for what makes it, or for its axes."""
+
+SWALLOWS = 1e30
+"""A size of numbers that no score changes when it is added (8 bits of exponent or more)."""
+
+_MOVES_FIRST = frozenset({"Expand", "Gather", "GatherND", "Reshape", "Slice"})
+"""Operators whose other inputs say where elements of the first one go."""
+
+Causality = Literal["plain", "last", "written"]
+"""How Attention is told that query i sees key j just where `j <= i + ahead`.
+
+By `is_causal` alone, with as many queries as keys; the queries are the last of the keys, which
+`nonpad_kv_seqlen` counts; or their keys are what a TensorScatter has just written, and it counts
+the rows up to the last of them."""
+
+
+Stored = tuple[Operand, Operand]
+"""Keys and values."""
+
+
+def element_of(mask: Mask, frame: Frame, *, least: float = SWALLOWS) -> Expr | None:
+    """Return an expression that is 1 for a key that the mask shows, and 0 for a hidden one.
+
+    None if the mask does more than to hide keys, or if its elements are unknown.
+
+    Args:
+        mask: The mask.
+        frame: The frame of the scores; its coordinates are those of the expression.
+        least: The mask has to lower the scores of hidden keys by this number; 0 for any other
+            score.
+    """
+    condition = _condition(mask, frame, least)
+    if condition is None:
+        return None
+    seen, shown, _ = condition
+    element = frame.maps.of(seen.value).element
+    if element is None:
+        return None
+    found = substitute(element, dict(enumerate(seen.index)), frame.facts())
+    return found if shown else negation(found)
+
+
+def _condition(mask: Mask, frame: Frame, least: float) -> tuple[Seen, bool, float] | None:
+    """Return the bool value of a mask that only hides keys, whether true shows them, and how.
+
+    A key is hidden by the number that its score becomes, or that is added to it.
+    """
+    if mask.fill is not None:
+        return (mask.seen, mask.shown, mask.fill) if mask.fill <= -SWALLOWS else None
+    above = frame.upwards(mask.seen, frame.facts(), _DEEPEST)
+    made = next((one for one in above if maker(one.value, "Where")), None)
+    node = None if made is None else made.value.producer()
+    if made is None or node is None or mask.factor != 1:
+        return None
+    condition, yes, no = node.inputs
+    a, b = number_of(yes, frame), number_of(no, frame)
+    if condition is None or a is None or b is None or max(a, b) != 0:
+        return None
+    hidden = min(a, b)
+    if not hidden < 0 or hidden > -least:
+        return None
+    seen = frame.aligned(made, condition)
+    return None if seen is None else (seen, a == 0, hidden)
+
+
+def sees_some(element: Expr, frame: Frame) -> bool:
+    """Return whether each query sees the first key, or that of its own number."""
+    own = [frame.at(QUERY)] if frame.sizes[QUERY] == frame.sizes[KEY] else []
+    seen = (substitute(element, {KEY: key}, frame.facts()) for key in (ZERO, *own))
+    return any(one.number == 1 for one in seen)
+
+
+def shows_all(element: Expr, frame: Frame) -> bool:
+    """Return whether every query sees every key."""
+    return frame.simplified(element).number == 1
+
+
+def asked_of(element: Expr) -> set[str]:
+    """Return the names of the inputs, or other first values, whose elements a mask depends on."""
+    found: set[str] = set()
+    for atom in element.atoms():
+        if not isinstance(atom, Element):
+            continue
+        *_, (value, _) = upwards(atom.value, _source)
+        if value.name:
+            found.add(value.name)
+    return found
+
+
+def _source(node: ir.Node) -> ir.Value | None:
+    """Return the input whose elements a node moves, or its only input that is not constant."""
+    if node.op_type in _MOVES_FIRST:
+        return given_input(node, 0)
+    sources = [v for v in node.inputs if v is not None and v.const_value is None]
+    return sources[0] if len(sources) == 1 else None
+
+
+def without_padding(
+    element: Expr, frame: Frame, unpadded: Collection[ir.Value] | None = None
+) -> tuple[Expr, tuple[ir.Value, ...]]:
+    """Return what `element_of` returns if inputs of the model are 1 throughout, and these inputs.
+
+    Args:
+        element: What `element_of` returns.
+        frame: The frame.
+        unpadded: Inputs with that assumption granted; None for all.
+    """
+    atoms: dict[Atom, Expr] = {
+        atom: ONE
+        for atom in element.atoms()
+        if isinstance(atom, Element)
+        and atom.value.is_graph_input()
+        and (unpadded is None or atom.value in unpadded)
+    }
+    if not atoms:
+        return element, ()
+    found = substitute(element, {}, frame.facts(), atoms)
+    values = {atom.value for atom in atoms if isinstance(atom, Element)}
+    return found, tuple(sorted(values, key=lambda value: value.name or ""))
+
+
+def causality(element: Expr, frame: Frame, stored: Stored) -> tuple[Causality, Expr] | None:
+    """Return how Attention is told which keys a mask shows, and `ahead`.
+
+    The texts of the releases of onnx differ in what `is_causal` means with other numbers of queries
+    and keys; with `nonpad_kv_seqlen` they agree that the last query is at the last key that is
+    counted. So the count has to be proven: to be that of all keys, or of the rows up to the last
+    one that is written in this step, to each sequence on its own.
+
+    Args:
+        element: What `element_of` returns.
+        frame: The frame.
+        stored: Keys and values.
+
+    Returns:
+        None for any other mask.
+    """
+    shown = frame.simplified(element).atom
+    if not isinstance(shown, IsNegative):
+        return None
+    ahead = frame.at(KEY) - frame.at(QUERY) - 1 - shown.of
+    if any(ahead.depends_on(axis) for axis in (HEAD, QUERY, KEY)):
+        return None
+    queries, keys = frame.sizes[QUERY], frame.sizes[KEY]
+    ahead = frame.knowledge.equalities.resolved(ahead)
+    if ahead.number == 0 and queries == keys:
+        return "plain", ahead
+    if ahead == keys - queries and at_least(keys, queries, frame.facts()):
+        return "last", ahead
+    written = all(_is_written(operand, ahead, frame) for operand in stored)
+    return ("written", ahead) if written else None
+
+
+def _is_written(operand: Operand, start: Expr, frame: Frame) -> bool:
+    """Return whether a step writes a row for each query into a cache, from `start` on.
+
+    `start` is in range, or TensorScatter fails. The rows of the cache have to be the keys of the
+    queries, and its batch theirs: axes of the same sizes are not enough.
+    """
+    cache = operand.value
+    node = maker(cache, "TensorScatter")
+    if node is None:
+        return False
+    try:
+        scatter = TensorScatter(node, frame.opset)
+        axis = scatter.sequence_axis
+    except MalformedNode:
+        return False
+    update = frame.shape(scatter.update)
+    if axis is None or update is None or scatter.mode != "linear":
+        return False
+    if operand.axis_of(BATCH) != 0 or operand.axis_of(ROWS) != axis:
+        return False
+    whole = frame.shape(cache)
+    if update[axis] != frame.sizes[QUERY] or whole is None or whole[axis] != frame.sizes[KEY]:
+        return False
+    if scatter.write_indices is None:
+        return start.number == 0
+    held = frame.maps.of(scatter.write_indices).element
+    if held is None:
+        return False
+    held = substitute(held, {0: frame.at(BATCH)}, frame.facts())
+    return frame.knowledge.equalities.resolved(held) == start
+
 
 # A mask as a function of coordinates and of inputs, so that it can be written anew.
 #
@@ -52,8 +236,6 @@ from onnx_kvtool.symbolic.expressions import (
 
 _MOST = 8
 """Most conditions that are taken apart."""
-
-_BOOL = (ir.DataType.BOOL,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +259,8 @@ def mask_function(mask: Mask, frame: Frame) -> MaskFunction | None:
     """Return which keys a mask shows; None unless inputs and positions tell."""
     element = element_of(mask, frame, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
-    hidden = _hidden(mask, frame)
-    if element is None or past is None or hidden is None:
+    condition = _condition(mask, frame, 0)
+    if element is None or past is None or condition is None:
         return None
     element = frame.simplified(frame.knowledge.equalities.resolved(element))
     comparisons: list[Expr] = []
@@ -91,7 +273,7 @@ def mask_function(mask: Mask, frame: Frame) -> MaskFunction | None:
             inputs.append(of)
         else:
             return None
-    return MaskFunction(tuple(comparisons), past, tuple(inputs), hidden)
+    return MaskFunction(tuple(comparisons), past, tuple(inputs), condition[2])
 
 
 def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
@@ -116,26 +298,10 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
     return None
 
 
-def _hidden(mask: Mask, frame: Frame) -> float | None:
-    """Return what a mask adds where it hides."""
-    if mask.fill is not None:
-        return mask.fill
-    made = choice_of(mask.seen, frame)
-    node = None if made is None else made.value.producer()
-    if node is None:
-        return None
-    numbers = [number_of(value, frame) for value in node.inputs[1:]]
-    known = [number for number in numbers if number is not None]
-    return min(known) if known else None
-
-
 def _is_linear(of: Expr, past: Atom) -> bool:
     """Return whether an expression is a sum of multiples of i, j, `past` and 1."""
-    allowed = {Coordinate(QUERY), Coordinate(KEY), past}
-    return all(
-        not monomial or (len(monomial) == 1 and next(iter(monomial)) in {(a, 1) for a in allowed})
-        for monomial, _ in of.terms
-    )
+    allowed = {(Coordinate(QUERY), 1), (Coordinate(KEY), 1), (past, 1)}
+    return all(len(monomial) < 2 and monomial <= allowed for monomial, _ in of.terms)
 
 
 def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
@@ -145,11 +311,10 @@ def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
     which is that of row `b + j // T`. There is none for the last sequence unless j < T, and a
     Gather of it fails; so in a run that does not, it is the element (b, j) for all of them.
     """
-    if isinstance(atom, IsZero):
-        asked = atom.of.atom or (-atom.of).atom
-    else:
-        asked = atom if isinstance(atom, Element) and atom.value.dtype in _BOOL else None
+    asked = (atom.of.atom or (-atom.of).atom) if isinstance(atom, IsZero) else atom
     if not isinstance(asked, Element) or not asked.value.is_graph_input():
+        return None
+    if asked is atom and asked.value.dtype != ir.DataType.BOOL:
         return None
     b, j = frame.at(BATCH), frame.at(KEY)
     if asked.index == (b, j):
@@ -171,9 +336,6 @@ def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
 # query sees some key.
 
 
-_DEEPEST = 12
-"""Most steps above a mask that are looked through for its axes."""
-
 _WIDE = (ir.DataType.FLOAT, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 
@@ -184,7 +346,7 @@ class MaskPart:
     Attributes:
         value: Bool or of the type of the scores.
         axes: For b, h, i and j the axis of `value`; None where it is the same along it.
-        single: The other axes of `value`, of size 1.
+        rank: How many axes `value` has; the others have size 1.
         factor: What a mask of numbers is multiplied by.
         shown: Whether a bool shows keys where it is true.
         fill: What a bool adds where it hides; None for numbers.
@@ -192,7 +354,7 @@ class MaskPart:
 
     value: ir.Value
     axes: tuple[int | None, ...]
-    single: tuple[int, ...]
+    rank: int
     factor: float = 1.0
     shown: bool = True
     fill: float | None = None
@@ -222,12 +384,7 @@ class Masking:
 
 
 def masking(
-    scores: Scores,
-    dtype: ir.DataType,
-    frame: Frame,
-    stored: tuple[Operand, Operand],
-    *,
-    guarded: bool,
+    scores: Scores, dtype: ir.DataType, frame: Frame, stored: Stored, *, guarded: bool
 ) -> Masking:
     """Return what stands for the masks of some scores.
 
@@ -247,7 +404,12 @@ def masking(
         raise Unproven("mask-type", "the mask and the queries have different element types")
     alone = scores.masks[0] if len(scores.masks) == 1 else None
     element = None if alone is None else element_of(alone, frame)
-    element, unpadded = _granted(element, frame, stored)
+    unpadded: tuple[ir.Value, ...] = ()
+    if element is not None and not _needs_no_mask(element, frame, stored):
+        # Nothing is taken for granted but what lets Attention do without a mask.
+        found, given = without_padding(element, frame, frame.unpadded)
+        if _needs_no_mask(found, frame, stored):
+            element, unpadded = found, given
     assumed = tuple(f"assumed: {frame.unpadded[value]}" for value in unpadded)
     if element is not None and shows_all(element, frame):
         said = "the mask shows every key to every query", *assumed
@@ -275,20 +437,7 @@ def masking(
     return Masking(parts, causal, as_bool, (*sentences, *assumed), function, unpadded)
 
 
-def _granted(
-    element: Expr | None, frame: Frame, stored: tuple[Operand, Operand]
-) -> tuple[Expr | None, tuple[ir.Value, ...]]:
-    """Return which keys are seen, and what has to be granted for that.
-
-    Nothing is taken for granted but what lets Attention do without a mask.
-    """
-    if element is None or _needs_no_mask(element, frame, stored):
-        return element, ()
-    found, unpadded = without_padding(element, frame, frame.unpadded)
-    return (found, unpadded) if _needs_no_mask(found, frame, stored) else (element, ())
-
-
-def _needs_no_mask(element: Expr, frame: Frame, stored: tuple[Operand, Operand]) -> bool:
+def _needs_no_mask(element: Expr, frame: Frame, stored: Stored) -> bool:
     return shows_all(element, frame) or causality(element, frame, stored) is not None
 
 
@@ -322,9 +471,7 @@ def _part(mask: Mask, frame: Frame) -> MaskPart:
     for _ in range(_DEEPEST):
         axes = _axes(seen, frame)
         if axes is not None:
-            shape = frame.shape(seen.value) or ()
-            single = tuple(a for a in range(len(shape)) if a not in axes)
-            return MaskPart(seen.value, axes, single, factor, mask.shown, mask.fill)
+            return MaskPart(seen.value, axes, len(seen.index), factor, mask.shown, mask.fill)
         above = frame.above(seen, frame.facts())
         scaled = scaled_above(seen, frame) if above is None and mask.fill is None else None
         if scaled is not None:

@@ -17,9 +17,9 @@ from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, Ra
 from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import first_of
+from onnx_kvtool.rewrite.raising.proof import Batch, narrowed, one_row, write_indices
 from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of, token_count
-from onnx_kvtool.rewrite.raising.start import Batch, narrowed, one_row, write_indices
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of

@@ -1,20 +1,281 @@
-"""What a rule is given, and what it proves."""
+"""A proven start as `write_indices`: (batch_size,), int64."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AssumedValue
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
 from onnx_kvtool.rewrite.raising.stage import Assumptions
-from onnx_kvtool.rewrite.raising.start import Measures
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
+from onnx_kvtool.symbolic.expressions import (
+    ONE,
+    Choice,
+    Coordinate,
+    Dimension,
+    Element,
+    Expr,
+    Extent,
+    IsNegative,
+    IsZero,
+    Largest,
+    Lookup,
+    Modulo,
+    Quotient,
+    coordinate,
+    integer,
+    text,
+    variable,
+)
+from onnx_kvtool.symbolic.index_maps import IndexMaps
+from onnx_kvtool.symbolic.simplification import Facts, substitute
+
+_ROW = coordinate(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The batch axis of one cache.
+
+    Attributes:
+        cache: The cache; the batch is its axis 0.
+        size: Its size.
+        is_unit: Whether it has one sequence in every run of the source.
+    """
+
+    cache: ir.Value
+    size: Expr
+    is_unit: bool
+
+
+@dataclass(slots=True)
+class Measures:
+    """What is known of sizes.
+
+    Attributes:
+        maps: What the values of the graph contain.
+        carriers: For each symbolic dimension an input that has it, and the axis.
+    """
+
+    maps: IndexMaps
+    carriers: Mapping[str, tuple[ir.Value, int]]
+
+
+def check_expressible(start: Expr, sizes: Measures) -> None:
+    """Refuse a start that has no form as nodes.
+
+    Raises:
+        Unproven: If one element of a tensor is taken per sequence along several of its axes.
+    """
+    for atom in start.atoms():
+        if isinstance(atom, Element) and sum(0 in part.axes for part in atom.index) > 1:
+            raise Unproven(
+                "start-not-expressible",
+                f"the first position reads a diagonal of `{atom.value.name}`",
+            )
+        if isinstance(atom, Extent) and atom.axis.number is None:
+            raise Unproven(
+                "start-not-expressible",
+                "the first position is the size of an axis that is chosen at run time",
+            )
+        if isinstance(atom, Dimension) and atom.name not in sizes.carriers:
+            raise Unproven(
+                "start-not-expressible",
+                f"the first position needs the size `{atom.name}`, which no input has",
+            )
+
+
+def write_indices(
+    em: Emitter,
+    start: Expr,
+    batch: Batch,
+    sizes: Measures,
+    replaced: Mapping[ir.Value, ir.Value],
+) -> ir.Value | None:
+    """Return the start of each sequence of a batch; None for zeros, TensorScatter's default.
+
+    A vector with one element per sequence is used as it is. Nodes are emitted once per start and
+    batch size, and shared by all caches of a graph.
+
+    Args:
+        em: Where to build.
+        start: The first position, over the coordinate of axis 0.
+        batch: The batch axis.
+        sizes: What is known of sizes.
+        replaced: What took the place of values that earlier edits removed.
+    """
+    if start.number == 0:
+        return None
+    build = _Building(em, batch, sizes, replaced)
+    vector = build.whole_vector(start)
+    if vector is not None:
+        return build.as_int64(vector)
+    fixed = build.fixed(start)
+    if fixed is not None:
+        return em.constant(fixed, "write_indices")
+    key = ("write_indices", start, batch.size)
+    return em.once(key, lambda: build.expanded(start))
+
+
+def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
+    """Return int64 starts cast to 32 bits and back, so that they wrap as in the source."""
+
+    def build() -> ir.Value:
+        to = ir.DataType.INT32, ir.DataType.INT64
+        narrow = em.op("Cast", starts, to=int(to[0]))
+        wide = em.op("Cast", narrow, to=int(to[1]))
+        wide.name = em.scope.names.fresh("write_indices")
+        return wide
+
+    return em.once(("narrow starts", starts), build)
+
+
+def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:
+    """Return a value, (1,), int64, of an expression that is the same for all sequences."""
+    return _Building(em, Batch(carrier, ONE, True), sizes, {}).value(expr)
+
+
+@dataclass(slots=True)
+class _Building:
+    em: Emitter
+    batch: Batch
+    sizes: Measures
+    replaced: Mapping[ir.Value, ir.Value]
+
+    def whole_vector(self, start: Expr) -> ir.Value | None:
+        """Return the tensor whose elements are the starts; None if there is none."""
+        atom = start.atom
+        if not isinstance(atom, Element):
+            return None
+        shape = self.sizes.maps.shape(atom.value)
+        if shape is None or len(shape) != 1:
+            return None
+        if atom.index == (_ROW,) and shape[0] == self.batch.size:
+            return atom.value
+        # With one sequence the first element is all there is.
+        first = atom.index[0].number == 0
+        same = shape[0] == self.batch.size
+        return (
+            atom.value if first and same and (self.batch.is_unit or shape[0].number == 1) else None
+        )
+
+    def fixed(self, start: Expr) -> np.ndarray | None:
+        """Return the starts if they are constants and the batch size is fixed; else None."""
+        count = self.batch.size.number
+        if count is None:
+            return None
+        rows = [substitute(start, {0: integer(b)}, Facts()).number for b in range(count)]
+        return None if None in rows else np.asarray(rows, np.int64)
+
+    def expanded(self, start: Expr) -> ir.Value:
+        rows = self.value(start)
+        if not start.depends_on(0) and self.batch.size.number != 1:
+            rows = self.em.op("Expand", rows, self.batch_shape(), hint="write_indices")
+        if rows.producer() in self.em.nodes:  # which all caches may share
+            rows.name = self.em.scope.names.fresh("write_indices")
+        return rows
+
+    def batch_shape(self) -> ir.Value:
+        """Return (batch_size,) as a value."""
+        number = self.batch.size.number
+        if number is not None:
+            return self.em.constant([number], "batch_size")
+        key = ("batch_size", self.batch.size)
+        return self.em.once(key, lambda: self.size(self.batch.cache, 0, "batch_size"))
+
+    def size(self, value: ir.Value, axis: int, hint: str) -> ir.Value:
+        """Return the size of an axis, (1,)."""
+        value = self.replaced.get(value, value)
+        return self.em.op("Shape", value, start=axis, end=axis + 1, hint=hint)
+
+    def as_int64(self, value: ir.Value) -> ir.Value:
+        value = self.replaced.get(value, value)
+        if value.dtype == ir.DataType.INT64 or value.dtype is None:
+            return value
+        key = ("int64", value)
+        to = {"to": int(ir.DataType.INT64)}
+        return self.em.once(key, lambda: self.em.op("Cast", value, attributes=to))
+
+    def value(self, expr: Expr) -> ir.Value:
+        """Return an expression as a value: (1,), or (batch_size,) if it changes with the row."""
+        total: ir.Value | None = None
+        for factors, coefficient in expr.ordered():
+            term: ir.Value | None = None
+            for atom, power in factors:
+                factor = self.atom(atom)
+                for _ in range(power):
+                    term = factor if term is None else self.em.op("Mul", term, factor)
+            if term is None:
+                term = self.em.constant([coefficient])
+            elif coefficient != 1:
+                term = self.em.op("Mul", term, [coefficient])
+            total = term if total is None else self.em.op("Add", total, term)
+        return self.em.constant([0]) if total is None else total
+
+    def atom(self, atom: object) -> ir.Value:
+        op, value = self.em.op, self.value
+        match atom:
+            case Coordinate():
+                return self.rows()
+            case Dimension(name):
+                carrier, axis = self.sizes.carriers[name]
+                return self.size(carrier, axis, "size")
+            case Extent(carrier, axis):
+                return self.size(carrier, axis.number or 0, "size")
+            case Element(tensor, index):
+                return self.element(tensor, index)
+            case Lookup(numbers, index):
+                return op("Gather", self.em.constant(numbers), value(index))
+            case Modulo(of, by):
+                return op("Mod", value(of), value(by))
+            case Quotient(of, by):
+                below = value(of - variable(Modulo(of, by)))
+                return op("Div", below, value(by))
+            case Largest(of):
+                parts = [value(part) for part in sorted(of, key=str)]
+                return op("Max", *parts)
+            case IsNegative(of):
+                return self.number(op("Less", value(of), [0]))
+            case IsZero(of):
+                return self.number(op("Equal", value(of), [0]))
+            case Choice(condition, yes, no):
+                holds = op("Equal", value(condition), [0])
+                return op("Where", holds, value(no), value(yes))
+        raise AssertionError(f"no atom: {atom}")
+
+    def number(self, truth: ir.Value) -> ir.Value:
+        return self.em.op("Cast", truth, to=int(ir.DataType.INT64))
+
+    def rows(self) -> ir.Value:
+        """Return 0, 1, ... up to the batch size."""
+        count = self.em.op("Squeeze", self.batch_shape())
+        return self.em.op("Range", 0, count, 1)
+
+    def element(self, tensor: ir.Value, index: Sequence[Expr]) -> ir.Value:
+        """Return one element of a tensor, or one for each sequence."""
+        shape = self.sizes.maps.shape(tensor)
+        found = self.as_int64(tensor)
+        # From the last axis, so that the numbers of those in front stay.
+        for axis in reversed(range(len(index))):
+            place = index[axis]
+            if place == _ROW and shape is not None and shape[axis] == self.batch.size:
+                continue
+            if place.number == 0 and shape is not None and shape[axis].number == 1:
+                continue  # an axis of one element, which the Reshape below drops
+            found = self.em.op("Gather", found, self.value(place), axis=axis, hint="start")
+        if len(index) == 1:
+            return found
+        return self.em.op("Reshape", found, [-1], hint="start")
+
+
+# What a rule is given, and what it proves.
 
 
 @dataclass(frozen=True, slots=True)

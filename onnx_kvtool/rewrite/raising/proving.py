@@ -25,9 +25,8 @@ from onnx_kvtool.rewrite.raising.arrangement import (
 )
 from onnx_kvtool.rewrite.raising.layout import Window, cache_of, windowed
 from onnx_kvtool.rewrite.raising.positions import check_counts_from_zero
-from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.proof import Measures, Proof, ProvenUpdate, check_expressible
 from onnx_kvtool.rewrite.raising.stage import Assumptions, implied, unraised
-from onnx_kvtool.rewrite.raising.start import Measures, check_expressible
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.shapes.infer import Annotations
 from onnx_kvtool.shapes.inference import infer_model

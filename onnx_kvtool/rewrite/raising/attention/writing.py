@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.conditions import Causality
 from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.fusing import Fusion
-from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
+from onnx_kvtool.analysis.attention.masks import Causality, Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import scaled_queries, squeeze
@@ -133,8 +132,7 @@ def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
 
 def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool) -> ir.Value:
     """Return one mask as (B or 1, H or 1, L or 1, S or 1)."""
-    rank = len(part.single) + sum(axis is not None for axis in part.axes)
-    value = arranged(em, part.value, rank, part.axes)
+    value = arranged(em, part.value, part.rank, part.axes)
     if as_bool:
         return value if part.shown else em.op("Not", value, hint="is_seen")
     if part.fill is not None:

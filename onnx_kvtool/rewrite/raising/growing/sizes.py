@@ -11,11 +11,9 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.rewrite.raise_report import InputAdded
-from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
-from onnx_kvtool.rewrite.raising.growing.window import Rolling
-from onnx_kvtool.rewrite.raising.proof import same_dim
+from onnx_kvtool.rewrite.raising.growing.growth import End, Growth, Rolling
+from onnx_kvtool.rewrite.raising.proof import Measures, same_dim
 from onnx_kvtool.rewrite.raising.stage import Assumptions, token_count
-from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dim_names, dims_of, names_in, read_size, words

@@ -18,10 +18,16 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
-from onnx_kvtool.rewrite.raising.attention.proving import common_names, covering
+from onnx_kvtool.rewrite.raising.attention.stage import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
-from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
+from onnx_kvtool.rewrite.raising.growing.growth import (
+    Growth,
+    Rolling,
+    growth_of,
+    is_rolling,
+    rolling_of,
+)
 from onnx_kvtool.rewrite.raising.growing.sizes import (
     Position,
     Sizes,
@@ -29,7 +35,6 @@ from onnx_kvtool.rewrite.raising.growing.sizes import (
     name_lengths,
     position_of,
 )
-from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import (
