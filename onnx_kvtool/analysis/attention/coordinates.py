@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -73,8 +73,8 @@ class Sight:
     maps: IndexMaps
     knowledge: Knowledge
     opset: int
-    unpadded: Mapping[ir.Value, str] = field(default_factory=dict)
-    bounds: Facts = field(default_factory=Facts)
+    unpadded: Mapping[ir.Value, str]
+    bounds: Facts
 
     def shape(self, value: ir.Value) -> Exprs | None:
         """Return the size of each axis, equal sizes by one expression; None without a rank."""
@@ -95,21 +95,12 @@ class Sight:
         except MalformedNode:
             return None
 
-    def aligned(
-        self, seen: Seen, operand: ir.Value, shape: Sequence[Expr] | None = None
-    ) -> Seen | None:
+    def aligned(self, seen: Seen, operand: ir.Value) -> Seen | None:
         """Return an operand of an elementwise node as its result is seen.
 
-        Args:
-            seen: The result.
-            operand: The operand, which may be broadcast.
-            shape: Shape of the result, where it is no other than that of `seen.value`.
-
-        Returns:
-            None where nobody knows whether an axis is broadcast.
+        None where nobody knows whether an axis is broadcast.
         """
-        whole = self.shape(seen.value) if shape is None else tuple(shape)
-        part = self.shape(operand)
+        whole, part = self.shape(seen.value), self.shape(operand)
         if whole is None or part is None or len(part) > len(whole):
             return None
         index = []

@@ -41,7 +41,6 @@ class Fusion:
 
     Attributes:
         softmax: The Softmax of the source.
-        end: The product of probabilities and values.
         frame: Its sizes.
         operands: Queries, keys and values.
         dtype: Their element type.
@@ -54,7 +53,6 @@ class Fusion:
     """
 
     softmax: ir.Node
-    end: ir.Node
     frame: Frame
     operands: tuple[Operand, Operand, Operand]
     dtype: ir.DataType
@@ -195,7 +193,6 @@ def _prove(softmax: ir.Node, end: ir.Node, frame: Frame, choice: AttentionChoice
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
         softmax=softmax,
-        end=end,
         frame=frame,
         operands=(queries, keys, values),
         dtype=dtype,

@@ -355,9 +355,9 @@ class MaskPart:
     value: ir.Value
     axes: tuple[int | None, ...]
     rank: int
-    factor: float = 1.0
-    shown: bool = True
-    fill: float | None = None
+    factor: float
+    shown: bool
+    fill: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,10 +253,10 @@ class Scores:
 
     product: Product
     value: ir.Value
-    masks: tuple[Mask, ...] = ()
-    scale: float = 1.0
-    softcap: float | None = None
-    masked_as: tuple[ir.DataType | None, ...] = ()
+    masks: tuple[Mask, ...]
+    scale: float
+    softcap: float | None
+    masked_as: tuple[ir.DataType | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from onnx_kvtool.core.choices import AssumedValue
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
-from onnx_kvtool.rewrite.raising.stage import Assumptions
+from onnx_kvtool.rewrite.raising.stage import Assumptions, dim_of
 from onnx_kvtool.symbolic.expressions import (
     ONE,
     Choice,
@@ -402,14 +402,7 @@ class Proof(Measures):
 
 def same_dim(a: Expr, b: Expr) -> str | None:
     """Return the assumption that two sizes are equal; None if a size is neither name nor number."""
-    one, other = _dim(a), _dim(b)
+    one, other = dim_of(a), dim_of(b)
     if one is None or other is None or (a.number is not None and b.number is not None):
         return None
     return f"same-dim:{other}={one}" if a.number is not None else f"same-dim:{one}={other}"
-
-
-def _dim(size: Expr) -> str | None:
-    if size.number is not None:
-        return str(size.number)
-    atom = size.atom
-    return atom.name if isinstance(atom, Dimension) else None

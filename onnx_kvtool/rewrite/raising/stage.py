@@ -368,7 +368,7 @@ Pair = tuple[Dim, Dim]
 def implied(sizes: Iterable[Iterable[Expr]]) -> Iterable[Pair]:
     """Yield the dimensions that are equal in every run, from what is known of each size."""
     for ways in sizes:
-        dims = [dim for way in ways if (dim := _dim_of_run(way)) is not None]
+        dims = [dim for way in ways if (dim := dim_of(way)) is not None]
         yield from ((dims[0], dim) for dim in dims[1:])
 
 
@@ -394,7 +394,8 @@ def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, i
     return found
 
 
-def _dim_of_run(size: Expr) -> Dim:
+def dim_of(size: Expr) -> Dim:
+    """Return a size as a number or a name; None if it is neither."""
     if size.number is not None:
         return size.number
     return size.atom.name if isinstance(size.atom, Dimension) else None
