@@ -161,20 +161,22 @@ def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome)
     """
     if not any(is_candidate(node) for _, _, node in nodes(model)):
         return False
-    opset = model.opset_imports[""]
+
+    def proving_of(one: ir.Model) -> Proving:
+        proving = Proving(one, settings.assumptions, model.opset_imports[""], outcome.place)
+        proving.run()
+        return proving
 
     def prove(copy: ir.Model) -> tuple[list[Location], list[Unraised]]:
         annotate(copy, fully=True)
-        proving = Proving(copy, settings.assumptions, opset, outcome.place)
-        proving.run()
+        proving = proving_of(copy)
         return [place for place, _ in proving.plans], proving.refused
 
     elsewhere = open_functions(model, is_candidate, prove, "an update", outcome.notes)
     annotations = annotate(model, fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
-    proving = Proving(model, settings.assumptions, opset, outcome.place)
-    proving.run()
+    proving = proving_of(model)
     outcome.refused += [*proving.refused, *elsewhere]
     remove_tags(model)
     if proving.plans:

@@ -185,18 +185,18 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         if unread:
             outcome.tell(node, "the circular caches are read as they lie", form="full")
             old += unread
+    reading = _Reading(settings, opset, scopes, outcome)
     readers = [one for node in written if (one := _reader(node, opset, outcome.windows))]
     if settings.static:
         for one in readers:
-            old += _fixed(one, settings, opset, scopes, outcome)
+            old += reading.fix(one)
         old += _computed(outcome.windows.values())
     elif readers:
-        reading = _Reading(settings, opset, scopes)
         windows = {read.gather: read for one in readers for read in (one.keys, one.values)}
         for gather in sorted(windows, key=lambda node: order[node]):
             reading.skip(windows[gather])
         for one in readers:
-            old += reading.replace(one, outcome)
+            old += reading.replace(one)
     outcome.removed += remove_dead(old)
     return bool(old)
 
@@ -242,47 +242,6 @@ def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
     return not first <= ROWS < last
 
 
-def _fixed(
-    reader: _Reader,
-    settings: RaiseSettings,
-    opset: int,
-    scopes: dict[ir.Graph, ScopedValues],
-    outcome: RaiseOutcome,
-) -> list[ir.Node]:
-    """Let an Attention read as many rows in every step, in place, where a mask can be written.
-
-    Returns:
-        The nodes that may be read by nobody now.
-    """
-    node, read = reader.node, reader.keys
-    dim, known = read.count, outcome.masks.get(node)
-    length = None if dim is None else bind_dim(dim, settings.dims)
-    mask = node.inputs[MASK] if len(node.inputs) > MASK else None
-    found = None if known is None else known[0]
-    if not isinstance(length, int) or length < 1:
-        return []  # which is refused, as every size that is no number
-    if mask is not None and (found is None or mask.dtype is None):
-        return []
-    keys = read.capacity + length - 1
-    for value in () if found is None else found.inputs:
-        outcome.columns[value] = max(outcome.columns.get(value, 0), keys)
-    # No step goes past the capacity of a cache that keeps all rows.
-    linear = [one.capacity for one in outcome.caches if one.mode == "linear"]
-    most = min((rows for rows in linear if isinstance(rows, int)), default=keys)
-    em = Emitter.at(node, scopes, opset, "kvtool/attention")
-    dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
-    shown = window_mask(read, length, found, dtype, min(most, keys), em)
-    rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
-    em.insert_before(node)
-    node.resize_inputs(max(len(node.inputs), MASK + 1))
-    before = [v.producer() for v in node.inputs[KEY:] if v is not None]
-    for index, value in ((KEY, rows[0]), (VALUE, rows[1]), (MASK, shown)):
-        node.replace_input_with(index, value)
-    how = "the circular caches are read as they lie, with a mask computed from row and position"
-    outcome.tell(node, how, form="full")
-    return [producer for producer in before if producer is not None]
-
-
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """The edits of all windows that keep as many rows as there were tokens, up to a number."""
@@ -290,6 +249,41 @@ class _Reading:
     settings: RaiseSettings
     opset: int
     scopes: dict[ir.Graph, ScopedValues]
+    outcome: RaiseOutcome
+
+    def fix(self, reader: _Reader) -> list[ir.Node]:
+        """Let an Attention read as many rows in every step, in place, where a mask can be written.
+
+        Returns:
+            The nodes that may be read by nobody now.
+        """
+        node, read, outcome = reader.node, reader.keys, self.outcome
+        dim, known = read.count, outcome.masks.get(node)
+        length = None if dim is None else bind_dim(dim, self.settings.dims)
+        mask = node.inputs[MASK] if len(node.inputs) > MASK else None
+        found = None if known is None else known[0]
+        if not isinstance(length, int) or length < 1:
+            return []  # which is refused, as every size that is no number
+        if mask is not None and (found is None or mask.dtype is None):
+            return []
+        keys = read.capacity + length - 1
+        for value in () if found is None else found.inputs:
+            outcome.columns[value] = max(outcome.columns.get(value, 0), keys)
+        # No step goes past the capacity of a cache that keeps all rows.
+        linear = [one.capacity for one in outcome.caches if one.mode == "linear"]
+        most = min((rows for rows in linear if isinstance(rows, int)), default=keys)
+        em = Emitter.at(node, self.scopes, self.opset, "kvtool/attention")
+        dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
+        shown = window_mask(read, length, found, dtype, min(most, keys), em)
+        rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
+        em.insert_before(node)
+        node.resize_inputs(max(len(node.inputs), MASK + 1))
+        before = [v.producer() for v in node.inputs[KEY:] if v is not None]
+        for index, value in ((KEY, rows[0]), (VALUE, rows[1]), (MASK, shown)):
+            node.replace_input_with(index, value)
+        how = "the circular caches are read as they lie, with a mask computed from row and position"
+        outcome.tell(node, how, form="full")
+        return [producer for producer in before if producer is not None]
 
     @property
     def is_full(self) -> bool:
@@ -328,7 +322,7 @@ class _Reading:
         read.gather.replace_input_with(1, em.once(("order", read.order, tells), rest))
         em.insert_before(read.gather)
 
-    def replace(self, reader: _Reader, outcome: RaiseOutcome) -> list[ir.Node]:
+    def replace(self, reader: _Reader) -> list[ir.Node]:
         """Replace an Attention by an If, or by the Attention of one branch."""
         node, read = reader.node, reader.keys
         em = Emitter.at(node, self.scopes, self.opset, "kvtool/attention")
@@ -346,7 +340,7 @@ class _Reading:
         _take_place(node, result, em)
         what = "one token" if self.is_full else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
-        outcome.tell(node, how, form="full" if self.is_full else None)
+        self.outcome.tell(node, how, form="full" if self.is_full else None)
         return [node]
 
     def _as_it_lies(self, reader: _Reader, em: Emitter) -> ir.Value:
