@@ -275,31 +275,22 @@ def _tensor_scatter(node: ir.Node, opset: int) -> Iterator[Update]:
     )
 
 
-def _scatter_nd(node: ir.Node, opset: int) -> Iterator[Update]:
-    view = ScatterND(node, opset)
-    if view.reduction != "none":
-        return
-    depth = dims_of(view.indices)
-    # An index of one component counts along the first axis; more need a proof of what each holds.
-    axis = 0 if depth and depth[-1] == 1 else None
-    yield Update(
-        node, "scatter_nd", view.data, view.output, view.updates, axis=axis, indices=view.indices
-    )
-
-
-def _scatter_elements(node: ir.Node, opset: int) -> Iterator[Update]:
-    view = ScatterElements(node, opset)
-    if view.reduction != "none":
-        return
-    yield Update(
-        node,
-        "scatter_elements",
-        view.data,
-        view.output,
-        view.updates,
-        axis=view.axis,
-        indices=view.indices,
-    )
+def _scatter(node: ir.Node, opset: int) -> Iterator[Update]:
+    view: ScatterND | ScatterElements
+    kind: CacheKind = "scatter_nd"
+    if node.op_type == "ScatterElements":
+        view, kind = ScatterElements(node, opset), "scatter_elements"
+        axis: int | None = view.axis
+    else:
+        view = ScatterND(node, opset)
+        depth = dims_of(view.indices)
+        # An index of one component counts along the first axis; more need a proof of what each
+        # holds.
+        axis = 0 if depth and depth[-1] == 1 else None
+    if view.reduction == "none":
+        yield Update(
+            node, kind, view.data, view.output, view.updates, axis=axis, indices=view.indices
+        )
 
 
 def _updates_concat(node: ir.Node, opset: int) -> Iterator[Update]:
@@ -437,8 +428,8 @@ _STANDARD: Table[str, Callable[[ir.Node, int], Iterator[Update]]] = Table(
     "cache update",
     [
         ("TensorScatter", _tensor_scatter),
-        ("ScatterND", _scatter_nd),
-        ("ScatterElements", _scatter_elements),
+        ("ScatterND", _scatter),
+        ("ScatterElements", _scatter),
         ("Concat", _updates_concat),
         ("Where", _where),
         ("Add", _mix),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import get_args
 
@@ -29,7 +29,7 @@ from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes, folded_note
-from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
+from onnx_kvtool.rewrite.raise_report import RaisedCache, RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
@@ -198,23 +198,9 @@ class Grown:
     """
 
     shapes: dict[ir.Value, tuple[Size, ...]]
-    types: Mapping[ir.Value, ir.DataType]
+    types: dict[ir.Value, ir.DataType]
     dims: Mapping[str, int]
-    caches: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
-
-    def with_caches(self, cut: Iterable[tuple[ir.Value, ir.Value, ir.Value]]) -> Grown:
-        """Return the same once caches have a capacity.
-
-        Args:
-            cut: The old value with the rows in use, the new one, and the cache that this is cut of.
-        """
-        shapes, types, caches = dict(self.shapes), dict(self.types), dict(self.caches)
-        for old, rows, cache in cut:
-            if old in shapes:
-                shapes[rows], caches[rows] = shapes[old], cache
-                if old in types:
-                    types[rows] = types[old]
-        return Grown(shapes, types, self.dims, caches)
+    caches: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,9 +427,13 @@ def fix_raised(
     if not (outcome.raised or outcome.attention or outcome.contrib):
         return
     after = declared_shapes(model)
-    grown = _grown(before, after, outcome)
-    follows = dict(_following(before, after, outcome)) if settings.static else {}
-    told = {**follows, **settings.dims}
+    # The names of sizes that a cache had where it has a capacity now.
+    pasts = _replaced(lambda cache: cache.past, before, after, outcome)
+    grown = {name for old, new in pasts if old != new for name in names_in(old)}
+    # An input as long as a cache after a step, such as a mask of genai, gets as many columns.
+    presents = _replaced(lambda cache: cache.present, before, after, outcome)
+    known = {n: new for n, new in presents if n.isidentifier() and isinstance(new, int)}
+    told = {**(known if settings.static else {}), **settings.dims}
     dims = {name: size for name, size in told.items() if name not in grown}
     fixed = fix_sizes(model, dims, one_opset=True)
     outcome.blocked += fixed.refused
@@ -459,23 +449,10 @@ def fix_raised(
         outcome.blocked += found
 
 
-def _grown(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> frozenset[str]:
-    """Return the names of sizes that a cache had where it has a capacity now."""
-    found: set[str] = set()
-    for cache in outcome.caches:
-        for old, new in zip(before.get(cache.past, ()), after.get(cache.past, ()), strict=False):
-            if isinstance(old, str) and old != new:
-                found.update(names_in(old))
-    return frozenset(found)
-
-
-def _following(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> Iterator[tuple[str, int]]:
-    """Yield the names of the number of rows of a cache after a step, each with its capacity.
-
-    An input of that length, such as a mask of genai, gets as many columns.
-    """
-    for cache in outcome.caches:
-        pairs = zip(before.get(cache.present, ()), after.get(cache.present, ()), strict=False)
-        for old, new in pairs:
-            if isinstance(old, str) and old.isidentifier() and isinstance(new, int):
-                yield old, new
+def _replaced(
+    names: Callable[[RaisedCache], str], before: Shapes, after: Shapes, outcome: RaiseOutcome
+) -> Iterator[tuple[str, Dim]]:
+    """Yield the sizes of pasts or presents that have a name before, with those of afterwards."""
+    for name in map(names, outcome.caches):
+        pairs = zip(before.get(name, ()), after.get(name, ()), strict=False)
+        yield from ((old, new) for old, new in pairs if isinstance(old, str))

@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.rewrite.raise_report import InputAdded
 from onnx_kvtool.rewrite.raising.growing.growth import End, Growth, Rolling
 from onnx_kvtool.rewrite.raising.proof import Measures, same_dim
 from onnx_kvtool.rewrite.raising.stage import Assumptions, token_count
@@ -210,9 +208,6 @@ def _carriers(
 # Where a step begins: how many rows of every cache are in use before it.
 
 
-_MEANING = "tokens before this step, which is how many rows of each cache are in use"
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """How many rows of every cache are in use before a step.
@@ -230,15 +225,6 @@ class Position:
     assumed: str | None = None
     added: ir.Value | None = None
     whole: Expr | None = None
-
-    @property
-    def report(self) -> InputAdded | None:
-        """The report on the added input."""
-        if self.added is None:
-            return None
-        assert self.added.dtype is not None
-        dtype = dtype_name(self.added.dtype)
-        return InputAdded(self.added.name or "", dtype, (1,), _MEANING)
 
 
 def position_of(

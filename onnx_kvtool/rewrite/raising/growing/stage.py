@@ -17,7 +17,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.attention.stage import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
@@ -163,6 +163,8 @@ class Circulating:
         last = em.op("Slice", new, [-window.capacity], [TO_THE_END], [axis], hint="last_rows")
         return starts, last
 
+
+_MEANING = "tokens before this step, which is how many rows of each cache are in use"
 
 _GROWS = frozenset({"Concat", *CONTRIB_ATTENTIONS})
 """Operators whose cache may grow; ONNX and onnxruntime each have an Attention."""
@@ -343,8 +345,12 @@ def _edit(
         outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
     outcome.in_use = edit.total
-    if outcome.grown is not None:
-        outcome.grown = outcome.grown.with_caches(edit.cut)
+    if (grown := outcome.grown) is not None:
+        for old, rows, cache in edit.cut:
+            if old in grown.shapes:
+                grown.shapes[rows], grown.caches[rows] = grown.shapes[old], cache
+            if old in grown.types:
+                grown.types[rows] = grown.types[old]
     name_lengths(model, edit.scopes, sizes, position)
     forget_lengths(edit.scopes, windows)
     for window in windows:
@@ -371,8 +377,8 @@ def _edit(
         outcome.caches.append(RaisedCache(past, present, window.capacity, "circular", "rolling"))
         outcome.rotated.append(RotatedCache(past, "grows", window.rows))
     outcome.removed += remove_dead(edit.old)
-    if (added := position.report) is not None:
-        outcome.inputs_added.append(added)
+    if (added := position.added) is not None:
+        outcome.inputs_added.append(InputAdded(added.name or "", "int64", (1,), _MEANING))
 
 
 def _attended(
