@@ -22,10 +22,10 @@ from onnx_kvtool.analysis.attention.coordinates import (
     product,
 )
 from onnx_kvtool.analysis.attention.scores import MOVES
+from onnx_kvtool.analysis.caches.updates import operand_of
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import is_op, maker, producer
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, Exprs, coordinate
 from onnx_kvtool.symbolic.simplification import Facts
 
@@ -186,18 +186,9 @@ def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | No
     shape = None if mask is None else sight.shape(mask)
     if view is None or mask is None or shape is None or view.integer("keepdims") != 1:
         return None
-    return (no, mask) if _axes(view, sight) in ((-1,), (len(shape) - 1,)) else None
-
-
-def _axes(view: NodeView, sight: Sight) -> tuple[int, ...] | None:
-    """Return the axes of a reduction as they are written; None where they are unknown."""
-    if "axes" in view.facts.attributes:
-        given = view.attribute("axes")
-        return tuple(n for n in given if isinstance(n, int)) if isinstance(given, tuple) else None
-    value = view.input("axes")
-    elements = None if value is None else sight.maps.of(value).vector()
-    numbers = [element.number for element in elements or ()]
-    return tuple(n for n in numbers if n is not None)
+    axes = operand_of(view, "axes", lambda value: sight.maps.of(value).vector())
+    is_last = [axis.number for axis in axes or ()] in ([-1], [len(shape) - 1])
+    return (no, mask) if is_last else None
 
 
 def _result(seen: Seen, last: Expr, frame: Frame) -> tuple[bool, ir.Value]:

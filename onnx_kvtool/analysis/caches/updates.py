@@ -18,6 +18,7 @@ from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterN
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.expressions import Exprs, integer
 
 # Operators that pass a tensor on: unchanged, rearranged, cast, or a part of it.
 
@@ -124,6 +125,25 @@ def _axes(node: ir.Node, folder: ConstantFolder) -> tuple[int, ...] | None:
         return tuple(attribute.as_ints())
     numbers = folder.integers(node.inputs[1]) if len(node.inputs) > 1 else None
     return None if numbers is None else tuple(int(n) for n in numbers.ravel())
+
+
+Numbers = Callable[[ir.Value], Exprs | None]
+"""Returns the elements of a vector; None where it does not know them."""
+
+
+def operand_of(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
+    """Return integers that a node has as an attribute or, in later versions, as an input.
+
+    Returns:
+        () if they are left out; None if they are unknown.
+    """
+    if name in view.facts.attributes:
+        given = view.attribute(name)
+        if given is None:
+            return ()
+        return tuple(map(integer, given)) if isinstance(given, tuple) else None
+    value = view.find(name)
+    return () if value is None else numbers(value)
 
 
 def squeezed(op_type: str, rank: int, axes: Sequence[int]) -> tuple[int | None, ...] | None:

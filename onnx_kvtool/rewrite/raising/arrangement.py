@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.updates import squeezed
+from onnx_kvtool.analysis.caches.updates import operand_of, squeezed
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import squeeze, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap
-from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
+from onnx_kvtool.symbolic.expressions import Expr, Exprs
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 Axes = tuple[int | None, ...]
@@ -173,25 +173,6 @@ def _listed(described: IndexMap) -> Exprs | None:
     """Return the elements of a vector, or the only one; None where they are unknown."""
     alone = described.scalar()
     return described.vector() if alone is None else (alone,)
-
-
-Numbers = Callable[[ir.Value], Exprs | None]
-"""Returns the elements of a vector; None where it does not know them."""
-
-
-def operand_of(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
-    """Return integers that a node has as an attribute or, in later versions, as an input.
-
-    Returns:
-        () if they are left out; None if they are unknown.
-    """
-    if name in view.facts.attributes:
-        given = view.attribute(name)
-        if given is None:
-            return ()
-        return tuple(map(integer, given)) if isinstance(given, tuple) else None
-    value = view.find(name)
-    return () if value is None else numbers(value)
 
 
 def _same_elements(before: Sequence[Expr], sizes: Sizes | None, *, is_reshape: bool) -> Axes | None:

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.updates import Numbers, operand_of
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input
-from onnx_kvtool.rewrite.raising.arrangement import (
-    Arrangement,
-    Numbers,
-    compose,
-    operand_of,
-    seen_through,
-)
+from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.expressions import (
     ONE,

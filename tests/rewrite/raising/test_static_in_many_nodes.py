@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
-from onnx_kvtool.rewrite.raising.columns.rules import Widened
+from onnx_kvtool.rewrite.raising.columns.wide import Widened
 from onnx_kvtool.rewrite.report import Refused
 from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static

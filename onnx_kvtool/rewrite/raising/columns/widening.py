@@ -13,7 +13,8 @@ from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.raising.columns.rules import Stuck, Widened, behind, is_grown, rule_of
+from onnx_kvtool.rewrite.raising.columns.rules import rule_of
+from onnx_kvtool.rewrite.raising.columns.wide import Stuck, Widened, behind, is_grown
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size

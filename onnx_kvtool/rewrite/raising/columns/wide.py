@@ -1,0 +1,324 @@
+"""What the rules of wide forms share, and those of scatters, slices and gathers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import ConstantFolder
+from onnx_kvtool.core.walk import upwards
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import where
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import ZERO, coordinate, integer
+from onnx_kvtool.symbolic.index_maps import IndexMaps
+from onnx_kvtool.symbolic.simplification import Facts, interval
+
+# What rules share.
+
+
+def is_grown(sizes: Sequence[Size]) -> bool:
+    """Return whether an axis is to be as long as the caches, or longer."""
+    return any(size is not None and size < 0 for size in sizes)
+
+
+def behind(size: int) -> int:
+    """Return how many elements stand behind the rows in use along an axis of a size below 0."""
+    return max(LONGER - size, 0)
+
+
+class Stuck(Exception):
+    """No wide form is known; the message is a clause that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """A graph as a rule sees it.
+
+    Attributes:
+        em: Where to build.
+        grown: Which values are as long as the rows in use.
+        wide: Their wide forms.
+        capacity: Rows of a cache, C.
+        count: The rows in use, (1,), int64.
+        folder: Knows what is constant.
+    """
+
+    em: Emitter
+    grown: Grown
+    wide: Mapping[ir.Value, ir.Value]
+    capacity: int
+    count: ir.Value
+    folder: ConstantFolder
+
+    def sizes(self, value: ir.Value) -> tuple[Size, ...]:
+        """Return the sizes of a value.
+
+        Raises:
+            Stuck: If its rank is unknown.
+        """
+        found = self.grown.shapes.get(value)
+        if found is not None:
+            return found
+        dims = [dim for dim in dims_of(value) or (None,) if isinstance(dim, int)]
+        if value.shape is None or len(dims) != len(value.shape):
+            raise Stuck(f"the shape of `{value.name}` is unknown")
+        return tuple(dims)
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """Return a value, in its wide form where it is as long as the rows in use."""
+        return self.wide.get(value, value) if is_grown(self.grown.shapes.get(value, ())) else value
+
+    def dtype(self, value: ir.Value) -> ir.DataType:
+        """Return the element type of a value, or that it is unknown."""
+        return value.dtype or self.grown.types.get(value) or ir.DataType.UNDEFINED
+
+    def maps(self) -> IndexMaps:
+        """Return the elements of wide values, at the sizes of the result."""
+        return IndexMaps(self.em.opset, SizeEqualities([*self.grown.dims.items()]))
+
+    def target(self, value: ir.Value) -> list[int]:
+        """Return the shape of the wide form of a value.
+
+        Raises:
+            Stuck: If a size is no number.
+        """
+        found = []
+        for size in self.sizes(value):
+            if size is None:
+                raise Stuck(f"a size of `{value.name}` has no known number")
+            found.append(self.capacity + behind(size) if size < 0 else size)
+        return found
+
+    def hidden(self, value: ir.Value, axis: int, filler: float) -> ir.Value:
+        """Return the wide form of a value, with a number for all rows that are not in use.
+
+        Raises:
+            Stuck: If it is unknown which rows are in use.
+        """
+        em, sizes, wide = self.em, self.sizes(value), self.of(value)
+        size = sizes[axis]
+        if size is None or size == LONGER:
+            raise Stuck(f"`{value.name}` has rows that may or may not be in use")
+        numbers = np.arange(self.capacity + behind(size), dtype=np.int64)
+        numbers[self.capacity :] = -1  # which stand behind the rows in use, and are before any
+        keys = em.constant(numbers.reshape(-1, *[1] * (len(sizes) - 1 - axis)), "keys")
+        in_use = em.once(
+            ("rows in use", keys, self.count),
+            lambda: em.op("Less", keys, self.count, hint="in_use"),
+        )
+        dtype = self.dtype(value)
+        if dtype == ir.DataType.UNDEFINED:
+            raise Stuck(f"the type of `{value.name}` is unknown")
+        if dtype == ir.DataType.BOOL:
+            filler = filler > 0
+        elif dtype.is_integer():
+            limits = np.iinfo(dtype.numpy())
+            filler = int(min(max(filler, limits.min), limits.max))
+        held = em.constant(np.array(filler).astype(dtype.numpy()), "hidden")
+        return where(em, in_use, wide, held, hint="hidden")
+
+    def again(self, view: NodeView, *inputs: ir.Value | None) -> tuple[ir.Value, ...]:
+        """Add the same node with other inputs: by default with the wide forms of its own."""
+        node = view.node
+        inputs = inputs or tuple(None if v is None else self.of(v) for v in node.inputs)
+        dtypes = [self.dtype(output) for output in node.outputs]
+        new = self.em.multi(node.op_type, *inputs, dtypes=dtypes)
+        made = new[0].producer()
+        assert made is not None
+        for attribute in node.attributes.values():
+            made.attributes[attribute.name] = attribute
+        return new
+
+
+Wide = ir.Value | tuple[ir.Value, ...]
+"""The wide form of the only output of a node, or of each output."""
+
+Rule = Callable[[NodeView, Widened], Wide]
+
+
+# Scatters, slices and gathers.
+
+
+def scattered(view: NodeView, state: Widened) -> Wide:
+    """Write at the same indices, if no index depends on the rows.
+
+    Otherwise each element must be written at its own place, and the result is the updates.
+    """
+    data, indices, updates = view.operands("data", "indices", "updates")
+    depth, sizes, given = state.sizes(indices)[-1] or 0, state.sizes(data), state.sizes(updates)
+    outer, inner = given[: depth - len(sizes)], given[depth - len(sizes) :]
+    places = (*state.sizes(indices), *sizes[:depth], *outer)
+    if 0 < depth < len(sizes) and inner == sizes[depth:] and not is_grown(places):
+        return state.again(view, state.of(data), indices, state.of(updates))
+    shape = state.target(data)
+    targets = state.target(updates), state.target(indices)
+    is_plain = view.attribute("reduction") in (None, "none")
+    if not is_plain or targets != (shape, [*shape, len(shape)]):
+        raise Stuck("`ScatterND` does not write all elements")
+    held = state.maps().of(state.of(indices))
+    for axis, size in enumerate(shape):
+        place = held.component(axis)
+        own = ZERO if size == 1 else coordinate(axis)
+        if place is None or place.element != own:
+            raise Stuck("`ScatterND` is not known to write each element at its own place")
+    return state.em.op("Identity", state.of(updates))
+
+
+def sliced(view: NodeView, state: Widened) -> Wide:
+    """Cut along one axis."""
+    data, output = view.required("data"), view.node.outputs[0]
+    before, after = state.sizes(data), state.sizes(output)
+    axes, steps = view.input("axes"), view.input("steps")
+    which = [*range(len(before))] if axes is None else state.folder.listed(axes)
+    stride = [] if steps is None else state.folder.listed(steps)
+    if not which or stride is None:
+        raise Stuck("the axes of `Slice` are not constant")
+    if {*stride} - {1}:
+        raise Stuck("`Slice` does not take one row after the other")
+    if len(which) > 1:
+        raise Stuck("`Slice` cuts along several axes")
+    axis = which[0] % len(before)
+    start, end = view.operands("starts", "ends")
+    cut = _cut(state.of(data), axis, (before[axis], after[axis]), (start, end), state)
+    return state.em.op("Identity", cut)
+
+
+def _cut(
+    value: ir.Value,
+    axis: int,
+    sizes: tuple[Size, Size],
+    limits: tuple[ir.Value, ir.Value],
+    state: Widened,
+) -> ir.Value:
+    """Cut a value along one axis; `sizes` are those of the axis before and after, in the source."""
+    em, (before, after), (start, end) = state.em, sizes, limits
+    first = next(iter(state.folder.listed(start) or ()), None)
+    if after == GROWN and first == 0:
+        if before in (GROWN, LONGER):
+            return value
+        if before is None:
+            raise Stuck("it is unknown how many rows the table has that `Slice` cuts")
+        if 0 <= before < state.capacity:
+            raise Stuck(
+                f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
+            )
+        return em.op("Slice", value, start, [state.capacity], [axis])
+    if after == GROWN and before is not None and before > 0:
+        # As many rows as are in use, from anywhere: those behind them stand for no row.
+        place = from_front(start, em.constant([before], "rows"), em)
+        first_row = em.op("Max", place, [0])
+        rows = em.op("Add", first_row, np.arange(state.capacity, dtype=np.int64))
+        there = em.op("Min", rows, [before - 1])
+        return em.op("Gather", value, there, axis=axis)
+    if after == GROWN:
+        raise Stuck("`Slice` does not begin with the first of the rows in use")
+    if before is not None and before <= LONGER:
+        if before == after and first == 0:
+            return value
+        raise Stuck("`Slice` cuts what is of no known length")
+    if before == GROWN:
+        if after is None:
+            raise Stuck("it is unknown how many rows `Slice` takes")
+        place = from_front(start, state.count, em)
+        rows = em.op("Add", place, np.arange(after, dtype=np.int64))
+        return em.op("Gather", value, rows, axis=axis)
+    return em.op("Slice", value, start, end, [axis])
+
+
+def gathered(view: NodeView, state: Widened) -> Wide:
+    """Look up rows; indices of rows that are not in use are limited to the table."""
+    data, indices = view.operands("data", "indices")
+    sizes = state.sizes(data)
+    axis = view.integer("axis") % len(sizes)
+    places, table = state.of(indices), state.of(data)
+    if sizes[axis] == LONGER:
+        raise Stuck("`Gather` looks up what is of no known length")
+    if sizes[axis] == GROWN:
+        if is_grown(state.sizes(indices)):
+            raise Stuck("`Gather` takes as many rows as are in use from these")
+        known = state.folder.listed(places)
+        if known is None or any(number < 0 for number in known):
+            places = from_front(places, state.em.op("Squeeze", state.count), state.em)
+    elif is_grown(state.sizes(indices)):
+        size = sizes[axis]
+        if size is None and set(sizes) <= {None, 1} and axis == 0:
+            table, size = _flattened(data, len(sizes), state)
+            places = _in_flattened(places, size // state.capacity, state)
+        if size is None or size < 1:
+            raise Stuck(f"the size of `{data.name}` is unknown")
+        places = limited(places, (-size, size - 1), state)
+    return state.again(view, table, places)
+
+
+def limited(places: ir.Value, limits: tuple[int, int], state: Widened) -> ir.Value:
+    """Return places within two limits, both included."""
+    dtype = state.dtype(places).numpy()
+    low, high = (np.array(n).astype(dtype) for n in limits)
+    return state.em.op("Max", state.em.op("Min", places, high), low)
+
+
+def viewed(node: ir.Node) -> ir.Value | None:
+    """Return the input that a node reshapes; None for any other node."""
+    is_view = node.domain == "" and Trait.VIEW in traits(node)
+    return node.inputs[0] if is_view and node.inputs else None
+
+
+def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int]:
+    """Return the wide form of flattened rows in use, and its number of rows."""
+    for value, _ in upwards(data, viewed):
+        sizes = state.grown.shapes.get(value, ())
+        if GROWN not in sizes or value not in state.wide:
+            continue
+        here = sizes.index(GROWN)
+        numbers = [size for size in sizes[:here] if size is not None and size > 0]
+        if len(numbers) == here and set(sizes[here + 1 :]) <= {1}:
+            count = math.prod(numbers) * state.capacity
+            shape = [count, *[1] * (rank - 1)]
+            return state.em.op("Reshape", state.of(value), shape), count
+    raise Stuck(f"the size of `{data.name}` is unknown")
+
+
+def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:
+    """Return places in the wide form, given those in sequences of the rows in use."""
+    em, count = state.em, state.count
+    every = em.op("Mul", count, [sequences])
+    place = from_front(places, every, em)
+    sequence = em.op("Div", place, count)
+    row = em.op("Sub", place, em.op("Mul", sequence, count))
+    return em.op("Add", em.op("Mul", sequence, [state.capacity]), row)
+
+
+def looked_up(view: NodeView, state: Widened) -> Wide:
+    """Look up elements by tuples of coordinates and constants, all of them within the data."""
+    data, indices = view.operands("data", "indices")
+    sizes, tuples = state.target(data), state.of(indices)
+    depth = state.sizes(indices)[-1]
+    if view.integer("batch_dims") != 0 or depth is None or depth < 1:
+        raise Stuck("`GatherND` looks up each sequence by itself")
+    shape = state.target(indices)
+    held, facts = state.maps().of(tuples), Facts(tuple(map(integer, shape)))
+    for axis in range(depth):
+        place = held.component(axis)
+        element = None if place is None else place.element
+        low, high = (-1, 0) if element is None else interval(element, facts)
+        if low < 0 or high >= sizes[axis]:
+            raise Stuck("`GatherND` is not known to look up elements that are there")
+    return state.again(view, state.of(data), tuples)
+
+
+def from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
+    """Return places as int64, counted from the front where they were counted from the end.
+
+    The end of the rows in use is not the end of the wide form.
+    """
+    wide = em.op("Cast", places, to=7)
+    return em.op("Where", em.op("Less", wide, 0), em.op("Add", wide, count), wide)
