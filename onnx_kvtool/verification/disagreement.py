@@ -17,12 +17,12 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.schema import op_facts, same_version
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session
+from onnx_kvtool.runtime.sessions import Arrays, RuntimeName
 from onnx_kvtool.verification.comparison.compare import compare
 from onnx_kvtool.verification.comparison.judge import Judge
 from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.inputs.points import Directions
-from onnx_kvtool.verification.planting import GraphView, handing_out
+from onnx_kvtool.verification.planting import GraphView, HandedOut
 from onnx_kvtool.verification.report import EarliestDifference
 from onnx_kvtool.verification.shrinking.weights import live
 from onnx_kvtool.verification.subject import Subject
@@ -383,7 +383,7 @@ _GROUP = 128
 """Values that are fetched at a time; so many of both models are held in memory."""
 
 _ATTEMPTS = 64
-"""Runs that a search may take; values that no runtime hands out are found by halving a group."""
+"""Runs of each model that a search may take."""
 
 
 def earliest_difference(
@@ -411,67 +411,33 @@ def earliest_difference(
     Returns:
         The difference and None, or None and why none can be named.
     """
-    search = _Search(a, b, inputs, runtime)
-    common = [(name, name) for name in search.a.producers if name in search.b.producers]
+    views = GraphView.of(a), GraphView.of(b)
+    common = [(name, name) for name in views[0].producers if name in views[1].producers]
     pairs = common if found is None else found.values
     if not pairs:
         return None, "no node can be named, as the models name no value in common"
-    for one, other, value_a, value_b in search.values(pairs):
-        if found is None and (value_a.shape, value_a.dtype) != (value_b.shape, value_b.dtype):
-            continue  # same name, different meaning
-        if one in a.random or other in b.random:
-            continue
-        exact = measure.exact and not measure.is_given
-        seen = compare(one, value_a, value_b, measure.of(value_a, one, other), exact=exact)
-        if not seen.within:
-            reason = (seen.reason or "").replace("output", "value", 1)
-            places = search.a.location(one), search.b.location(other)
-            return EarliestDifference(*places, seen.first_mismatch, reason), None
-    if search.is_exhausted:
+    sides = [HandedOut(view, runtime, _ATTEMPTS) for view in views]
+    for start in range(0, len(pairs), _GROUP):
+        group = pairs[start : start + _GROUP]
+        # Two values of A may correspond to one of B.
+        of_a, of_b = (
+            side.values([*dict.fromkeys(names)], [inputs])
+            for side, names in zip(sides, zip(*group, strict=True), strict=True)
+        )
+        for one, other in group:
+            if one not in of_a or other not in of_b or one in a.random or other in b.random:
+                continue
+            (value_a,), (value_b,) = of_a[one], of_b[other]
+            if found is None and (value_a.shape, value_a.dtype) != (value_b.shape, value_b.dtype):
+                continue  # same name, different meaning
+            exact = measure.exact and not measure.is_given
+            seen = compare(one, value_a, value_b, measure.of(value_a, one, other), exact=exact)
+            if not seen.within:
+                reason = (seen.reason or "").replace("output", "value", 1)
+                places = views[0].location(one), views[1].location(other)
+                return EarliestDifference(*places, seen.first_mismatch, reason), None
+    if any(side.left < 0 for side in sides):
         return None, "no node can be named, as no runtime hands out the values between"
     return None, (
         "no node can be named: the values that both models name agree in the runs that expose them"
     )
-
-
-class _Search:
-    """Fetches values of both models, group by group."""
-
-    def __init__(self, a: Subject, b: Subject, inputs: Arrays, runtime: RuntimeName) -> None:
-        self.a = GraphView.of(a)
-        self.b = GraphView.of(b)
-        self.is_exhausted = False
-        self._inputs = inputs
-        self._runtime: RuntimeName = runtime
-        self._attempts = _ATTEMPTS
-
-    def values(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Array, Array]]:
-        for start in range(0, len(pairs), _GROUP):
-            yield from self._group(pairs[start : start + _GROUP])
-
-    def _group(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Array, Array]]:
-        """Yield the values of a group; those that are no tensors are left out by halving it."""
-        if self._attempts <= 0:
-            self.is_exhausted = True
-            return
-        self._attempts -= 1
-        # Two values of A may correspond to one of B, which cannot be two outputs.
-        names_a = list(dict.fromkeys(one for one, _ in pairs))
-        names_b = list(dict.fromkeys(other for _, other in pairs))
-        try:
-            values_a = self._fetch(self.a, names_a)
-            values_b = self._fetch(self.b, names_b)
-        except (RunFailed, RuntimeUnavailable):
-            if len(pairs) > 1:
-                half = len(pairs) // 2
-                yield from self._group(pairs[:half])
-                yield from self._group(pairs[half:])
-            return
-        for one, other in pairs:
-            yield one, other, values_a[one], values_b[other]
-
-    def _fetch(self, view: GraphView, names: Sequence[str]) -> Arrays:
-        """Run a model with `names` as outputs."""
-        data, subject = handing_out(view, names), view.subject
-        session = open_session(self._runtime, data, subject.directory, optimize=False)
-        return session.run(subject.fed(self._inputs))

@@ -14,7 +14,7 @@ from onnx_kvtool.core.reporting import Covered, NamedTolerance
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.runtime.errors import ModelRejected
 from onnx_kvtool.runtime.memory import give_back
-from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName, Session
+from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName
 from onnx_kvtool.verification.comparison.judge import Account, Difference, Judge
 from onnx_kvtool.verification.comparison.movement import Emptiness
 from onnx_kvtool.verification.comparison.randomness import RUNS
@@ -145,7 +145,7 @@ class _Comparison:
         self._disagreement = Disagreement(
             a, b, self._likeness, with_attributes=not settings.is_a_right
         )
-        self._watched: tuple[Session, Script, Subject] | None = None
+        self._watched: tuple[Script, Subject] | None = None
         self._measure = Measure(
             moved=a.arithmetic.moved,
             paths=(a.arithmetic, b.arithmetic),
@@ -235,6 +235,7 @@ class _Comparison:
         limit = None if grown is None else grown.limit
         ports = follower.interface.inputs if grown is None else ()
         script = Script(
+            session,
             plan,
             self._cases() if cases is None else cases,
             settings.seed,
@@ -256,18 +257,18 @@ class _Comparison:
         )
         if self._recorder is None or not self._recorder.runs:
             self._recorder = following
-        failure = run_side_by_side(session, following, script, judge)
+        failure = run_side_by_side(following, script, judge)
         if failure is None and self._watched is None:
-            self._watched = session, script, leader
+            self._watched = script, leader
         return failure
 
     def _shown(self, changed: Subject) -> Watch:
         """Run the leader beside a copy of it with a part of the other model."""
         assert self._watched is not None
-        session, script, leader = self._watched
+        script, leader = self._watched
         names, noise = (leader.name, leader.name), leader.noise(self._runtime)
-        watch = Watch(script.plan, self._measure, noise, Account(), session, names=names)
-        run_side_by_side(session, changed.session(self._runtime), script, watch)
+        watch = Watch(script.plan, self._measure, noise, Account(), script.leader, names=names)
+        run_side_by_side(changed.session(self._runtime), script, watch)
         return watch
 
     def _dead(self, inputs: Arrays) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.model_io.forms import every_node
-from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, Session, open_session
 from onnx_kvtool.verification.comparison.compare import Tolerance, largest
 from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.report import Settings
@@ -213,6 +214,43 @@ def handing_out(view: GraphView, names: Collection[str]) -> bytes:
     more.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in given)
     data: bytes = view.subject.model + more.SerializeToString()
     return data
+
+
+class HandedOut:
+    """Fetches values from copies of a model, which run without optimisation.
+
+    Args:
+        view: The model.
+        runtime: What runs it.
+        left: How often it may be loaded: values that no runtime hands out are found by halving.
+
+    Attributes:
+        left: How often it may be loaded still; below zero if that was not enough.
+    """
+
+    def __init__(self, view: GraphView, runtime: RuntimeName, left: int) -> None:
+        self._view = view
+        self._runtime = runtime
+        self.left = left
+
+    def values(self, names: Sequence[str], runs: Sequence[Arrays]) -> dict[str, list[Array]]:
+        """Return values in all runs; those that no runtime hands out are left out."""
+        if not names:
+            return {}
+        self.left -= 1
+        if self.left < 0:
+            return {}
+        data, subject = handing_out(self._view, names), self._view.subject
+        try:
+            session = open_session(self._runtime, data, subject.directory, optimize=False)
+            del data
+            found = [session.run(subject.fed(inputs)) for inputs in runs]
+        except (RunFailed, RuntimeUnavailable):
+            half = len(names) // 2
+            if not half:
+                return {}
+            return {**self.values(names[:half], runs), **self.values(names[half:], runs)}
+        return {name: [run[name] for run in found] for name in names}
 
 
 def port(name: str) -> str:

@@ -25,6 +25,7 @@ from onnx_kvtool.verification.comparison.compare import (
 from onnx_kvtool.verification.comparison.rounding import Measure, Noise
 from onnx_kvtool.verification.planting import (
     GraphView,
+    HandedOut,
     difference,
     handing_out,
     is_seen,
@@ -125,7 +126,7 @@ class Probes:
         self._is_binding = is_binding
         self._lit = lit
         self._thorough = thorough
-        self._attempts = _ATTEMPTS
+        self._handed_out = HandedOut(a, runtime, _ATTEMPTS)
         self._noise: Noise | None = None
         self._handed: Collection[str] = ()
         self._is_hosted = (a.subject.host, b.subject.host) != (None, None)
@@ -168,7 +169,7 @@ class Probes:
         for probe in group:
             probe.why, probe.planted = "no runtime hands out its values", None
         self._noise = None
-        of_a = self._hand_out([probe.place.a for probe in group], runs)
+        of_a = self._handed_out.values([probe.place.a for probe in group], runs)
         self._handed = of_a.keys()
         handed = [probe for probe in group if probe.place.a in of_a]
         dtypes = {probe.place.b: of_a[probe.place.a][0].dtype for probe in handed}
@@ -195,24 +196,6 @@ class Probes:
                 base is not None and self._notices(opened, handed, probe, inputs, base)
                 for inputs, base in zip(runs, opened.bases, strict=True)
             )
-
-    def _hand_out(self, names: Sequence[str], runs: Sequence[Arrays]) -> dict[str, list[Array]]:
-        """Return values of A in all runs; those that no runtime hands out are left out."""
-        if not names or not self._attempts:
-            return {}
-        self._attempts -= 1
-        data = handing_out(self._a, names)
-        subject = self._a.subject
-        try:
-            session = open_session(self._runtime, data, subject.directory, optimize=False)
-            del data
-            found = [session.run(subject.fed(inputs)) for inputs in runs]
-        except (RunFailed, RuntimeUnavailable):
-            half = len(names) // 2
-            if not half:
-                return {}
-            return {**self._hand_out(names[:half], runs), **self._hand_out(names[half:], runs)}
-        return {name: [run[name] for run in found] for name in names}
 
     def _compare(self, probe: _Probe, a: Array, b: Array, inputs: Arrays) -> None:
         """Compare a place in one run, and see whether a mistake would have been noticed there."""

@@ -66,11 +66,17 @@ def alike(a: onnx.ModelProto, b: onnx.ModelProto) -> Likeness | None:
     one, other = _Form(a), _Form(b)
     if one.form != other.form:
         return None
-    weights = dict(zip(one.weights, other.weights, strict=True))
+    # One that no node reads has its name in both.
+    names = {t.name: t.name for t in a.graph.initializer}
+    names.update(zip(one.weights, other.weights, strict=True))
+    kinds = {t.name: (t.data_type, list(t.dims)) for t in b.graph.initializer}
+    for tensor in a.graph.initializer:
+        if kinds.get(names[tensor.name]) != (tensor.data_type, list(tensor.dims)):
+            return None
     tensors = zip(one.tensors, other.tensors, strict=True)
     return Likeness(
         list(zip(one.values, other.values, strict=True)),
-        [(tensor.name, weights[tensor.name]) for tensor in a.graph.initializer],
+        list(names.items()),
         [(label, tensor, counterpart) for (label, tensor), (_, counterpart) in tensors],
     )
 
@@ -83,7 +89,7 @@ class _Form:
     Attributes:
         form: Lists and tuples that hold all that matters.
         values: The node outputs of the main graph.
-        weights: The initializers of the main graph, in the order of their numbers.
+        weights: The initializers of the main graph that are read, in the order of their numbers.
         tensors: The tensors in attributes and in sub-graphs, with what to call them.
     """
 
@@ -118,10 +124,9 @@ class _Form:
         names = dict(outer)
         inputs = self._number([value.name for value in graph.input], names)
         own = {tensor.name: tensor for tensor in graph.initializer}
-        read = [name for node in every_node(graph) for name in node.input if name in own]
-        read += [value.name for value in graph.output if value.name in own]
-        unread = sorted(own.keys() - {*read})
-        order = [*dict.fromkeys(read), *unread]
+        read = [*(name for node in every_node(graph) for name in node.input)]
+        read += [value.name for value in graph.output]
+        order = [name for name in dict.fromkeys(read) if name in own]
         self._number([name for name in order if name not in names], names)
         if weights is None:
             self.tensors += [(f"initializer `{name}`", own[name]) for name in order]
@@ -129,7 +134,7 @@ class _Form:
             weights += order
         return (
             inputs,
-            unread,
+            len(own),
             [(names[name], own[name].data_type, list(own[name].dims)) for name in order],
             [object() for _ in graph.sparse_initializer],  # which is equal to nothing
             self._nodes(graph.node, names),

@@ -134,7 +134,7 @@ def test_rows_of_padding_are_left_out_and_no_others(rows: int) -> None:
     inputs = draw(known, Case("ragged", 3, rows, 0, "anywhere", "right"), 0)
     inputs["seqlens_k"] = np.array([rows - 1, 0, rows - 1], np.int32)
     cache = np.ones((3, 2, rows + 2, 8), np.float32)
-    found = padding_host(known, {}).outputs(
+    found = padding_host(known).outputs(
         inputs, {"output": np.ones((3, rows, 32), np.float32), "present_key": cache}
     )
     counts = found["present_key"].sum(axis=(1, 2, 3)) / 16

@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.lowering import normalization
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.sessions import open_session
+from onnx_kvtool.verification import planting
 from onnx_kvtool.verification import probes as module
 from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.engine import compare_models
@@ -384,7 +385,8 @@ def test_of_alike_places_of_a_larger_model_two_are_looked_at_with_one_loading(
         compared(self, probe, *rest)
 
     monkeypatch.setattr(module, "_LIGHT", 0)
-    monkeypatch.setattr(module, "open_session", load)
+    for one in (module, planting):
+        monkeypatch.setattr(one, "open_session", load)
     monkeypatch.setattr(Probes, "_compare", note)
     forward, back = (
         " ".join(f"{to} = {line.format(of)}" for of, to in zip("xvwabcd", "vwabcdy", strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -62,36 +62,15 @@ class Difference:
     is_of_twins: bool = False
 
 
-@dataclass(slots=True)
-class Seen:
-    """What the values of one output showed over all runs.
-
-    Attributes:
-        is_finite: Whether a number was finite.
-        is_varied: Whether two finite numbers differed.
-        first: The first finite number.
-    """
-
-    is_finite: bool = False
-    is_varied: bool = False
-    first: object = None
-
-    def add(self, value: Array) -> None:
-        """Add the values of a run."""
-        if self.is_varied:
-            return
-        if value.dtype.kind not in "biufcV":
-            self.is_finite = self.is_varied = True  # strings are compared as they are
-            return
-        flat = value.reshape(-1)
-        if value.dtype.kind in "fcV":
-            wide = flat if value.dtype.kind in "fc" else flat.astype(np.float32)
-            flat = wide[np.isfinite(wide)]
-        if not flat.size:
-            return
-        if not self.is_finite:
-            self.is_finite, self.first = True, flat[0]
-        self.is_varied = bool((flat != self.first).any())
+def _ends(value: Array) -> set[object]:
+    """Return the least and the largest finite number of an output; two of any strings."""
+    if value.dtype.kind not in "biufcV":
+        return {0, 1}  # they are compared as they are
+    flat = value.reshape(-1)
+    if value.dtype.kind in "fcV":
+        wide = flat if value.dtype.kind in "fc" else flat.astype(np.float32)
+        flat = wide[np.isfinite(wide)]
+    return {flat.min(), flat.max()} if flat.size else set()
 
 
 @dataclass(slots=True)
@@ -114,7 +93,7 @@ class Account:
         end: The result of a step past the end of fixed caches; None without such a step.
         lengths: Most rows of a cache or table that were in use in a run.
         rows: Rows of the largest fixed cache or table of positions; 0 if there is none.
-        seen: What the values of each output showed, by name.
+        seen: Finite numbers of each output of the leader, by name; two are enough.
         scales: How large the values of each output were.
     """
 
@@ -133,13 +112,13 @@ class Account:
     end: str | None = None
     lengths: int = 0
     rows: int = 0
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, set[object]] = field(default_factory=dict)
     scales: Scales = field(default_factory=Scales)
 
     @property
     def not_finite(self) -> set[str]:
         """Outputs of the leader that held no finite number in any run."""
-        return {name for name, seen in self.seen.items() if not seen.is_finite}
+        return {name for name, seen in self.seen.items() if not seen}
 
     @property
     def constant(self) -> set[str]:
@@ -149,23 +128,17 @@ class Account:
     @property
     def silent(self) -> set[str]:
         """Outputs without two different numbers in any run."""
-        return {name for name, seen in self.seen.items() if not seen.is_varied}
+        return {name for name, seen in self.seen.items() if len(seen) < 2}
 
-    def learn_from(self, led: Arrays, varying: Container[str]) -> None:
+    def learn_from(self, led: Arrays, varying: Set[str]) -> None:
         """Note what outputs of the leader showed in a run."""
-        for name, value in led.items():
-            if name in varying:
-                self.seen.setdefault(name, Seen()).add(value)
+        for name in led.keys() & varying:
+            if len(seen := self.seen.setdefault(name, set())) < 2:
+                seen |= _ends(led[name])
 
     def learns_from(self, led: Arrays) -> bool:
         """Return whether an output that showed nothing so far shows something in a run."""
-        for name in self.silent:
-            known = self.seen[name]
-            seen = replace(known)
-            seen.add(led[name])
-            if (seen.is_finite, seen.is_varied) != (known.is_finite, known.is_varied):
-                return True
-        return False
+        return any(not self.seen[name].issuperset(_ends(led[name])) for name in self.silent)
 
 
 class Judge:
@@ -214,14 +187,6 @@ class Judge:
         self._random = RandomOutputs(measure, sessions)
         self._scales = account.scales
         self._pasts = {pair.present: pair for pair in plan.pairs}
-
-    def leave_out(self, cases: int) -> None:
-        """Note that there was no time for as many cases."""
-        self.account.left_out += cases
-
-    def begin_case(self) -> None:
-        """Count a case."""
-        self.account.cases += 1
 
     def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
         """Note that the other model failed where the leader runs."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import nodes, read_values, subgraphs
 from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.ops.view import given_input
@@ -40,10 +40,6 @@ _MOST = 1_000_000
 """Nodes that are visited, each as often as its function is called with other arguments; a model
 with more is left unjudged."""
 
-_Argument = tuple[bool, bool, ir.DataType | None, ir.DataType | None]
-"""Of an argument or a result of a call: whether it is exact, whether it holds no floats, its type,
-and the coarsest type on its path."""
-
 _DEEPEST = 100
 """Nested calls and bodies; a function that calls itself has no end."""
 
@@ -59,7 +55,7 @@ class Coarse:
     """
 
     dtype: ir.DataType
-    cause: str
+    cause: str = field(compare=False)
 
     def __str__(self) -> str:
         return f"{dtype_name(self.dtype)} from {self.cause}"
@@ -104,22 +100,21 @@ def arithmetic(model: ir.Model) -> Arithmetic:
     One pass over all nodes. What is unknown (an operator of another domain, a value without a
     type) counts as rounded, in the coarsest type of its inputs.
     """
-    walk = _Walk(model, _Budget(_MOST))
-    walk.enter(model.graph.inputs, is_exact=True)
+    walk = _Walk(model)
+    walk.enter(model.graph.inputs)
     try:
         walk.graph(model.graph)
     except _Exhausted:
         types = (value.dtype for _, _, node in nodes(model) for value in node.outputs)
         found = (Coarse(dtype, "a value of the model") for dtype in types if dtype in _RANKS)
         return Arithmetic(frozenset(), {}, coarser(*found))
-    outputs = [value for value in model.graph.outputs if value.name]
     return Arithmetic(
-        frozenset(value.name or "" for value in outputs if id(value) in walk.exact),
+        frozenset(v.name for v in model.graph.outputs if v.name and walk.of(v).is_exact),
         {
             value.name: coarse
             for node in model.graph
             for value in node.outputs
-            if value.name and (coarse := walk.coarse.get(id(value))) is not None
+            if value.name and (coarse := walk.of(value).coarse) is not None
         },
     )
 
@@ -128,120 +123,108 @@ class _Exhausted(Exception):
     """The budget is used up."""
 
 
-class _Budget:
-    """Counts visits of nodes, over all nested calls; also bounds functions that call themselves.
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What is known of a value.
 
     Attributes:
-        depth: Nested calls and bodies that the walk is in.
-        judged: What is known of the outputs of a function, by the function and what is known of
-            its arguments: functions that call each other twice would take forever otherwise.
+        is_exact: Whether it holds no rounded result.
+        is_discrete: Whether it holds integers, booleans or strings.
+        dtype: Its type, where it is declared or follows from a node.
+        coarse: The coarsest type on the path to it; None if it is not rounded.
     """
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-        self.depth = 0
-        self.judged: dict[
-            tuple[ir.OperatorIdentifier, tuple[_Argument, ...]], tuple[_Argument, ...]
-        ] = {}
-
-    def spend(self) -> None:
-        self._left -= 1
-        if self._left < 0 or self.depth > _DEEPEST:
-            raise _Exhausted
+    is_exact: bool = False
+    is_discrete: bool = False
+    dtype: ir.DataType | None = None
+    coarse: Coarse | None = None
 
 
 class _Walk:
-    """One pass in topological order.
+    """One pass in topological order, through nested calls as well."""
 
-    Attributes:
-        exact: Identities of the values that hold no rounded result.
-        discrete: Identities of the values that hold integers, booleans or strings.
-        types: Types of values, by identity, where they are declared or follow from a node.
-        coarse: The coarsest type on the path to each value that may be rounded, by identity.
-    """
+    def __init__(self, model: ir.Model) -> None:
+        self._functions = model.functions
+        self._left = _MOST
+        self._depth = 0
+        self._facts: dict[int, _Fact] = {}
+        # Functions that call each other twice would take forever otherwise.
+        self._judged: dict[tuple[ir.OperatorIdentifier, tuple[_Fact, ...]], list[_Fact]] = {}
 
-    def __init__(self, model: ir.Model, budget: _Budget) -> None:
-        self._model = model
-        self._budget = budget
-        self.exact: set[int] = set()
-        self.discrete: set[int] = set()
-        self.types: dict[int, ir.DataType] = {}
-        self.coarse: dict[int, Coarse] = {}
+    def of(self, value: ir.Value | None) -> _Fact:
+        """Return what is known of a value; one that is left out is exact."""
+        return _Fact(is_exact=True) if value is None else self._facts.get(id(value), _Fact())
 
-    def enter(
-        self, values: Iterable[ir.Value], *, is_exact: bool, coarse: Coarse | None = None
-    ) -> None:
+    def enter(self, values: Iterable[ir.Value], coarse: Coarse | None = None) -> None:
         """Take note of values that no node of the graph computes."""
-        for value in values:
-            if value.dtype is not None:
-                self.types[id(value)] = value.dtype
-            if is_exact:
-                self.exact.add(id(value))
-            if coarse is not None:
-                self.coarse[id(value)] = coarse
+        self._facts.update((id(v), _Fact(True, False, v.dtype, coarse)) for v in values)
 
     def graph(self, graph: ir.Graph | ir.Function) -> None:
+        """Take note of what a graph or a function computes.
+
+        Raises:
+            _Exhausted: If there are too many nodes, or functions call themselves.
+        """
         if isinstance(graph, ir.Graph):
-            self.enter(graph.initializers.values(), is_exact=True)
+            self.enter(graph.initializers.values())
         for node in graph:
-            self._budget.spend()
-            if (function := self._model.functions.get(node.op_identifier())) is not None:
+            self._left -= 1
+            if self._left < 0 or self._depth > _DEEPEST:
+                raise _Exhausted
+            if (function := self._functions.get(node.op_identifier())) is not None:
                 self._call(node, function)
             else:
-                self._judge_node(node)
-                self._label(node)
+                self._compute(node)
 
-    def _label(self, node: ir.Node) -> None:
-        """Find the types of the outputs of a node, and the coarsest on the path to each."""
-        inputs = [id(value) for value in node.inputs if value is not None]
+    def _compute(self, node: ir.Node) -> None:
+        """Find what is known of the outputs of a node, and walk through its bodies."""
         bodies = [body for _, body in subgraphs(node)]
-        results = [id(value) for body in bodies for value in body.outputs]
-        before = coarser(*(self.coarse.get(value) for value in (*inputs, *results)))
+        before = coarser(*(self.of(value).coarse for value in node.inputs))
+        self._depth += 1
+        for body in bodies:
+            self.enter(body.inputs, before)
+            self.graph(body)
+        self._depth -= 1
+        results = [self.of(value) for body in bodies for value in body.outputs]
+        before = coarser(before, *(result.coarse for result in results))
+        is_exact = all(self.of(value).is_exact for value in read_values(node))
+        is_discrete = False
+        if bodies:  # exact only if everything in them is
+            is_exact = is_exact and all(result.is_exact for result in results)
+        else:
+            is_exact, is_discrete = self._judge(node, is_exact)
         given = given_type(node)
         if isinstance(given, int) and not isinstance(given, ir.DataType):
-            value = given_input(node, given)
-            given = None if value is None else self.types.get(id(value))
-        known = [dtype for value in inputs if (dtype := self.types.get(value)) in _RANKS]
+            given = self.of(given_input(node, given)).dtype
+        known = [dtype for v in node.inputs if (dtype := self.of(v).dtype) in _RANKS]
         most = max(known, key=lambda dtype: _RANKS[dtype], default=None)
         for value in node.outputs:
-            dtype = value.dtype or given or (None if id(value) in self.discrete else most)
-            if dtype is not None:
-                self.types[id(value)] = dtype
-            if id(value) in self.exact:
-                continue
-            own = None
-            if dtype in _RANKS:
-                own = Coarse(dtype, f"`{value.name}`")
-                if (
-                    dtype == ir.DataType.DOUBLE
-                    and node.op_type in _IN_FLOAT32
-                    and not canonical_domain(node.domain)
-                ):
-                    own = Coarse(ir.DataType.FLOAT, f"`{node.op_type}`, which computes in it")
-            if (found := coarser(before, own)) is not None:
-                self.coarse[id(value)] = found
+            dtype = value.dtype or given or (None if is_discrete else most)
+            own = None if dtype not in _RANKS else Coarse(dtype, f"`{value.name}`")
+            if dtype == ir.DataType.DOUBLE and node.op_type in _IN_FLOAT32 and is_default(node):
+                own = Coarse(ir.DataType.FLOAT, f"`{node.op_type}`, which computes in it")
+            coarse = None if is_exact else coarser(before, own)
+            self._facts[id(value)] = _Fact(is_exact, is_discrete, dtype, coarse)
 
-    def _judge_node(self, node: ir.Node) -> None:
-        inputs = read_values(node)
-        is_exact = all(id(value) in self.exact for value in inputs)
-        bodies = [body for _, body in subgraphs(node)]
-        if bodies:
-            self._bodies(node, bodies, is_exact)
-            return
-        if not is_default(node) or Trait.RANDOM in traits(node):
-            return
+    def _judge(self, node: ir.Node, is_exact: bool) -> tuple[bool, bool]:
+        """Return whether the outputs of a node are exact, and whether they hold no floats.
+
+        Args:
+            node: A node without bodies.
+            is_exact: Whether its inputs are.
+        """
+        kinds, inputs = traits(node), read_values(node)
+        if not is_default(node) or Trait.RANDOM in kinds:
+            return False, False
         is_discrete = self._is_discrete(node, inputs)
-        if is_discrete:
-            self.discrete.update(id(value) for value in node.outputs)
-        without_floats = is_discrete and all(self._has_no_floats(value) for value in inputs)
-        is_faithful = without_floats or Trait.DECIDES in traits(node) or _only_moves(node)
-        if Trait.READS_SHAPE in traits(node) or (is_exact and is_faithful):
-            self.exact.update(id(value) for value in node.outputs)
+        without_floats = is_discrete and all(map(self._has_no_floats, inputs))
+        is_faithful = without_floats or Trait.DECIDES in kinds or _only_moves(node)
+        return Trait.READS_SHAPE in kinds or (is_exact and is_faithful), is_discrete
 
     def _has_no_floats(self, value: ir.Value) -> bool:
-        return id(value) in self.discrete or _is_discrete_type(value.dtype)
+        return self.of(value).is_discrete or _is_discrete_type(value.dtype)
 
-    def _is_discrete(self, node: ir.Node, inputs: Iterable[ir.Value]) -> bool:
+    def _is_discrete(self, node: ir.Node, inputs: Sequence[ir.Value]) -> bool:
         """Return whether the outputs certainly hold no floats."""
         kinds = traits(node)
         if Trait.GIVES_SIZES in kinds:
@@ -259,63 +242,34 @@ class _Walk:
             return False
         if Trait.DECIDES in kinds:
             return True
-        return bool(inputs) and all(self._has_no_floats(value) for value in inputs)
+        return bool(inputs) and all(map(self._has_no_floats, inputs))
 
     def _call(self, node: ir.Node, function: ir.Function) -> None:
         """Judge the outputs of a call by the body, with what is known of the arguments."""
-        known = tuple(map(self._argument, node.inputs))
+        known = tuple(map(self._handed, node.inputs))
         key = (node.op_identifier(), known)
-        if (results := self._budget.judged.get(key)) is None:
-            results = self._budget.judged[key] = self._judge(function, known)
-        before = [self.coarse.get(id(value)) for value in node.inputs if value is not None]
-        for (is_exact, is_discrete, dtype, coarse), value in zip(
-            results, node.outputs, strict=False
-        ):
-            cause = None if coarse is None else Coarse(coarse, f"`{value.name}`")
-            known_before = (found for found in before if found and found.dtype == coarse)
-            self.enter([value], is_exact=is_exact, coarse=next(known_before, cause))
-            if is_discrete:
-                self.discrete.add(id(value))
-            if dtype is not None:
-                self.types.setdefault(id(value), dtype)
+        if key not in self._judged:
+            arguments = [*known, *[_Fact()] * len(function.inputs)]
+            for parameter, given in zip(function.inputs, arguments, strict=False):
+                own = given.dtype or parameter.dtype
+                self._facts[id(parameter)] = replace(given, dtype=own)
+            self._depth += 1
+            self.graph(function)
+            self._depth -= 1
+            self._judged[key] = [*map(self._handed, function.outputs)]
+        before = [fact.coarse for fact in known if fact.coarse is not None]
+        for fact, value in zip(self._judged[key], node.outputs, strict=False):
+            coarse = fact.coarse
+            if coarse is not None:
+                cause = Coarse(coarse.dtype, f"`{value.name}`")
+                coarse = next((found for found in before if found == coarse), cause)
+            dtype = value.dtype or fact.dtype
+            self._facts[id(value)] = replace(fact, dtype=dtype, coarse=coarse)
 
-    def _argument(self, value: ir.Value | None) -> _Argument:
-        if value is None:
-            return True, False, None, None
-        coarse = self.coarse.get(id(value))
-        return (
-            id(value) in self.exact,
-            self._has_no_floats(value),
-            self.types.get(id(value)),
-            None if coarse is None else coarse.dtype,
-        )
-
-    def _judge(self, function: ir.Function, known: tuple[_Argument, ...]) -> tuple[_Argument, ...]:
-        """Return what is known of the outputs of a function, by what is known of its arguments."""
-        body = _Walk(self._model, self._budget)
-        for argument, parameter in zip(known, function.inputs, strict=False):
-            is_exact, is_discrete, dtype, coarse = argument
-            label = None if coarse is None else Coarse(coarse, f"`{parameter.name}`")
-            body.enter([parameter], is_exact=is_exact, coarse=label)
-            if is_discrete:
-                body.discrete.add(id(parameter))
-            if dtype is not None:
-                body.types[id(parameter)] = dtype
-        self._budget.depth += 1
-        body.graph(function)
-        self._budget.depth -= 1
-        return tuple(map(body._argument, function.outputs))
-
-    def _bodies(self, node: ir.Node, bodies: Sequence[ir.Graph], is_exact: bool) -> None:
-        """Judge the outputs of If, Loop or Scan: exact only if everything in the bodies is."""
-        self._budget.depth += 1
-        before = coarser(*(self.coarse.get(id(value)) for value in node.inputs if value))
-        for body in bodies:
-            self.enter(body.inputs, is_exact=True, coarse=before)
-            self.graph(body)
-        self._budget.depth -= 1
-        if is_exact and all(id(v) in self.exact for body in bodies for v in body.outputs):
-            self.exact.update(id(value) for value in node.outputs)
+    def _handed(self, value: ir.Value | None) -> _Fact:
+        """Return what is known of an argument or a result of a call."""
+        fact = self.of(value)
+        return fact if value is None else replace(fact, is_discrete=self._has_no_floats(value))
 
 
 def _only_moves(node: ir.Node) -> bool:

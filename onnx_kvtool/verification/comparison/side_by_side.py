@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
@@ -25,7 +26,8 @@ class Script:
     """What is run.
 
     Attributes:
-        plan: Inputs of the model that leads.
+        leader: The model that leads, which gives the presents.
+        plan: Its inputs.
         cases: Sizes and starts.
         seed: Seed of the first case; each case has its own.
         steps: Decode steps after the first run of each case, as far as the caches have room.
@@ -43,6 +45,7 @@ class Script:
             that may be of positions.
     """
 
+    leader: Session
     plan: InputPlan
     cases: Sequence[Case]
     seed: int
@@ -56,7 +59,7 @@ class Script:
     table: Callable[[], str | None] = lambda: None
 
 
-def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
+def run_side_by_side(other: Session, script: Script, judge: Judge) -> str | None:
     """Run both models on the same inputs over all cases and let `judge` compare every run.
 
     In every step both are fed the presents of the leader, so that rounding does not add up over
@@ -70,7 +73,7 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
     failure: str | None = None
     ran = False
     known: dict[str, int] | None = None
-    sizes_run: dict[str, int] = {}
+    sizes_run: Mapping[str, int] = {}
     begin = time.monotonic()
     cases = list(script.cases)
     for number in range(len(script.cases) + _MOST_MORE):
@@ -78,18 +81,21 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
             break
         wanted = cases[number]
         is_last = number == len(script.cases) - 1
+        # The last one always runs: it goes to the end of the caches.
         if ran and not is_last and time.monotonic() - begin > script.budget.seconds:
-            judge.leave_out(1)  # the last one always runs: it goes to the end of the caches
+            judge.account.left_out += 1
             continue
+        seed = script.seed + number
         script.progress("verifying, case", number + 1, len(cases))
         case = fitting(script.plan, wanted, script.dims, script.budget.memory)
         start = None
         for longer in reaching(script.plan, case, script.dims, script.budget):
-            if not isinstance(start := _likeliest_run(leader, script, longer, number), str):
+            likeliest = next(iter(attempts(script.plan, longer, script.dims)))
+            if not isinstance(start := _try(script, likeliest[0], seed, likeliest[1]), str):
                 case = longer
                 break
         if start is None or isinstance(start, str):
-            start = _first_run(leader, script, case, script.seed + number, known)
+            start = _first_run(script, case, seed, known)
         known = known or {}
         if isinstance(start, str):
             failure = failure or start
@@ -97,20 +103,20 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
         inputs, led, sizes = start
         known = {name: sizes[name] for name in script.plan.windows.extents}
         ran = True
-        judge.begin_case()
+        judge.account.cases += 1
         name = case.name if script.plan.has_caches else _spoken(script.plan, number, inputs)
         first = [inputs, led]
         is_bounded = math.isfinite(script.budget.seconds)  # not where cases were asked for
         if is_bounded and wanted.values == "edges" and (times := script.plan.shortfall(inputs)) > 1:
             cases.append(roomier(script.plan, wanted, times, script.budget))
-        sizes_run = sizes_run or dict(sizes)
+        sizes_run = sizes_run or sizes
         del start, inputs, led  # that nothing but the runs themselves holds them
-        _run_case(leader, other, script, judge, replace(case, name=name), number, first)
+        _run_case(other, script, judge, replace(case, name=name), number, first)
         give_back(at_once=True)
     if ran and time.monotonic() - begin <= script.budget.seconds:
-        _draw_again(leader, other, script, judge, sizes_run)
+        _draw_again(other, script, judge, sizes_run)
     if ran and script.limit is not None:
-        _run_past_the_end(leader, other, script, judge, script.limit)
+        _run_past_the_end(other, script, judge, script.limit)
     return None if ran else failure
 
 
@@ -119,7 +125,6 @@ _MOST_MORE = 2
 
 
 def _run_case(
-    leader: Session,
     other: Session,
     script: Script,
     judge: Judge,
@@ -132,7 +137,6 @@ def _run_case(
     Nothing of a step is held when the next one runs but what it reads.
 
     Args:
-        leader: The model that gives the presents.
         other: The other model.
         script: What is run.
         judge: Compares the runs.
@@ -172,7 +176,7 @@ def _run_case(
         inputs, led = following, {}
         del following
         try:
-            led = leader.run(inputs)
+            led = script.leader.run(inputs)
         except RunFailed:
             return  # the caches go round in another way than was guessed; one run stands
 
@@ -204,25 +208,21 @@ _AGAIN: tuple[Range, ...] = ("positive", "small", "wide", "large")
 """Values that are drawn where outputs were not finite or constant in all runs."""
 
 
-def _draw_again(
-    leader: Session, other: Session, script: Script, judge: Judge, sizes: Mapping[str, int]
-) -> None:
+def _draw_again(other: Session, script: Script, judge: Judge, sizes: Mapping[str, int]) -> None:
     """Run more cases if outputs say nothing yet, and other values let the leader say something."""
     for number, values in enumerate(_AGAIN, len(script.cases)):
         if not judge.account.silent or not script.plan.is_drawn_freely:
             return
         case = replace(script.cases[0], name=f"a case of {values} values", values=values)
-        run = _try(leader, script, case, script.seed + number, sizes)
+        run = _try(script, case, script.seed + number, sizes)
         if isinstance(run, str) or not judge.account.learns_from(run[1]):
             continue
-        judge.begin_case()
-        _run_case(leader, other, script, judge, replace(case, chunks=()), number, [*run])
+        judge.account.cases += 1
+        _run_case(other, script, judge, replace(case, chunks=()), number, [*run[:2]])
         give_back(at_once=True)
 
 
-def _run_past_the_end(
-    leader: Session, other: Session, script: Script, judge: Judge, limit: int
-) -> None:
+def _run_past_the_end(other: Session, script: Script, judge: Judge, limit: int) -> None:
     """Run one more token behind full caches; the other model must fail there."""
     where = f"in a step past the capacity of {limit} rows"
     case = replace(script.cases[-1], name=where, batch=1, length=1, past=limit, padding="none")
@@ -232,7 +232,7 @@ def _run_past_the_end(
             inputs = draw(script.plan, attempt, script.seed, sizes, memory=script.budget.memory)
             if not _is_full(script.plan, inputs, limit):
                 continue
-            leader.run(inputs)
+            script.leader.run(inputs)
         except CannotDraw as error:
             reason = error.message
             continue
@@ -280,12 +280,14 @@ _MOST_SECONDS = 60.0
 """After which no more sizes are tried, however much time there is."""
 
 
-def _first_run(
-    leader: Session, script: Script, case: Case, seed: int, known: Mapping[str, int] | None
-) -> tuple[Arrays, Arrays, Mapping[str, int]] | str:
-    """Return inputs of `case` that the leader runs on, its outputs, and the sizes of all names.
+_Run: TypeAlias = tuple[Arrays, Arrays, Mapping[str, int]]
+"""Inputs that the leader runs on, its outputs, and the sizes of all names."""
 
-    A run with an empty value stands only if there is no other.
+
+def _first_run(
+    script: Script, case: Case, seed: int, known: Mapping[str, int] | None
+) -> _Run | str:
+    """Return a run of `case`; one with an empty value stands only if there is no other.
 
     Returns:
         Why it does not run if it does not.
@@ -293,17 +295,17 @@ def _first_run(
     extents = script.plan.windows.extents
     end = time.monotonic() + min(script.budget.seconds, _MOST_SECONDS)
     failures: list[str] = []
-    with_empty: list[tuple[Arrays, Arrays, Mapping[str, int]]] = []
+    with_empty: list[_Run] = []
     for attempt, sizes in attempts(script.plan, case, script.dims, known):
-        run = _try(leader, script, attempt, seed, sizes)
+        run = _try(script, attempt, seed, sizes)
         if isinstance(run, str) and attempt != _plain(attempt):
-            run = _try(leader, script, _plain(attempt), seed, sizes)
+            run = _try(script, _plain(attempt), seed, sizes)
         if isinstance(run, str):
             failures.append(run)
         elif not extents or not script.is_empty(run[0]):
-            return *run, sizes
+            return run
         else:
-            with_empty.append((*run, sizes))
+            with_empty.append(run)
         if extents and (len(with_empty) == _MOST_EMPTY or time.monotonic() > end):
             break
     # The likeliest reading has the most telling message.
@@ -315,22 +317,12 @@ def _plain(case: Case) -> Case:
     return replace(case, values="moderate", overrides=False, reaches=False)
 
 
-def _likeliest_run(
-    leader: Session, script: Script, case: Case, number: int
-) -> tuple[Arrays, Arrays, Mapping[str, int]] | str:
-    """Return what `_first_run` returns, of the likeliest reading alone."""
-    attempt, sizes = next(iter(attempts(script.plan, case, script.dims)))
-    run = _try(leader, script, attempt, script.seed + number, sizes)
-    return run if isinstance(run, str) else (*run, sizes)
-
-
-def _try(
-    leader: Session, script: Script, case: Case, seed: int, sizes: Mapping[str, int]
-) -> tuple[Arrays, Arrays] | str:
+def _try(script: Script, case: Case, seed: int, sizes: Mapping[str, int]) -> _Run | str:
+    """Return what `_first_run` returns, of one reading."""
     try:
         inputs = draw(script.plan, case, seed, sizes, memory=script.budget.memory)
         if not _has_room(script, inputs):
             raise CannotDraw(f"the rows would be more than the capacity of {script.limit}")
-        return inputs, leader.run(inputs)
+        return inputs, script.leader.run(inputs), sizes
     except (CannotDraw, RunFailed) as error:
         return error.message

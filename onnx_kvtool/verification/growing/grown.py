@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from onnx_kvtool.verification.growing.pair import (
     kept_rows_of,
 )
 from onnx_kvtool.verification.inputs.cases import CASES, Case, Padding
-from onnx_kvtool.verification.inputs.interface import CachePair
+from onnx_kvtool.verification.inputs.interface import CachePair, Port
 from onnx_kvtool.verification.inputs.padding import (
     covering_mask,
     dead_rows,
@@ -53,9 +53,7 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
         steps: Decode steps after the first run of each; None for those of the cases.
     """
     room = pair.room
-    lengths = (name for name, kind in kinds_of(pair.plan).items() if kind == "length")
-    fixed = next((pair.dims[name] for name in lengths if name in pair.dims), None)
-    usual = _usual(room, _sides(pair), pair.window, fixed, is_counted=pair.plan.is_counted)
+    usual = _usual(pair, room)
     cases = list(usual if count is None else usual[:count])
     while count is not None and len(cases) < count:
         cases.append(_varied(usual[len(cases) % len(usual)], len(cases), room))
@@ -84,64 +82,38 @@ def _sized(case: Case, pair: GrowingPair) -> Case:
     return replace(case, sizes=tuple(sizes.items()))
 
 
-def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
-    """Return the sides of the tokens where padding may stand."""
+def _usual(pair: GrowingPair, room: int) -> list[Case]:
+    """Return the cases for caches of which `room` rows are filled at most."""
+    is_counted, window = pair.plan.is_counted, pair.window
+    sides: list[Padding] = ["right"] if is_counted else ["left", "right"]
     if padding_input(pair.plan) is None:
-        return ()
-    return ("right",) if pair.plan.is_counted else ("left", "right")
-
-
-def _usual(
-    capacity: int,
-    sides: tuple[Padding, ...],
-    window: int | None,
-    fixed: int | None,
-    *,
-    is_counted: bool,
-) -> tuple[Case, ...]:
-    last = sides[:1] or ("none",)
-    cases = [
-        _case("a prompt for two empty caches", 2, 3, 0, capacity, chunks=(1, 1)),
-        _case("one token for one sequence", 1, 1, 4, capacity, chunks=(1,)),
-        *(
-            _case(
-                f"three prompts with padding on the {side}", 3, 5, 0, capacity, side, chunks=(1, 1)
-            )
-            for side in sides
-        ),
-        _case("a chunk of tokens in mid-sequence", 1, _CHUNK, 4, capacity, chunks=(1,)),
+        sides = []
+    last: Padding = (*sides, "none")[0]
+    rows: list[tuple[str, int, int, int, Padding, tuple[int, ...]]] = [
+        ("a prompt for two empty caches", 2, 3, 0, "none", (1, 1)),
+        ("one token for one sequence", 1, 1, 4, "none", (1,)),
+        *((f"three prompts with padding on the {side}", 3, 5, 0, side, (1, 1)) for side in sides),
+        ("a chunk of tokens in mid-sequence", 1, _CHUNK, 4, "none", (1,)),
+        # onnxruntime's GroupQueryAttention takes chunks behind other rows for one sequence only.
+        ("sequences of different lengths", 3, 1, 5, last, (1, 1))
+        if is_counted
+        else ("chunks behind padding", 2, 2, 5, last, (_CHUNK, 1)),
     ]
-    # onnxruntime's GroupQueryAttention takes chunks behind other rows for one sequence only.
-    chunk = 1 if is_counted else _CHUNK
-    if is_counted:
-        case = _case("sequences of different lengths", 3, 1, 5, capacity, last[0], chunks=(1, 1))
-    else:
-        case = _case("chunks behind padding", 2, 2, 5, capacity, last[0], chunks=(_CHUNK, 1))
-    cases.append(case)
     if window is not None:
-        past, chunks = max(min(window, capacity) - 2, 0), (1, 1, 1)
-        cases.append(_case("tokens over the end of a window", 2, 1, past, capacity, chunks=chunks))
-        case = _case("a chunk over the end of a window", 1, _CHUNK, past, capacity, chunks=(1,))
-        cases.append(case)
-    length = min(fixed or chunk, capacity)
-    steps = (fixed or 1,) * min(2, (capacity - length) // (fixed or 1))
-    past = capacity - length - sum(steps)
-    cases.append(Case("tokens up to the last row", 2, length, past, "end", last[0], steps))
-    return tuple(cases)
-
-
-def _case(
-    name: str,
-    batch: int,
-    length: int,
-    past: int,
-    capacity: int,
-    padding: Padding = "none",
-    *,
-    chunks: tuple[int, ...],
-) -> Case:
-    length = min(length, capacity)
-    return Case(name, batch, length, min(past, capacity - length), "anywhere", padding, chunks)
+        past = max(min(window, room) - 2, 0)
+        rows.append(("tokens over the end of a window", 2, 1, past, "none", (1, 1, 1)))
+        rows.append(("a chunk over the end of a window", 1, _CHUNK, past, "none", (1,)))
+    cases = []
+    for name, batch, new, old, padding, chunks in rows:
+        length = min(new, room)
+        past = min(old, room - length)
+        cases.append(Case(name, batch, length, past, "anywhere", padding, chunks))
+    lengths = (name for name, kind in kinds_of(pair.plan).items() if kind == "length")
+    fixed = next((pair.dims[name] for name in lengths if name in pair.dims), None)
+    length = min(fixed or (1 if is_counted else _CHUNK), room)
+    steps = (fixed or 1,) * min(2, (room - length) // (fixed or 1))
+    past = room - length - sum(steps)
+    return [*cases, Case("tokens up to the last row", 2, length, past, "end", last, steps)]
 
 
 def _varied(base: Case, number: int, capacity: int) -> Case:
@@ -158,9 +130,7 @@ def _varied(base: Case, number: int, capacity: int) -> Case:
 Mask = npt.NDArray[np.bool_]
 
 
-def padding_host(
-    plan: InputPlan, axes: Mapping[str, tuple[int, int]], left_out: str | None = None
-) -> Host:
+def padding_host(plan: InputPlan, ports: Iterable[Port] = (), left_out: str | None = None) -> Host:
     """Return a host that reads no rows of padding.
 
     A right model may compute anything there, and hands the rows of caches on to nobody but
@@ -168,9 +138,15 @@ def padding_host(
 
     Args:
         plan: What the inputs of the comparison mean.
-        axes: By output, its axes of sequences and of new rows, where the model names them.
+        ports: The outputs, where the model may name their axes of sequences and of new rows.
         left_out: The input that the model does not have; None for none.
     """
+    kinds = kinds_of(plan)
+    axes: dict[str, tuple[int, int]] = {}
+    for port in ports:
+        of = [kinds.get(dim) if isinstance(dim, str) else None for dim in port.shape or ()]
+        if of.count("batch") == 1 and of.count("length") == 1:
+            axes[port.name] = of.index("batch"), of.index("length")
     return Host(
         lambda inputs: {name: value for name, value in inputs.items() if name != left_out},
         partial(_live, plan, axes),
@@ -183,7 +159,10 @@ def _live(
     inputs: Mapping[str, Array],
     outputs: Arrays,
 ) -> Arrays:
-    """Return outputs with zeros for all rows that hold no token."""
+    """Return outputs with zeros for all rows that hold no token.
+
+    `axes` has the axes of sequences and of new rows of the outputs where they are known.
+    """
     _, length = rows_of(plan, inputs)
     tokens = tokens_of(plan, inputs, length)
     if tokens is None:
@@ -192,9 +171,8 @@ def _live(
     caches = {pair.present: pair for pair in plan.pairs}
     live = dict(outputs)
     for name, value in outputs.items():
-        if name in caches:
-            axis = caches[name].axis
-            live[name] = _without(value, _empty(plan, tokens, value, caches[name]), 0, axis)
+        if (pair := caches.get(name)) is not None:
+            live[name] = _without(value, _empty(plan, tokens, value, pair), 0, pair.axis)
         elif dead is not None:
             live[name] = _without(value, dead[0], *axes.get(name, (0, 1)))
     return live
@@ -298,19 +276,6 @@ class _Buffers:
         return self.reader.outputs(inputs, read)
 
 
-def query_axes(
-    plan: InputPlan, shapes: Mapping[str, tuple[object, ...] | None]
-) -> dict[str, tuple[int, int]]:
-    """Return the axes of sequences and of new rows, for the outputs where A names them."""
-    kinds = kinds_of(plan)
-    found: dict[str, tuple[int, int]] = {}
-    for name, shape in shapes.items():
-        of = [kinds.get(dim) if isinstance(dim, str) else None for dim in shape or ()]
-        if of.count("batch") == 1 and of.count("length") == 1:
-            found[name] = of.index("batch"), of.index("length")
-    return found
-
-
 # Two models that are a growing one and its fixed form, made ready to be compared.
 
 
@@ -403,8 +368,7 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     pair = growing_pair(a, b, dims, probe)
     if pair is None:
         return None
-    shapes = {port.name: port.shape for port in a.interface.outputs}
-    reader = padding_host(pair.plan, query_axes(pair.plan, shapes), pair.counter.name)
+    reader = padding_host(pair.plan, a.interface.outputs, pair.counter.name)
     buffers = _Buffers(pair, reader)
     return Grown(
         pair,
@@ -422,6 +386,5 @@ def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
     plan = a.plan
     if plan is None or not plan.is_counted:
         return a, b
-    shapes = {port.name: port.shape for port in a.interface.outputs}
-    reader = padding_host(plan, query_axes(plan, shapes))
+    reader = padding_host(plan, a.interface.outputs)
     return a.with_host(through(reader, a.host)), b.with_host(through(reader, b.host))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,6 @@ from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.interface import (
     CachePair,
     Interface,
-    Port,
     interface_difference,
 )
 from onnx_kvtool.verification.inputs.padding import covering_mask
@@ -182,8 +182,8 @@ def growing_pair(
     counter = replace(more[0], uses=Uses(None)) if more else _COUNTER
     inputs = (_told(spec, other[spec.name]) for spec in a.plan.inputs)
     plan = replace(a.plan, inputs=(*inputs, counter))
-    find = _Finding(a, b, _bound(a.plan, other, dims))
-    caches = tuple(find.caches(plan, probe))
+    bound = _bound(a.plan, other, dims)
+    caches = tuple(_caches(a.plan, b.plan, b.interface, bound, partial(probe, plan)))
     if not caches:
         return None
     linear = [cache.capacity for cache in caches if not cache.is_circular]
@@ -194,7 +194,7 @@ def growing_pair(
         capacity=min(linear, default=None),
         is_counter_fed=bool(more),
         mask_columns=_mask_columns(a.plan, other),
-        dims=find.dims,
+        dims=bound,
     )
 
 
@@ -222,50 +222,48 @@ def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
     return spec
 
 
-class _Finding:
-    """Finds the caches that two models keep in different ways."""
+def _caches(
+    a: InputPlan,
+    b: InputPlan,
+    interface: Interface,
+    dims: Mapping[str, int],
+    probe: Callable[[CachePair, int, int], tuple[Arrangement, int] | None],
+) -> Iterator[FixedCache]:
+    """Yield the caches that two models keep in different ways, in the order of the inputs.
 
-    def __init__(self, a: Side | Subject, b: Side | Subject, dims: Mapping[str, int]) -> None:
-        assert a.plan is not None and b.plan is not None
-        self._a, self._b = a.plan, b.plan
-        self.dims = dims
-        self._ports: dict[str, Port] = {port.name: port for port in b.interface.outputs}
-        self._sizes_a = {spec.name: spec.shape for spec in a.plan.inputs}
-        self._sizes_b = {spec.name: spec.shape for spec in b.plan.inputs}
-
-    def caches(self, plan: InputPlan, probe: Probe) -> Iterator[FixedCache]:
-        """Yield the caches, in the order of the inputs."""
-        for pair in self._a.pairs:
-            twin = self._b.pair_of(pair.past)
-            axis = pair.axis if pair.axis is not None else None if twin is None else twin.axis
-            if axis is None or not self._is_fixed(pair, twin, axis):
-                continue
-            capacity = _size(self._sizes_b[pair.past][axis], self.dims)
-            cache = FixedCache(pair.past, pair.present, axis, capacity)
-            if self._is_circular(twin, capacity):
-                found = None if pair.mode == "circular" else probe(plan, pair, axis, capacity)
-                if found is not None:
-                    arrangement, most = found
-                    yield replace(cache, is_circular=True, arrangement=arrangement, most=most)
-            elif pair.kind == "growing" and self._is_open(self._sizes_a[pair.past][axis], capacity):
-                yield cache
-
-    def _is_open(self, dim: Dim, capacity: int) -> bool:
-        """Return whether no row of this cache of A was matched to a row of B."""
-        return isinstance(dim, str) and self.dims.get(dim) != capacity
-
-    def _is_fixed(self, pair: CachePair, twin: CachePair | None, axis: int) -> bool:
-        """Return whether a cache comes out of B with as many rows as it goes in."""
-        shape = self._ports[pair.present].shape
-        if shape is not None and (present := shape[axis]) is not None:
-            return self._sizes_b[pair.past][axis] == present
-        return twin is not None and twin.kind == "fixed"
-
-    def _is_circular(self, twin: CachePair | None, capacity: int) -> bool:
-        """Return whether rows are written modulo the capacity in B, and are not in A."""
+    Args:
+        a: The plan of A.
+        b: The plan of B.
+        interface: That of B.
+        dims: Sizes that are bound.
+        probe: Returns how A keeps the rows of a cache.
+    """
+    ports = {port.name: port.shape for port in interface.outputs}
+    of_a, of_b = ({spec.name: spec.shape for spec in plan.inputs} for plan in (a, b))
+    for pair in a.pairs:
+        twin = b.pair_of(pair.past)
+        axis = twin.axis if pair.axis is None and twin is not None else pair.axis
+        if axis is None:
+            continue
+        rows, size = of_a[pair.past][axis], of_b[pair.past][axis]
+        present = None if (shape := ports[pair.present]) is None else shape[axis]
+        is_fixed = twin is not None and twin.kind == "fixed" if present is None else size == present
+        if not is_fixed:  # it comes out of B with other rows than it goes in
+            continue
+        capacity = _size(size, dims)
+        cache = FixedCache(pair.past, pair.present, axis, capacity)
         if twin is not None and twin.mode is not None:
-            return twin.mode == "circular"
-        return _wraps(self._b, capacity) and not _wraps(self._a, capacity)
+            is_circular = twin.mode == "circular"
+        else:  # rows are written modulo the capacity in B, and are not in A
+            is_circular = _wraps(b, capacity) and not _wraps(a, capacity)
+        if is_circular:
+            found = None if pair.mode == "circular" else probe(pair, axis, capacity)
+            if found is not None:
+                arrangement, most = found
+                yield replace(cache, is_circular=True, arrangement=arrangement, most=most)
+        # No row of the cache of A was matched to a row of B.
+        elif pair.kind == "growing" and isinstance(rows, str) and dims.get(rows) != capacity:
+            yield cache
 
 
 def _wraps(plan: InputPlan, capacity: int) -> bool:
