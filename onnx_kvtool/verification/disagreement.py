@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
+from onnx_kvtool.core.domains import canonical_domain, default_version
 from onnx_kvtool.core.reporting import Unnoticed
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.model_io.external_data import array
@@ -199,7 +200,8 @@ class Disagreement:
 
     def _attributes(self, a: onnx.ModelProto, b: onnx.ModelProto) -> Iterator[Said]:
         """Yield the attributes that differ of nodes that compute the same value."""
-        versions = [_version(message) for message in (a, b)]
+        imports = ({entry.domain: entry.version for entry in m.opset_import} for m in (a, b))
+        versions = [*map(default_version, imports)]
         ranks = _ranks(a.graph)
         sides = [subject.name for subject in self._subjects]
         for index, one, other in _pairs([*a.graph.node], [*b.graph.node]):
@@ -257,18 +259,14 @@ def _in_order(
 ) -> Iterator[_Nodes]:
     """Yield pairs of nodes that are not paired yet."""
     paired = {id(node) for pair in found for node in pair}
-    left: list[dict[tuple[str, str, str], list[onnx.NodeProto]]] = [{}, {}]
+    left = [defaultdict[tuple[str, str, str], list[onnx.NodeProto]](list) for _ in range(2)]
     for nodes, groups in zip((a, b), left, strict=True):
         for node in nodes:
             if id(node) not in paired:
-                groups.setdefault(operator_of(node), []).append(node)
+                groups[operator_of(node)].append(node)
     for operator, nodes in left[0].items():
-        if len(others := left[1].get(operator, [])) == len(nodes):
+        if len(others := left[1][operator]) == len(nodes):
             yield from zip(nodes, others, strict=True)
-
-
-def _version(message: onnx.ModelProto) -> int:
-    return max((e.version for e in message.opset_import if e.domain in DEFAULT_DOMAINS), default=0)
 
 
 def _spoken(node: onnx.NodeProto, version: int) -> dict[str, _Value]:
@@ -364,10 +362,9 @@ def _swap_weight(
 def _swap_attribute(
     name: str, nodes: tuple[onnx.NodeProto, onnx.NodeProto]
 ) -> Callable[[onnx.ModelProto, bool], None]:
-    places: Mapping[bool, str] = {False: nodes[0].output[0], True: nodes[1].output[0]}
-
     def edit(message: onnx.ModelProto, is_b: bool) -> None:
-        node = next(n for n in message.graph.node if n.output and n.output[0] == places[is_b])
+        place = nodes[int(is_b)].output[0]
+        node = next(n for n in message.graph.node if place in n.output[:1])
         kept = [attribute for attribute in node.attribute if attribute.name != name]
         given = [a for a in nodes[int(not is_b)].attribute if a.name == name]
         del node.attribute[:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,27 +111,18 @@ class _Reads:
         self._weights_a = {tensor.name: tensor for tensor in a.proto.graph.initializer}
         self._weights_b = {tensor.name: tensor for tensor in b.proto.graph.initializer}
         self._are_weights_right = are_weights_right
-        self._known: dict[tuple[str, str], bool] = {}
+        self._is_one = functools.cache(self._has_same_values)
 
     def is_same(self, a: onnx.NodeProto, b: onnx.NodeProto) -> bool:
         """Return whether two nodes have one operator, attributes and inputs."""
         if self._are_weights_right and a == b:
             return True
-        if operator_of(a) != operator_of(b) or len(a.attribute) != len(b.attribute):
+        if operator_of(a) != operator_of(b) or len(a.input) != len(b.input):
             return False
-        if len(a.input) != len(b.input) or not all(map(self._is_one, a.input, b.input)):
+        if [self.names.get(name, name) for name in a.output] != list(b.output):
             return False
-        outputs = [self.names.get(name, name) for name in a.output]
-        if outputs != list(b.output):
-            return False
-        others = {attribute.name: attribute for attribute in b.attribute}
-        return all(others.get(attribute.name) == attribute for attribute in a.attribute)
-
-    def _is_one(self, a: str, b: str) -> bool:
-        known = self._known.get((a, b))
-        if known is None:
-            known = self._known[a, b] = self._has_same_values(a, b)
-        return known
+        one, other = ({given.name: given for given in node.attribute} for node in (a, b))
+        return one == other and all(map(self._is_one, a.input, b.input))
 
     def _has_same_values(self, a: str, b: str) -> bool:
         one, other = self._weights_a.get(a), self._weights_b.get(b)
@@ -189,18 +181,6 @@ _THROUGH: Mapping[str, tuple[int, npt.DTypeLike]] = {
 }
 """By the dtype of a value, the type for subtracting a mistake from it. Runtimes subtract few
 types, and a value of any other type comes back from this one with the same bits."""
-
-_BACK: Mapping[str, int] = {
-    "float16": _T.FLOAT16,
-    "bfloat16": _T.BFLOAT16,
-    "int8": _T.INT8,
-    "uint8": _T.UINT8,
-    "int16": _T.INT16,
-    "uint16": _T.UINT16,
-    "uint32": _T.UINT32,
-    "uint64": _T.UINT64,
-}
-"""The dtypes that come back by a Cast, and to what."""
 
 
 def handing_out(view: GraphView, names: Collection[str]) -> bytes:
@@ -302,16 +282,16 @@ def open_to_mistakes(
 def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
     """Return nodes that compute `name` of what its producer gives and of its input."""
     make = onnx.helper.make_node
-    right = f"{name}.kvtool_right"
+    right, (through, numpy_type) = f"{name}.kvtool_right", _THROUGH[dtype]
     if dtype == "bool":
         return [make("Xor", [right, port(name)], [name])]
-    if dtype not in _BACK:
+    if np.dtype(numpy_type).name == dtype:
         return [make("Sub", [right, port(name)], [name])]
     wide, moved = f"{name}.kvtool_wide", f"{name}.kvtool_moved"
     return [
-        make("Cast", [right], [wide], to=_THROUGH[dtype][0]),
+        make("Cast", [right], [wide], to=through),
         make("Sub", [wide, port(name)], [moved]),
-        make("Cast", [moved], [name], to=_BACK[dtype]),
+        make("Cast", [moved], [name], to=_T.DataType.Value(dtype.upper())),
     ]
 
 

@@ -13,7 +13,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
-from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.core.walk import subgraphs, tensors
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.guard.contents import Contents
 from onnx_kvtool.guard.exhaustion import makes_long_vector, may_run_out
@@ -72,7 +72,7 @@ def is_bounded(model: ir.Model, memory: int) -> bool:
     nodes = list(model.graph)
     if len(nodes) > _MOST_NODES or model.functions:
         return False
-    if any(node.op_type in _SEARCHING or _has_body(node) for node in nodes):
+    if any(node.op_type in _SEARCHING or any(subgraphs(node)) for node in nodes):
         return False
     try:
         message = weightless(model)
@@ -107,11 +107,6 @@ def _kernel(node: onnx.NodeProto) -> int:
     return math.prod(
         size for a in node.attribute if a.name == "kernel_shape" for size in a.ints if size > 0
     )
-
-
-def _has_body(node: ir.Node) -> bool:
-    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    return any(attribute.type in kinds for attribute in node.attributes.values())
 
 
 def _elements(value: onnx.ValueInfoProto) -> float:
@@ -195,7 +190,6 @@ class Candidate:
         whole: The model as it is; None if it is too large.
         large: What copies are made from; None if the model is small, or has none.
         reason: Why there are no copies.
-        is_small: Whether the model is run as it is.
         needed: Bytes that both models take while they run, by the weights of this one.
         is_bounded: Whether its runs are known to end soon and to stay small.
     """
@@ -203,9 +197,13 @@ class Candidate:
     whole: Subject | None
     large: Large | None
     reason: str | None
-    is_small: bool
-    needed: int = 0
+    needed: int
     is_bounded: bool = False
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the model is run as it is."""
+        return self.large is None and self.reason is None
 
     @staticmethod
     def of(model: ir.Model, name: str, settings: Settings, limit: int | None = None) -> Candidate:
@@ -227,11 +225,11 @@ class Candidate:
         whole = capture(model, name) if needed <= most else None
         if whole is not None and needed <= memory and _least(whole, settings) <= memory:
             bounded = is_confining() and is_bounded(model, memory // _BOUNDED)
-            return Candidate(whole, None, None, True, needed, is_bounded=bounded)
+            return Candidate(whole, None, None, needed, bounded)
         try:
-            return Candidate(whole, Large(model, name), None, is_small=False, needed=needed)
+            return Candidate(whole, Large(model, name), None, needed)
         except KvtoolError as error:
-            return Candidate(whole, None, error.message, is_small=False, needed=needed)
+            return Candidate(whole, None, error.message, needed)
 
 
 def _least(subject: Subject, settings: Settings) -> int:
@@ -277,8 +275,8 @@ def _limits(a: Candidate, b: Candidate, settings: Settings) -> Limits:
 
 
 def _compared(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
-    if a.is_small and b.whole is not None:
-        return compare_models(a.whole, b.whole, settings) if a.whole else _unrunnable("", settings)
+    if a.is_small and a.whole is not None and b.whole is not None:
+        return compare_models(a.whole, b.whole, settings)
     if a.large is not None and b.large is not None:
         report = compare_shrunk(a.large, b.large, settings)
         if report.status != "unrunnable":
@@ -353,7 +351,10 @@ def _compare_copies(
     try:
         pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))
         if fewer is not None and settings.widened is not None:
-            _type_outputs(pair.a, pair.b)
+            # The types of values between layers show what one model has in another type.
+            for model in (pair.a, pair.b):
+                if any(value.type is None for value in model.graph.outputs):
+                    infer_model(model)
         subjects = capture(pair.a, a.name), capture(pair.b, b.name)
     except KvtoolError as error:
         needed = error.needed * 2 * _COPIES if isinstance(error, CannotShrink) else 0
@@ -391,13 +392,6 @@ def _compare_copies(
     )
 
 
-def _type_outputs(*models: ir.Model) -> None:
-    """Infer the types of values between layers; they show what one model has in another type."""
-    for model in models:
-        if any(value.type is None for value in model.graph.outputs):
-            infer_model(model)
-
-
 _ENDLESS = 1 << 62
 
 
@@ -407,11 +401,9 @@ def _unrunnable(reason: str, settings: Settings, needed: int = 0) -> VerifyRepor
 
 def _note(shrunken: list[Shrunken]) -> str:
     """Return what copies have less of, in one line."""
-    kinds: dict[str, list[Shrunken]] = {}
-    for entry in shrunken:
-        kinds.setdefault(entry.what, []).append(entry)
     parts = []
-    for what, entries in kinds.items():
+    for what in dict.fromkeys(entry.what for entry in shrunken):
+        entries = [entry for entry in shrunken if entry.what == what]
         largest = max(entry.before for entry in entries)
         left = max(entry.after for entry in entries)
         most = "up to " if len(entries) > 1 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -166,13 +166,8 @@ class Subject:
         Raises:
             NoTwin: If what it computes depends on the bits of the narrow type.
         """
-        made = twin(self.model, shaken)
-        return replace(
-            self,
-            model=made.model,
-            casts=made.casts,
-            _sessions={},
-        )
+        model, casts = twin(self.model, shaken)
+        return replace(self, model=model, casts=casts, _sessions={})
 
     def fed(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return what the model is fed for the inputs of the comparison."""
@@ -268,7 +263,11 @@ def capture(model: ir.Model, name: str) -> Subject:
             for node in model.graph.all_nodes()
             if is_contrib(node, model.opset_imports.get("", 1))
         ),
-        weights=_weights(model.graph.initializers.values()),
+        weights={
+            name: tensor
+            for name, value in model.graph.initializers.items()
+            if name and (tensor := value.const_value) is not None
+        },
         operators=tuple(node.op_type for node in model.graph),
         refusals=_refusals(model, data),
     )
@@ -288,14 +287,6 @@ def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, RuntimeUnavaila
         reason = f"the model slices behind a `{op_type}` of negative size"
         return {"onnxruntime": RuntimeUnavailable(f"{reason}, and onnxruntime aborts")}
     return {}
-
-
-def _weights(values: Iterable[ir.Value]) -> dict[str, ir.TensorProtocol]:
-    return {
-        value.name: value.const_value
-        for value in values
-        if value.name and value.const_value is not None
-    }
 
 
 def _directory(model: ir.Model) -> str:

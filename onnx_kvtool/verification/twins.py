@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -28,20 +27,7 @@ _Key = tuple[str, str, str]
 """Domain, name and overload of a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
-    """A float32 twin.
-
-    Attributes:
-        model: The serialised model.
-        casts: Nodes at the front of its main graph that the model it was made of does not have.
-    """
-
-    model: bytes
-    casts: int
-
-
-def twin(model: bytes, shaken: Collection[bytes] = ()) -> Twin:
+def twin(model: bytes, shaken: Collection[bytes] = ()) -> tuple[bytes, int]:
     """Return the model with every float16 and bfloat16 as a float32.
 
     Inputs, outputs, initializers, tensors and types in attributes, element types that attributes
@@ -57,6 +43,10 @@ def twin(model: bytes, shaken: Collection[bytes] = ()) -> Twin:
             place of the type that they had, some up and some down: what they may have been before
             they were rounded.
 
+    Returns:
+        The serialised model, and the number of nodes at the front of its main graph that the model
+        it was made of does not have.
+
     Raises:
         NoTwin: If what the model computes depends on the bits of the type (BitCast), or its main
             domain is unknown.
@@ -64,7 +54,7 @@ def twin(model: bytes, shaken: Collection[bytes] = ()) -> Twin:
     message = onnx.ModelProto.FromString(model)
     del message.training_info[:]
     casts = _Widening(message, frozenset(shaken)).model()
-    return Twin(message.SerializeToString(), casts)
+    return message.SerializeToString(), casts
 
 
 def roundable(model: bytes) -> set[bytes]:
@@ -159,30 +149,16 @@ class _Widening:
             self._attribute(attribute, is_typed=attribute.name in typed)
 
     def _attribute(self, attribute: onnx.AttributeProto, *, is_typed: bool) -> None:
-        kind = attribute.type
-        if kind == _A.INT:
-            if is_typed and attribute.i in _LOW:
-                attribute.i = _T.FLOAT
-        elif kind == _A.TENSOR:
-            self._tensor(attribute.t)
-        elif kind == _A.TENSORS:
-            for tensor in attribute.tensors:
-                self._tensor(tensor)
-        elif kind == _A.GRAPH:
-            self._graph(attribute.g)
-        elif kind == _A.GRAPHS:
-            for graph in attribute.graphs:
-                self._graph(graph)
-        elif kind == _A.SPARSE_TENSOR:
-            self._tensor(attribute.sparse_tensor.values)
-        elif kind == _A.SPARSE_TENSORS:
-            for sparse in attribute.sparse_tensors:
-                self._tensor(sparse.values)
-        elif kind == _A.TYPE_PROTO:
-            _widen_type(attribute.tp)
-        elif kind == _A.TYPE_PROTOS:
-            for type_ in attribute.type_protos:
-                _widen_type(type_)
+        if is_typed and attribute.i in _LOW:
+            attribute.i = _T.FLOAT
+        # One of these fields is filled, and the others have nothing that is narrow.
+        sparse = [attribute.sparse_tensor, *attribute.sparse_tensors]
+        for tensor in (attribute.t, *attribute.tensors, *(held.values for held in sparse)):
+            self._tensor(tensor)
+        for graph in (attribute.g, *attribute.graphs):
+            self._graph(graph)
+        for type_ in (attribute.tp, *attribute.type_protos):
+            _widen_type(type_)
 
     def _tensor(self, tensor: onnx.TensorProto) -> None:
         if tensor.data_type not in _LOW:

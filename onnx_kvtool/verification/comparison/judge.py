@@ -209,16 +209,16 @@ class Judge:
         self.account.steps += 1
         self.account.dead += self._dead(inputs)
         run = None if self._twins is None else self._twins.run(inputs)
-        self._compare_random(inputs, led, found, where)
+        of_a, of_b = (found, led) if self._is_swapped else (led, found)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())
             if name in self._measure.random:
+                self._note(seen, self._random.compare(name, inputs, of_a, of_b), inputs, where)
                 continue
             if run is not None and not self._judge_twins(name, run, seen, where):
                 continue
-            a, b = (found[name], value) if self._is_swapped else (value, found[name])
             exact = self._exact(name, inputs, value)
-            difference = self._difference(name, inputs, a, b, exact, seen, run)
+            difference = self._difference(name, inputs, of_a[name], of_b[name], exact, seen, run)
             if not (difference.within or seen.is_different or self._repeats(name, inputs, value)):
                 self.account.unsteady = name
                 continue
@@ -226,13 +226,6 @@ class Judge:
             if name not in self._measure.moved and difference.max_abs_diff is not None:
                 largest = max(self.account.max_abs_diff, difference.max_abs_diff)
                 self.account.max_abs_diff = largest
-
-    def _compare_random(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
-        """Compare outputs that random numbers go into."""
-        a, b = (found, led) if self._is_swapped else (led, found)
-        for name in self._measure.random.intersection(led):
-            seen = self.account.outputs.setdefault(name, OutputAccount())
-            self._note(seen, self._random.compare(name, inputs, a, b), inputs, where)
         self.account.random |= self._random.varied
         self.account.sampled |= self._random.sampled
 

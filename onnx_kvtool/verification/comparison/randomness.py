@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,15 +54,12 @@ def _drawing(
 ) -> frozenset[ir.OperatorIdentifier]:
     """Return the functions that draw numbers, by themselves or by others that they call."""
     drawing = {key for key, body in functions.items() if any(map(_draws, body.all_nodes()))}
-    callers: dict[ir.OperatorIdentifier, set[ir.OperatorIdentifier]] = {}
-    for key, body in functions.items():
-        for node in body.all_nodes():
-            callers.setdefault(node.op_identifier(), set()).add(key)
-    waiting = list(drawing)
-    while waiting:
-        more = callers.get(waiting.pop(), set()) - drawing
-        drawing |= more
-        waiting += more
+    size = -1
+    while size != len(drawing):  # once for each level of calls
+        size = len(drawing)
+        for key, body in functions.items() if drawing else ():
+            if any(node.op_identifier() in drawing for node in body.all_nodes()):
+                drawing.add(key)
     return frozenset(drawing)
 
 
@@ -112,7 +109,6 @@ value makes it small."""
 _Floats = npt.NDArray[np.float64]
 
 
-@dataclass(slots=True)
 class Sample:
     """The values of one output over many runs; only the first run is kept.
 
@@ -126,18 +122,12 @@ class Sample:
         whole: Of each run, the mean and the mean square of all elements.
     """
 
-    first: Array
-    origin: _Floats
-    is_fixed: npt.NDArray[np.bool_] = field(init=False)
-    runs: int = 0
-    sums: _Floats = field(init=False)
-    squares: _Floats = field(init=False)
-    whole: list[tuple[float, float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.is_fixed = np.ones(self.first.shape, np.bool_)
-        self.sums = np.zeros(self.first.shape)
-        self.squares = np.zeros(self.first.shape)
+    def __init__(self, first: Array, origin: _Floats) -> None:
+        self.first, self.origin = first, origin
+        self.is_fixed = np.ones(first.shape, np.bool_)
+        self.runs = 0
+        self.sums, self.squares = np.zeros(first.shape), np.zeros(first.shape)
+        self.whole: list[tuple[float, float]] = []
 
     def add(self, value: Array) -> None:
         """Add what a run gave, in the shape of the first one."""
@@ -208,41 +198,34 @@ class RandomOutputs:
         if self._sessions is None or self._inputs is inputs:
             return
         self._inputs, self._left = inputs, max(0, self._left - 1)
-        names = [
-            name for name in a if name in self._measure.random and _is_numbers(a[name], b[name])
-        ]
+        pairs: dict[str, tuple[Sample, Sample]] = {}
+        for name in self._measure.random.intersection(a):
+            one, other = a[name], b[name]
+            is_alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+            if is_alike and one.size and one.dtype != np.dtype(object):
+                origin = _wide(one)
+                pairs[name] = Sample(one, origin), Sample(other, origin)
         with suppress(RunFailed):
-            self._pairs = _sampled(names, inputs, (a, b), self._sessions)
+            self._pairs = pairs if _is_sampled(pairs, inputs, self._sessions) else {}
 
 
-def _is_numbers(a: Array, b: Array) -> bool:
-    alike = (a.shape, a.dtype) == (b.shape, b.dtype)
-    return alike and a.size > 0 and a.dtype != np.dtype(object)
-
-
-def _sampled(
-    names: list[str],
+def _is_sampled(
+    pairs: Mapping[str, tuple[Sample, Sample]],
     inputs: Mapping[str, Array],
-    first: tuple[Arrays, Arrays],
     sessions: tuple[Session, Session],
-) -> dict[str, tuple[Sample, Sample]]:
-    """Run two models many times; return nothing if a run takes too long for it."""
-    pairs: dict[str, tuple[Sample, Sample]] = {}
-    for name in names:
-        origin = _wide(first[0][name])
-        pairs[name] = Sample(first[0][name], origin), Sample(first[1][name], origin)
+) -> bool:
+    """Run two models many times; return whether no run takes too long for it."""
     begin = time.monotonic()
-    for number in range(RUNS if names else 0):
-        spent = time.monotonic() - begin
-        if number == 1 and spent * RUNS > _SECONDS:
-            return {}
+    for number in range(RUNS if pairs else 0):
+        if number == 1 and (time.monotonic() - begin) * RUNS > _SECONDS:
+            return False
         for side, session in enumerate(sessions):
             values = session.run(inputs)
-            for name in names:
-                if values[name].shape != first[side][name].shape:
-                    return {}  # a size is random, too
-                pairs[name][side].add(values[name])
-    return pairs
+            for name, samples in pairs.items():
+                if values[name].shape != samples[side].first.shape:
+                    return False  # a size is random, too
+                samples[side].add(values[name])
+    return True
 
 
 def unlike(

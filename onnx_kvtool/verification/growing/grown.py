@@ -15,7 +15,6 @@ from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.comparison.judge import Account
 from onnx_kvtool.verification.growing.pair import (
     Arrangement,
-    FixedCache,
     GrowingPair,
     growing_pair,
     kept_rows_of,
@@ -211,69 +210,56 @@ def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
     return np.where(gone.reshape(order), np.zeros((), value.dtype), value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Buffers:
-    """What the host of the fixed form does: it keeps caches in buffers of their capacity.
+def _buffered(pair: GrowingPair, inputs: Mapping[str, Array]) -> Arrays:
+    """Return the inputs of the fixed form, whose host keeps caches in buffers of their capacity.
 
-    Attributes:
+    Rows that are not in use are zeros as long as none is, and drawn numbers afterwards: nobody
+    may read them.
+
+    Raises:
+        RunFailed: If a mask alone counts the tokens, and has no columns for them.
+    """
+    before, length = rows_of(pair.plan, inputs)
+    fed = dict(inputs)
+    dtypes = {spec.name: spec.dtype for spec in pair.plan.inputs}
+    for number, cache in enumerate(pair.caches):
+        rows = inputs[cache.past]
+        shape = cache.shape(rows)
+        rest = np.zeros(shape, rows.dtype)
+        if before:
+            rest = moderate(np.random.default_rng([before, number]), dtypes[cache.past], shape)
+        fed[cache.past] = cache.fixed(rows, before, rest)
+    mask, columns = covering_mask(pair.plan), pair.mask_columns
+    if mask is not None and columns is not None:
+        if before + length > columns == pair.capacity and not pair.is_counter_fed:
+            raise RunFailed(f"`{mask.name}` counts the tokens, and has {columns} columns")
+        # Of a mask that is longer A reads no more where it keeps no more rows.
+        old = inputs[mask.name][:, :columns]
+        fed[mask.name] = np.pad(old, [(0, 0), (0, columns - old.shape[-1])])
+    if not pair.is_counter_fed:
+        del fed[pair.counter.name]
+    return fed
+
+
+def _read(pair: GrowingPair, reader: Host, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+    """Return the outputs with caches of the rows that are in use, as the other model has them.
+
+    A cache of another shape than it went in with stays as it is.
+
+    Args:
         pair: The models.
         reader: Reads what was given back as the other model would have given it.
+        inputs: The inputs of the comparison.
+        outputs: What the fixed form gave.
     """
-
-    pair: GrowingPair
-    reader: Host
-
-    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs of the fixed form.
-
-        Rows that are not in use are zeros as long as none is, and drawn numbers afterwards: nobody
-        may read them.
-
-        Raises:
-            RunFailed: If a mask alone counts the tokens, and has no columns for them.
-        """
-        before, length = rows_of(self.pair.plan, inputs)
-        fed = dict(inputs)
-        for number, cache in enumerate(self.pair.caches):
-            rows = inputs[cache.past]
-            fed[cache.past] = cache.fixed(rows, before, self._rest(cache, rows, before, number))
-        mask = covering_mask(self.pair.plan)
-        if mask is not None and self.pair.mask_columns is not None:
-            columns, old = self.pair.mask_columns, inputs[mask.name]
-            is_too_short = before + length > columns == self.pair.capacity
-            if is_too_short and not self.pair.is_counter_fed:
-                raise RunFailed(f"`{mask.name}` counts the tokens, and has {columns} columns")
-            # Of a mask that is longer A reads no more where it keeps no more rows.
-            old = old[:, :columns]
-            missing = max(columns - old.shape[-1], 0)
-            fed[mask.name] = np.pad(old, [(0, 0), (0, missing)])
-        if not self.pair.is_counter_fed:
-            del fed[self.pair.counter.name]
-        return fed
-
-    def _rest(self, cache: FixedCache, rows: Array, before: int, number: int) -> Array:
-        shape = list(rows.shape)
-        shape[cache.axis] = cache.capacity
-        if not before:
-            return np.zeros(shape, rows.dtype)
-        spec = next(s for s in self.pair.plan.inputs if s.name == cache.past)
-        return moderate(np.random.default_rng([before, number]), spec.dtype, tuple(shape))
-
-    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs with caches of the rows that are in use, as the other model has them.
-
-        A cache of another shape than it went in with stays as it is.
-        """
-        before, length = rows_of(self.pair.plan, inputs)
-        read = dict(outputs)
-        for cache in self.pair.caches:
-            value, past = outputs[cache.present], inputs[cache.past]
-            shape = list(past.shape)
-            shape[cache.axis] = cache.capacity
-            is_past_the_end = not cache.is_circular and before + length > cache.capacity
-            if list(value.shape) == shape and not is_past_the_end:
-                read[cache.present] = cache.kept(value, before + length)
-        return self.reader.outputs(inputs, read)
+    tokens = sum(rows_of(pair.plan, inputs))
+    read = dict(outputs)
+    for cache in pair.caches:
+        value = outputs[cache.present]
+        is_past_the_end = not cache.is_circular and tokens > cache.capacity
+        if value.shape == cache.shape(inputs[cache.past]) and not is_past_the_end:
+            read[cache.present] = cache.kept(value, tokens)
+    return reader.outputs(inputs, read)
 
 
 # Two models that are a growing one and its fixed form, made ready to be compared.
@@ -369,11 +355,10 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     if pair is None:
         return None
     reader = padding_host(pair.plan, a.interface.outputs, pair.counter.name)
-    buffers = _Buffers(pair, reader)
     return Grown(
         pair,
         replace(a.with_host(reader), plan=pair.plan),
-        b.with_host(Host(buffers.feeds, buffers.outputs)),
+        b.with_host(Host(partial(_buffered, pair), partial(_read, pair, reader))),
     )
 
 

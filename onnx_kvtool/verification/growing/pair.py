@@ -60,6 +60,10 @@ class FixedCache:
     arrangement: Arrangement = "grows"
     most: int | None = None
 
+    def shape(self, rows: Array) -> tuple[int, ...]:
+        """Return the shape that the cache has in B where it holds `rows` in A."""
+        return (*rows.shape[: self.axis], self.capacity, *rows.shape[self.axis + 1 :])
+
     def fixed(self, rows: Array, tokens: int, rest: Array) -> Array:
         """Return the cache of B that holds what `rows` of A hold after so many tokens.
 
@@ -69,7 +73,7 @@ class FixedCache:
             rest: Rows that are not in use in B, in the shape of the result.
         """
         buffer = np.array(rest, rows.dtype)
-        buffer[self._at(self._places(tokens, rows.shape[self.axis]))] = rows
+        buffer[self._places(tokens, rows.shape[self.axis])] = rows
         return buffer
 
     def kept(self, buffer: Array, tokens: int) -> Array:
@@ -77,16 +81,14 @@ class FixedCache:
         count = tokens if self.most is None else self.most
         if self.arrangement == "grows":
             count = min(count, tokens)
-        return buffer[self._at(self._places(tokens, count))]
+        return buffer[self._places(tokens, count)]
 
-    def _places(self, tokens: int, count: int) -> Places:
-        """Return where the `count` rows of A stand in B."""
+    def _places(self, tokens: int, count: int) -> tuple[slice | Places, ...]:
+        """Return where the `count` rows of A stand in B, as an index."""
         # Of a cache that is not full yet the rows that follow stand at the same places in both.
         last = max(tokens, count) if self.arrangement == "first" else tokens
         places = np.arange(last - count, last)
-        return places % self.capacity if self.is_circular else places
-
-    def _at(self, rows: Places) -> tuple[slice | Places, ...]:
+        rows = places % self.capacity if self.is_circular else places
         return (*(slice(None),) * self.axis, rows)
 
 

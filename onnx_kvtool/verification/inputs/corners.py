@@ -96,7 +96,10 @@ def corners_of(model: ir.Model, inputs: Mapping[int, str]) -> Corners:
         elif op_type in _TAKING:
             signed.update(_signed(given_input(node, 1), inputs))
         elif op_type in _COMPARING:
-            sums.update(_sums(node))
+            for index in (0, 1):
+                other = given_input(node, 1 - index)
+                if other is not None and _is_sum(given_input(node, index)):
+                    sums.update(small_numbers(other))
         elif op_type in _LOSING:
             losing.add(op_type)
     return Corners(is_told, squares, cancels, frozenset(losing), frozenset(signed), frozenset(sums))
@@ -174,14 +177,6 @@ def _signed(indices: ir.Value | None, inputs: Mapping[int, str]) -> Iterator[tup
                     waiting.append((one, following, depth - 1))
 
 
-def _sums(node: ir.Node) -> Iterator[float]:
-    """Yield the numbers that a node compares a sum of elements with."""
-    for index in (0, 1):
-        value, other = given_input(node, index), given_input(node, 1 - index)
-        if other is not None and _is_sum(value):
-            yield from small_numbers(other)
-
-
 def _is_sum(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
     node = producer(value)
     if node is None or depth == 0 or not is_default(node) or not node.inputs:
@@ -217,7 +212,8 @@ def _span(value: ir.Value | None, depth: int = _DEEPEST) -> _Span:
     if node.op_type not in ("Clip", "Min", "Max"):
         return _ANYTHING
     least, most = _span(node.inputs[0], depth - 1)
-    bounds = [_fixed(bound) for bound in node.inputs[1:]]
+    # A bound that the caller may give as well is none.
+    bounds = [None if b and b.is_graph_input() else small_integer(b) for b in node.inputs[1:]]
     if node.op_type == "Clip":
         low, high = [*bounds, None, None][:2]
     elif len(bounds) != 1 or bounds[0] is None:
@@ -229,8 +225,3 @@ def _span(value: ir.Value | None, depth: int = _DEEPEST) -> _Span:
     if high is not None:
         least, most = min(least, high), min(most, high)
     return least, most
-
-
-def _fixed(value: ir.Value | None) -> int | None:
-    """Return the integer that a value holds, unless the caller may give another one."""
-    return None if value is None or value.is_graph_input() else small_integer(value)

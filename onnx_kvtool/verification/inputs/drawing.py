@@ -109,7 +109,11 @@ class _Drawer:
             case "token_ids":
                 return self._ids(spec, shape)
             case "attention_mask":
-                values = self._covering(shape) if spec is self._covers else self._mask(shape)
+                if spec is self._covers:
+                    past, is_counted = shape[-1] - self._layout.length, self._plan.is_counted
+                    values = padded(shape, past, self._case.padding, is_counted=is_counted)
+                else:
+                    values = self._mask(shape)
             case "free" if spec.uses.rows is not None and spec.dtype.is_integer():
                 return self._ids(spec, shape)
             case _:
@@ -151,11 +155,10 @@ class _Drawer:
         shapes = {spec.name: spec.shape for spec in plan.inputs}
         own = dict(case.sizes)  # of caches that hold the last rows only
         for pair in plan.pairs:
-            if pair.kind == "fixed" or pair.axis is None:
-                continue
-            dim = shapes[pair.past][pair.axis]
-            if isinstance(dim, str) and dim not in own:
-                return layout.shapes[pair.past][pair.axis]
+            if pair.kind != "fixed" and pair.axis is not None:
+                dim = shapes[pair.past][pair.axis]
+                if isinstance(dim, str) and dim not in own:
+                    return layout.shapes[pair.past][pair.axis]
         return tokens_before(plan, case, self._sizes, layout.length)
 
     def _drawn_starts(self) -> Integers:
@@ -235,11 +238,6 @@ class _Drawer:
         total = layout.past + layout.length
         mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
         return np.asarray(mask.sum(axis=-1), np.int64)
-
-    def _covering(self, shape: tuple[int, ...]) -> Integers:
-        """Return a mask of all rows with the padding of the case."""
-        past = shape[-1] - self._layout.length
-        return padded(shape, past, self._case.padding, is_counted=self._plan.is_counted)
 
     def _mask(self, shape: tuple[int, ...]) -> Integers:
         """Return ones with some padding that leaves no query without anything to attend to.

@@ -18,7 +18,7 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, NodeView, given_integer
+from onnx_kvtool.ops.view import given_integer
 
 # Where a value goes: through copies, calls of model-local functions and sub-graphs.
 
@@ -57,22 +57,14 @@ class Flow:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._functions = model.functions
-        self._outputs = {id(value) for value in model.graph.outputs}
+        # The outputs of a node that the outputs of its bodies become.
         self._exits: dict[int, list[ir.Value]] = {}
-        self._ends: dict[tuple[int, int], int] = {}
         for _, _, node in nodes(model):
-            self._note_exits(node)
-        for function in model.functions.values():
-            for index, value in enumerate(function.outputs):
-                self._ends[id(function), id(value)] = index
-
-    def _note_exits(self, node: ir.Node) -> None:
-        """Remember which outputs of `node` the outputs of its sub-graphs become."""
-        for _, body in subgraphs(node):
-            # The first output of a Loop body is its condition, which is not handed out.
-            outputs = list(body.outputs)[1 if node.op_type == "Loop" else 0 :]
-            for inner, outer in zip(outputs, node.outputs, strict=False):
-                self._exits.setdefault(id(inner), []).append(outer)
+            for _, body in subgraphs(node):
+                # The first output of a Loop body is its condition, which is not handed out.
+                outputs = list(body.outputs)[1 if node.op_type == "Loop" else 0 :]
+                for inner, outer in zip(outputs, node.outputs, strict=False):
+                    self._exits.setdefault(id(inner), []).append(outer)
 
     def formal(self, place: Place, node: ir.Node, index: int) -> str | None:
         """Return the schema's name for the input `index` of `node`, which uses `place`.
@@ -85,16 +77,6 @@ class Flow:
             facts = contrib_facts(node.domain, node.op_type)
         formal = None if facts is None else facts.input(index)
         return None if formal is None else formal.name
-
-    def axis(self, place: Place, node: ir.Node) -> int | None:
-        """Return the attribute `axis` of `node`, which uses `place`, or the schema's default.
-
-        None if the node is malformed or leaves the axis to its function's caller.
-        """
-        try:
-            return NodeView(node, self.opset(place)).integer("axis")
-        except MalformedNode:
-            return None
 
     def opset(self, place: Place) -> int:
         """Return the version of the default domain where `place` is; 0 when none is imported."""
@@ -115,15 +97,14 @@ class Flow:
                     seen.add(following)
                     queue.append(following)
 
-    def outputs(self, start: Place) -> Iterator[str]:
-        """Yield the names of the main graph's outputs that are the very same tensor as `start`."""
-        for place in self.closure(start):
-            if place.is_same and not place.calls and id(place.value) in self._outputs:
-                yield place.value.name or ""
-
     def _steps(self, place: Place) -> Iterator[Place]:
         yield from (replace(place, value=outer) for outer in self._exits.get(id(place.value), ()))
-        yield from self._returns(place)
+        if place.calls:
+            *calls, call = place.calls
+            results = self._functions[call.op_identifier()].outputs
+            for result, value in zip(results, call.outputs, strict=False):
+                if result is place.value:
+                    yield replace(place, value=value, calls=tuple(calls))
         for node, index in place.value.uses():
             if (function := self._functions.get(node.op_identifier())) is not None:
                 if len(place.calls) < _DEEPEST and index < len(function.inputs):
@@ -131,22 +112,17 @@ class Flow:
             else:
                 yield from self._through(place, node, index)
 
-    def _returns(self, place: Place) -> Iterator[Place]:
-        if not place.calls:
-            return
-        *calls, call = place.calls
-        function = self._functions[call.op_identifier()]
-        index = self._ends.get((id(function), id(place.value)))
-        if index is not None and index < len(call.outputs):
-            yield replace(place, value=call.outputs[index], calls=tuple(calls))
-
     def _through(self, place: Place, node: ir.Node, index: int) -> Iterator[Place]:
         if not is_default(node):
             return
         output = node.outputs[0] if node.outputs else None
         kinds = traits(node)
         if Trait.LOOPS in kinds:
-            yield from _into_body(place, node, index)
+            for _, body in subgraphs(node) if node.op_type != "Loop" or index > 1 else ():
+                # A state is the caller's value in the first iteration only, and what Scan takes
+                # apart never is, hence not the same tensor.
+                for inner in body.inputs[index : index + 1]:
+                    yield replace(place, value=inner, is_same=False)
         elif output is None:
             return
         elif Trait.SAME in kinds:
@@ -161,17 +137,6 @@ class Flow:
             if other is not None and not (node.op_type == "Sub" and index == 1):
                 offset = place.offset + (other if node.op_type == "Add" else -other)
                 yield replace(place, value=output, is_same=False, offset=offset)
-
-
-def _into_body(place: Place, node: ir.Node, index: int) -> Iterator[Place]:
-    """Follow a value into a Loop or Scan body."""
-    if node.op_type == "Loop" and index < 2:
-        return
-    for _, body in subgraphs(node):
-        if index < len(body.inputs):
-            # A state is the caller's value in the first iteration only, and what Scan takes apart
-            # never is, hence not the same tensor.
-            yield replace(place, value=body.inputs[index], is_same=False)
 
 
 def is_default(node: ir.Node) -> bool:
@@ -244,8 +209,11 @@ def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
             if not is_default(node) or not node.outputs:
                 continue
             kinds = traits(node)
-            if Trait.UPDATES in kinds and modulus is not None and _is_position(node, index):
-                yield modulus, narrow
+            if Trait.UPDATES in kinds and modulus is not None:
+                facts = op_facts(node.op_type, NEWEST)
+                formal = None if facts is None else facts.input(index)
+                if formal is not None and formal.name == kinds.positions:
+                    yield modulus, narrow
             following: tuple[ir.Value, int | None, bool] | None = None
             if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
@@ -258,12 +226,6 @@ def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
             if following is not None and (id(following[0]), *following[1:]) not in seen:
                 seen.add((id(following[0]), *following[1:]))
                 queue.append(following)
-
-
-def _is_position(node: ir.Node, index: int) -> bool:
-    facts = op_facts(node.op_type, NEWEST)
-    formal = None if facts is None else facts.input(index)
-    return formal is not None and formal.name == traits(node).positions
 
 
 def _carries(node: ir.Node, index: int) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches import Cache, CacheKind
+from onnx_kvtool.analysis.caches import CacheKind
 from onnx_kvtool.analysis.caches import find_caches as cache_table
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.words import enumerated
@@ -194,7 +194,11 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     inner = {value.name: value for value in inputs}
     outputs = {output.name: output for output in model.graph.outputs if output.name}
     free = set(outputs)
-    for cache in _table(model):
+    try:
+        table = cache_table(model, prove=False)
+    except KvtoolError:
+        table = ()  # calls that unfold without end
+    for cache in table:
         past, present = cache.past, cache.present
         if past is None or present not in free or past not in inner or past in found:
             continue
@@ -214,18 +218,17 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
         if value.name in found:
             continue
         present = _present_name(value.name or "", free)
-        if present is not None and _are_alike(value, outputs[present]):
-            axis = _changing_axis(value, outputs[present])
+        if present is None:
+            continue
+        other = outputs[present]
+        # Nothing that is known forbids the one to become the other.
+        is_typed = value.dtype == other.dtype or None in (value.dtype, other.dtype)
+        shapes = [of.shape for of in (value, other) if of.shape is not None]
+        if is_typed and len({*map(len, shapes)}) < 2:
+            axis = _changing_axis(value, other)
             free.remove(present)
             found[value.name or ""] = CachePair(value.name or "", present, "named", axis)
     return Caches(tuple(found[v.name] for v in inputs if v.name in found), scatters, sizes)
-
-
-def _table(model: ir.Model) -> tuple[Cache, ...]:
-    try:
-        return cache_table(model, prove=False)
-    except KvtoolError:
-        return ()  # calls that unfold without end
 
 
 _NAMED_ENDS: tuple[tuple[str, str], ...] = (
@@ -245,13 +248,6 @@ def _present_name(past: str, outputs: Set[str]) -> str | None:
         if match is not None and (present := match.expand(replacement)) in outputs:
             return present
     return None
-
-
-def _are_alike(past: ir.Value, present: ir.Value) -> bool:
-    """Return whether nothing that is known forbids `present` to become `past`."""
-    if past.dtype != present.dtype and None not in (past.dtype, present.dtype):
-        return False
-    return past.shape is None or present.shape is None or len(past.shape) == len(present.shape)
 
 
 def _changing_axis(past: ir.Value, present: ir.Value) -> int | None:

@@ -194,8 +194,10 @@ class Counters:
         match spec.role:
             case "write_indices":
                 return _per_sequence(self._written(spec.uses.writes), shape)
-            case "nonpad_kv_seqlen":
-                return _per_sequence(self._valid(spec), shape)
+            case "nonpad_kv_seqlen":  # the rows that are valid after the new ones were written
+                valid = self._written(self.plan.writes) + self.layout.length
+                limit = self.layout.valid_limit(spec)
+                return _per_sequence(valid if limit is None else np.minimum(valid, limit), shape)
             case "seqlens_k":
                 return _per_sequence(self.tokens() - 1, shape)
             case "total_sequence_length":
@@ -212,12 +214,6 @@ class Counters:
     def _written(self, writes: Sequence[Write]) -> Integers:
         modes = {write.mode for write in writes}
         return self.wrapped if modes == {"circular"} else self.starts
-
-    def _valid(self, spec: InputSpec) -> Integers:
-        """Return how many rows are valid after the new ones were written."""
-        valid = self._written(self.plan.writes) + self.layout.length
-        limit = self.layout.valid_limit(spec)
-        return valid if limit is None else np.minimum(valid, limit)
 
     def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
         """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""

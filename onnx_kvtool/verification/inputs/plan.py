@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import onnx_ir as ir
@@ -52,7 +53,7 @@ class InputSpec:
         return bool(self.uses.writes) and all(w.mode == "circular" for w in self.uses.writes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputPlan:
     """What is known of a model's inputs and of the caches among them.
 
@@ -75,17 +76,15 @@ class InputPlan:
     directions: Directions = field(default_factory=Directions)
     defaults: Mapping[str, Array] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(init=False, repr=False, compare=False, default_factory=dict)
-    _by_past: dict[str, CachePair] = field(init=False, repr=False, compare=False)
-    _roles: frozenset[Role] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_past", {pair.past: pair for pair in self.pairs})
-        object.__setattr__(self, "_roles", frozenset(spec.role for spec in self.inputs))
+    @cached_property
+    def _by_past(self) -> dict[str, CachePair]:
+        return {pair.past: pair for pair in self.pairs}
 
     @property
     def has_caches(self) -> bool:
         """Whether some input is a cache, or says where one is written."""
-        return bool(self.pairs or self._roles & {"past_cache", "write_indices", "update"})
+        return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))
 
     @property
     def writes(self) -> list[Write]:
@@ -152,29 +151,25 @@ class InputPlan:
         """
         if all(write.offset >= 0 for write in self.writes):
             return None
-        inputs = tuple(
-            replace(spec, uses=replace(spec.uses, writes=tuple(map(_unmoved, spec.uses.writes))))
-            for spec in self.inputs
-        )
-        return replace(self, inputs=inputs)
+        inputs = []
+        for spec in self.inputs:
+            writes = (replace(write, offset=max(write.offset, 0)) for write in spec.uses.writes)
+            inputs.append(replace(spec, uses=replace(spec.uses, writes=tuple(writes))))
+        return replace(self, inputs=tuple(inputs))
 
     def corners(self, other: InputPlan) -> tuple[Case, ...]:
         """Return the cases that may show a difference from a model of another plan."""
-        starts = [
+        mine, theirs = (
             {spec.name: spec.uses.is_narrowed for spec in of.inputs if spec.is_circular}
             for of in (self, other)
-        ]
+        )
+        is_float = any(s.role == "free" and s.dtype.is_floating_point() for s in self.inputs)
         return tuple(
             corner_cases(
                 self.points.corners,
                 other.points.corners,
-                has_floats=not self.has_caches
-                and any(
-                    spec.role == "free" and spec.dtype.is_floating_point() for spec in self.inputs
-                ),
-                is_narrowed=any(
-                    starts[0][name] != starts[1][name] for name in {*starts[0]} & {*starts[1]}
-                ),
+                has_floats=not self.has_caches and is_float,
+                is_narrowed=any(mine[name] != theirs[name] for name in mine.keys() & theirs),
             )
         )
 
@@ -190,10 +185,6 @@ class InputPlan:
             for spec in self.inputs
         )
         return replace(self, inputs=inputs)
-
-
-def _unmoved(write: Write) -> Write:
-    return replace(write, offset=max(write.offset, 0))
 
 
 def plan(model: ir.Model) -> InputPlan:
@@ -267,10 +258,8 @@ def _defaults(model: ir.Model, points: Points) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for value in model.graph.inputs if model.ir_version > _LISTS_ALL else ():
         name = value.name or ""
-        tensor = None if name not in model.graph.initializers else value.const_value
-        if tensor is None or isinstance(tensor, ir.ExternalTensor):
-            continue
-        if tensor.size > _MOST_ELEMENTS:
+        tensor = value.const_value if name in model.graph.initializers else None
+        if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > _MOST_ELEMENTS:
             continue
         if tensor.dtype in SIZE_TYPES:
             found[name] = np.roll(array(tensor), 1)

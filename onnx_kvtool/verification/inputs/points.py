@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.core.walk import nodes, read_values, subgraphs
+from onnx_kvtool.core.walk import maker, nodes, read_values, subgraphs
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
 from onnx_kvtool.ops.view import given_input, given_integer
@@ -220,7 +220,6 @@ class _Reader:
         self._functions = model.functions
         self._above: defaultdict[int, list[ir.Value]] = defaultdict(list)
         self._found: dict[int, bool] = {}
-        self._constants: dict[int, tuple[float, ...]] = {}
         for _, _, node in nodes(model):
             self._note(node)
 
@@ -265,17 +264,13 @@ class _Reader:
         for index, value in enumerate(node.inputs):
             if value is None:
                 continue
-            if id(value) in self._given or not _is_constant(value):
+            is_constant = value.const_value is not None or maker(value, "Constant") is not None
+            if id(value) in self._given or not is_constant:
                 self._note_reading(node, index, value)
-            elif node.op_type in _READ and (constant := self._constant(value)):
+            elif node.op_type in _READ and (constant := tuple(small_numbers(value))):
                 self._note_constant(node, constant)
             elif node.op_type in _CUT:
                 self._note_table(node, index, value)
-
-    def _constant(self, value: ir.Value) -> tuple[float, ...]:
-        if id(value) not in self._constants:
-            self._constants[id(value)] = tuple(small_numbers(value))
-        return self._constants[id(value)]
 
     def _is_float(self, value: ir.Value) -> bool | None:
         """Return whether a value holds floats; None if nobody knows."""
@@ -317,11 +312,12 @@ class _Reader:
     def _note_constant(self, node: ir.Node, constant: tuple[float, ...]) -> None:
         if is_default(node) and node.op_type in _COMPARED:
             most = _FARTHEST if node.op_type in _BOUNDING else _FAR
-            self.numbers.update(n for n in constant if isinstance(n, int) or abs(n) <= most)
+            near = [n for n in constant if isinstance(n, int) or abs(n) <= most]
+            self.numbers.update(near)
             if node.op_type in ("Add", "Sub"):
-                self.numbers.update(-n for n in constant if isinstance(n, int) or abs(n) <= most)
+                self.numbers.update(-n for n in near)
         if node.op_type in _LIMITING:
-            for number in filter(math.isfinite, constant):
+            for number in constant:
                 self._note_length(abs(int(number)) if number == int(number) else None)
 
     def _note_length(self, number: int | None) -> None:
@@ -355,7 +351,10 @@ class _Reader:
             self._note_division(node, index, value)
         elif node.op_type in ("Pow", "BitShift") and index == 1:
             self.sizing.append(value)
-        elif node.op_type in _FLOATING or (node.op_type in ("Cast", "CastLike") and _floats(node)):
+        elif node.op_type in _FLOATING or (
+            node.op_type in ("Cast", "CastLike")
+            and any(self._is_float(result) is not False for result in node.outputs)
+        ):
             self.scaled.append(value)
 
     def _note_division(self, node: ir.Node, index: int, value: ir.Value) -> None:
@@ -394,35 +393,13 @@ def _typing(op_type: str, index: int) -> tuple[bool | None, tuple[int, ...]]:
     formal = None if facts is None else facts.output(index)
     if facts is None or formal is None:
         return None, ()
-    is_floating = {_is_floating(name) for name in formal.types}
+    is_floating = {"float" in name or name == "tensor(double)" for name in formal.types}
     places = (
         place
         for place, taken in enumerate(facts.inputs)
         if taken.type_parameter == formal.type_parameter
     )
     return (is_floating.pop() if len(is_floating) == 1 else None), tuple(places)
-
-
-def _is_constant(value: ir.Value) -> bool:
-    node = value.producer()
-    return value.const_value is not None or (node is not None and node.op_type == "Constant")
-
-
-def _is_floating(name: str) -> bool:
-    """Return whether a type of a schema, such as `tensor(float)`, is one of floats."""
-    return "float" in name or name == "tensor(double)"
-
-
-def _floats(node: ir.Node) -> bool:
-    """Return whether a Cast gives floats, for all that is known."""
-    target = node.outputs[0].dtype if node.outputs else None
-    to = given_integer(node, "to")
-    if to is not None:
-        try:
-            target = ir.DataType(to)
-        except ValueError:  # no element type
-            return True
-    return target is None or target.is_floating_point()
 
 
 def _ends_here(producer: ir.Node, value: ir.Value) -> bool:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, given_input
+from onnx_kvtool.ops.view import MalformedNode, given_input, given_integer
 from onnx_kvtool.verification.inputs.flow import (
     Flow,
     Place,
@@ -133,7 +133,7 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
         case "TensorScatter", "update" | "write_indices":
             yield from _of_scatter(flow, place, node, index, caches)
         case "Attention", "nonpad_kv_seqlen":
-            yield Uses("nonpad_kv_seqlen", capacity=_key_rows(node))
+            yield Uses("nonpad_kv_seqlen", capacity=_rows(node, 1, -2, 0))
         case "Attention", "attn_mask":
             if _is_discrete(place.value):
                 yield Uses("attention_mask")
@@ -142,16 +142,17 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
             table_at = 1 if is_default(node) else 2
             yield Uses("position_ids", rows=_rows(node, table_at, 0, place.offset))
         case "Gather", "indices":
-            axis = flow.axis(place, node)
+            axis = given_integer(node, "axis", 0)
             rows = None if axis is None else _rows(node, 0, axis, place.offset)
-            if rows is not None and _is_table(node.inputs[0]):
+            table = node.inputs[0]
+            stored = table is not None and (table.is_initializer() or table.const_value is not None)
+            if rows is not None and table is not None and stored:
                 role: Role = "position_ids" if _turns(flow, place, node) else "token_ids"
-                table = node.inputs[0]
-                yield Uses(role, rows=rows, tables=(table.name or "",) if table else ())
+                yield Uses(role, rows=rows, tables=(table.name or "",))
             else:
                 yield Uses(None, rows=rows)
         case "GatherElements" | "ScatterElements", "indices":
-            axis = flow.axis(place, node)
+            axis = given_integer(node, "axis", 0)
             yield Uses(None, rows=None if axis is None else _rows(node, 0, axis, place.offset))
         case ("Where", "condition") | ("CumSum", "x"):
             if _is_discrete(place.value):
@@ -193,10 +194,6 @@ def _turns(flow: Flow, place: Place, gather: ir.Node) -> bool:
     )
 
 
-def _is_table(value: ir.Value | None) -> bool:
-    return value is not None and (value.is_initializer() or value.const_value is not None)
-
-
 def _is_discrete(value: ir.Value) -> bool:
     """Return whether `value` holds integers or booleans, for all that is known."""
     return value.dtype is not None and (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL)
@@ -207,15 +204,6 @@ def _rows(node: ir.Node, table: int, axis: int, offset: int) -> int | None:
     value = given_input(node, table)
     size = None if value is None else _size(value, axis)
     return None if size is None else max(size - offset, 0)
-
-
-def _key_rows(attention: ir.Node) -> int | None:
-    """Return how many keys `attention` has, where that is a number at the node."""
-    key = given_input(attention, 1)
-    if key is None or key.shape is None:
-        return None
-    # (B, rows, hidden) or (B, heads, rows, head size)
-    return _size(key, -2)
 
 
 def _size(value: ir.Value, axis: int) -> int | None:

@@ -12,7 +12,6 @@ from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.padding import (
-    Integers,
     counted_positions,
     covering_mask,
     lengthened,
@@ -146,7 +145,20 @@ def _sizes(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
     rows in use may be told by a mask that is `past + new` long and by nothing else.
     """
     sizes = _alone(plan, arrays)
-    return {**_summed(plan, arrays, sizes), **sizes}
+    summed: dict[str, int] = {}
+    for spec in plan.inputs:
+        shape = arrays[spec.name].shape if spec.name in arrays else ()
+        for dim, size in zip(spec.shape, shape, strict=False):
+            unknown = [name for name in names_in(dim) if name not in sizes]
+            if isinstance(dim, int) or len(unknown) != 1:
+                continue
+            try:
+                least, following = (evaluate(dim, {**sizes, unknown[0]: n}) for n in (0, 1))
+            except ZeroDivisionError:
+                continue
+            if following == least + 1 and size >= least:
+                summed.setdefault(unknown[0], size - least)
+    return {**summed, **sizes}
 
 
 def _alone(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
@@ -157,26 +169,6 @@ def _alone(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
         for dim, size in zip(spec.shape, arrays[spec.name].shape, strict=False)
         if names_in(dim) == (dim,)
     }
-
-
-def _summed(
-    plan: InputPlan, arrays: Mapping[str, Array], known: Mapping[str, int]
-) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for spec in plan.inputs:
-        shape = arrays[spec.name].shape if spec.name in arrays else ()
-        for dim, size in zip(spec.shape, shape, strict=False):
-            unknown = [name for name in names_in(dim) if name not in known]
-            if isinstance(dim, int) or len(unknown) != 1:
-                continue
-            (name,) = unknown
-            try:
-                least, next_one = (evaluate(dim, {**known, name: n}) for n in (0, 1))
-            except ZeroDivisionError:
-                continue
-            if next_one == least + 1 and size >= least:
-                found.setdefault(name, size - least)
-    return found
 
 
 def _next_sizes(
@@ -219,8 +211,7 @@ class _Stepper:
         *,
         is_padded: bool,
     ) -> None:
-        self._unpadded = plan.unpadded
-        self._directions = plan.directions
+        self._plan = plan
         self._is_padded = is_padded
         self._old = old
         self._new = new
@@ -229,26 +220,30 @@ class _Stepper:
     def value(self, spec: InputSpec, old: Array) -> Array:
         """Return the next value of an input that is not a cache."""
         shape = self._new.shapes[spec.name]
-        if spec.name in self._unpadded:
+        if spec.name in self._plan.unpadded:
             return np.ones(shape, old.dtype)
         match spec.role:
             case "token_ids":
-                rows = directed(self._rng, spec.uses.tables, self._directions)
+                rows = directed(self._rng, spec.uses.tables, self._plan.directions)
                 return token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
             case "update" | "past_cache":
                 return any_bits(self._rng, spec.dtype, shape)
             case "write_indices" | "past_length":
                 values = old.astype(np.int64) + self._old.length
-            case "nonpad_kv_seqlen":
+            case "nonpad_kv_seqlen" | "seqlens_k" | "total_sequence_length":
                 values = old.astype(np.int64) + self._new.length
-                limit = self._new.valid_limit(spec)
+                limit = self._new.valid_limit(spec) if spec.role == "nonpad_kv_seqlen" else None
                 values = values if limit is None else np.minimum(values, limit)
-            case "seqlens_k" | "total_sequence_length":
-                values = old.astype(np.int64) + self._new.length
             case "position_ids":
-                values = self._positions(spec, old.astype(np.int64))
-            case "attention_mask":
-                values = _longer_mask(old.astype(np.int64), shape)
+                values = old.astype(np.int64)
+                if self._old.is_sequence(spec) and old.size:
+                    values = values[..., -1:] + 1 + np.arange(shape[-1], dtype=np.int64)
+                else:
+                    values = values + self._old.length
+            case "attention_mask":  # ones, but for what the last step masked
+                values = np.ones(shape, np.int64)
+                kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
+                values[kept] = old[kept]
             case "condition" if not self._is_padded:
                 return old
             case "condition":
@@ -256,20 +251,6 @@ class _Stepper:
             case "free":
                 return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
         return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays
-
-    def _positions(self, spec: InputSpec, old: Integers) -> Integers:
-        if not self._old.is_sequence(spec) or not old.size:
-            return old + self._old.length
-        length = self._new.shapes[spec.name][-1]
-        return old[..., -1:] + 1 + np.arange(length, dtype=np.int64)
-
-
-def _longer_mask(old: Integers, shape: tuple[int, ...]) -> Integers:
-    """Return ones of `shape`, keeping what the last step masked."""
-    mask = np.ones(shape, np.int64)
-    kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
-    mask[kept] = old[kept]
-    return mask
 
 
 def _is_full(spec: InputSpec, layout: Layout, values: Array) -> bool:

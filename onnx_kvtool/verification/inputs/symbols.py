@@ -61,18 +61,14 @@ def _readings(
     plan: InputPlan, known: Mapping[str, int] | None, extra: int
 ) -> Iterator[tuple[Reading, Mapping[str, int]]]:
     """Yield readings, each with sizes that take the place of what it gives some names."""
-    windows = plan.windows
-    if known and extra % windows.strides[-1]:  # not only multiples of the stride
-        larger = {name: size + extra for name, size in known.items()}
-        yield LIKELIEST, {**windows.channels, **larger}
+    windows, stride = plan.windows, plan.windows.strides[-1]
     if known:
-        for number, size in enumerate(known.values()):  # another size than in the other case
-            yield (
-                LIKELIEST,
-                {**windows.channels, **known, [*known][number]: size + windows.strides[-1]},
-            )
-        yield LIKELIEST, {**windows.channels, **known}
-        yield _ALONE, {**windows.channels, **known}
+        if extra % stride:  # not only multiples of the stride
+            yield LIKELIEST, {**windows.channels, **{n: size + extra for n, size in known.items()}}
+        for name, size in known.items():  # another size than in the other case
+            yield LIKELIEST, {**windows.channels, **known, name: size + stride}
+        for reading in (LIKELIEST, _ALONE):
+            yield reading, {**windows.channels, **known}
     for reading in (LIKELIEST, _ALONE) if known is None else ():
         for sizes in islice(windows.candidates(), _MOST_SIZES):
             yield reading, {**windows.channels, **sizes}
@@ -291,8 +287,14 @@ class Layout:
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
         _check_size(plan, self.shapes, memory)
         self.length = next(self._lengths(), length)
-        growing = [pair for pair in plan.pairs if pair.kind != "fixed" and pair.axis is not None]
-        self.past = next((self.shapes[p.past][p.axis] for p in growing if p.axis is not None), 0)
+        self.past = next(
+            (
+                self.shapes[pair.past][pair.axis]
+                for pair in plan.pairs
+                if pair.kind != "fixed" and pair.axis is not None
+            ),
+            0,
+        )
 
     def _lengths(self) -> Iterator[int]:
         """Yield what the inputs say of the number of new rows, the surest first."""
@@ -359,7 +361,10 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: int | None) -> None:
-    bits = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs)
+    bits = 0
+    for spec in plan.inputs:
+        each = _BITS.get(spec.dtype) or max(spec.dtype.bitwidth, 8)
+        bits += each * math.prod(shapes[spec.name])
     needed = _TIMES * bits // 8
     if needed < _NEGLIGIBLE or (most := available_memory() if memory is None else memory) is None:
         return
@@ -375,17 +380,9 @@ def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: 
 _NEGLIGIBLE = 1 << 20
 """Bytes that no system is asked for first."""
 
-_NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-
-
-def _bits(dtype: ir.DataType) -> int:
-    """Return the bits of an element in memory; a short Python string takes about 64 bytes.
-
-    An element of 16 bits is computed in 32 bits as well, to see what is rounding.
-    """
-    if dtype in _NARROW:
-        return 16 + 32
-    return 8 * 64 if dtype == ir.DataType.STRING else max(dtype.bitwidth, 8)
+_BITS = {ir.DataType.FLOAT16: 16 + 32, ir.DataType.BFLOAT16: 16 + 32, ir.DataType.STRING: 8 * 64}
+"""Bits of an element in memory: one of 16 bits is computed in 32 bits as well, to see what is
+rounding, and a short Python string takes about 64 bytes."""
 
 
 # Cases with as many sequences and rows as there is memory for.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -138,12 +140,14 @@ _MOST_TABLES = 16
 """Tables of positions that are looked at; a model has one or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a value has of an input: the input's axis at each of its own, and the stride so far."""
+class _Seen(NamedTuple):
+    """What a value has of an input: its axis at each of the value's own, and the stride so far.
+
+    No axes where they are not known.
+    """
 
     source: ir.Value
-    axes: tuple[int | None, ...] | None
+    axes: tuple[int | None, ...]
     stride: int
 
 
@@ -195,50 +199,44 @@ class _Walk:
         axes, op_type, kinds = seen.axes, node.op_type, traits(node)
         if Trait.CONVOLVES in kinds and index == 0:
             return self._convolved(node, seen)
-        if not is_default(node):
-            return _Seen(seen.source, None, seen.stride)
-        if Trait.POOLS in kinds:
-            self._windows(node, seen, axes)
-            return _Seen(seen.source, axes, seen.stride * _stride(node))
-        if op_type == "Transpose" and axes is not None:
-            order = _ints(node, "perm")
-            is_order = sorted(order) == list(range(len(axes)))
-            after = tuple(axes[i] for i in order) if is_order else None
-            return _Seen(seen.source, after, seen.stride)
-        if op_type == "Slice":
-            numbers = () if (given := given_input(node, 4)) is None else small_numbers(given)
-            steps = [number for number in numbers if isinstance(number, int)]
-            return _Seen(seen.source, axes, seen.stride * max([1, *steps]))
-        if kinds.any(Trait.KEEPS_AXES, Trait.BROADCASTS):
-            return seen
-        return _Seen(seen.source, None, seen.stride)
+        if is_default(node):
+            if Trait.POOLS in kinds:
+                self._windows(node, seen.source, axes)
+                return seen._replace(stride=seen.stride * _stride(node))
+            if op_type == "Transpose" and axes:
+                order = _ints(node, "perm")
+                is_order = sorted(order) == list(range(len(axes)))
+                return seen._replace(axes=tuple(axes[i] for i in order) if is_order else ())
+            if op_type == "Slice":
+                numbers = () if (given := given_input(node, 4)) is None else small_numbers(given)
+                steps = [number for number in numbers if isinstance(number, int)]
+                return seen._replace(stride=seen.stride * max([1, *steps]))
+            if kinds.any(Trait.KEEPS_AXES, Trait.BROADCASTS):
+                return seen
+        return seen._replace(axes=())
 
     def _convolved(self, node: ir.Node, seen: _Seen) -> _Seen:
-        axes = seen.axes
         shape = _weights(node)
-        if axes is not None and (shape is None or len(shape) != len(axes)):
-            axes = None
-        if axes is not None and shape is not None and axes[1] is not None:
+        axes = seen.axes if shape is not None and len(shape) == len(seen.axes) else ()
+        if axes and shape is not None and axes[1] is not None:
             name, size = _name(seen.source, axes[1]), shape[1]
             if name is not None and isinstance(size, int):
-                self.channels.setdefault(name, size * _group(node))
-        self._windows(node, seen, axes)
-        after = None if axes is None else (axes[0], None, *axes[2:])
+                self.channels.setdefault(name, size * (given_integer(node, "group") or 1))
+        self._windows(node, seen.source, axes)
+        after = (axes[0], None, *axes[2:]) if axes else ()
         return _Seen(seen.source, after, seen.stride * _stride(node))
 
-    def _windows(self, node: ir.Node, seen: _Seen, axes: Sequence[int | None] | None) -> None:
+    def _windows(self, node: ir.Node, source: ir.Value, axes: tuple[int | None, ...]) -> None:
         """Note the axes of an input along which windows move; all but the first if none is known.
 
         Sound without an axis for channels gets one by Unsqueeze on the way.
         """
-        rank = len(seen.source.shape or ())
-        moved = [axis for axis in (axes or ())[2:] if axis is not None]
-        for axis in moved or range(1, rank):
-            name = _name(seen.source, axis)
+        moved = [axis for axis in axes[2:] if axis is not None]
+        for axis in moved or range(1, len(source.shape or ())):
+            name = _name(source, axis)
             if name is not None and name not in self.channels:
                 self.extents.setdefault(name)
-        if self.first is None:
-            self.first = _window(node), _stride(node)
+        self.first = self.first or (_window(node), _stride(node))
 
 
 def windows_of(model: ir.Model, inputs: Sequence[ir.Value]) -> Windows:
@@ -295,11 +293,6 @@ def _ints(node: ir.Node, name: str) -> Sequence[int]:
     return given_integers(node, name) or ()
 
 
-def _group(node: ir.Node) -> int:
-    group = given_integer(node, "group")
-    return 1 if group is None else group
-
-
 def _tables(model: ir.Model) -> tuple[int, ...]:
     """Return the rows of weights of shape (1, rows, width) or (rows, width), the former first."""
     found: dict[int, None] = {}
@@ -317,17 +310,12 @@ def _numbers(model: ir.Model) -> tuple[int, ...]:
     for _, tensor in tensors(model):
         dims = tensor.shape.numpy()
         if tensor.dtype.is_integer() and math.prod(dims) <= _MOST_NUMBERS:
-            found.update(_values(tensor))
+            # Whoever runs a model whose data does not fit the shape meets the same.
+            with suppress(KvtoolError):
+                found.update(int(number) for number in array(tensor).reshape(-1))
         elif len(dims) > 1:
             found.update(dims)
     for _, _, node in nodes(model):
         if node.op_type == "Constant":
             found.update(_ints(node, "value_ints")[:_MOST_NUMBERS])
     return tuple(sorted(number for number in found if 1 < number <= _LARGEST))
-
-
-def _values(tensor: ir.TensorProtocol) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in array(tensor).reshape(-1))
-    except KvtoolError:
-        return ()  # data that does not fit the shape: whoever runs the model meets the same

@@ -197,7 +197,8 @@ def test_a_function_that_calls_itself_does_not_stall_the_search() -> None:
     Again (p) => (q) {{ r = local.Again (p) q = local.Again (r) }}
     """
     recursive = model(text)
-    assert list(Flow(recursive).outputs(Place(recursive.graph.inputs[0]))) == []
+    places = Flow(recursive).closure(Place(recursive.graph.inputs[0]))
+    assert recursive.graph.outputs[0] not in [place.value for place in places]
     assert plan(recursive).inputs[0].role == "free"
 
 
