@@ -66,13 +66,11 @@ class Settings:
     atol: float | None = None
     widened: ir.DataType | None = None
     is_a_right: bool = False
-    progress: Progress = field(default=silent, compare=False, repr=False)
+    progress: Progress = silent
     budget: Budget = field(default_factory=Budget)
     thorough: bool = False
     strict: bool = False
-    matching: Callable[[], Mapping[str, str]] | None = field(
-        default=None, compare=False, repr=False
-    )
+    matching: Callable[[], Mapping[str, str]] | None = None
 
 
 # The report of a comparison.
@@ -200,7 +198,7 @@ class VerifyReport(Shown):
     earliest: EarliestDifference | None = None
     twins: TwinReport | None = None
     detail: str | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     needed: int = 0
     covered: Covered | None = None
     a_fails: bool = False

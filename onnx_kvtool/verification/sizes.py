@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import onnx
 import onnx_ir as ir
@@ -22,7 +24,7 @@ from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confinin
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.verification.engine import compare_models
-from onnx_kvtool.verification.growing.pair import Side, may_be_growing_pair, wrong_order
+from onnx_kvtool.verification.growing.pair import may_be_growing_pair, wrong_order
 from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.interface import (
     Interface,
@@ -30,7 +32,7 @@ from onnx_kvtool.verification.inputs.interface import (
     interface_of,
     narrowed,
 )
-from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import least_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport
 from onnx_kvtool.verification.shrinking.layers import Thinned, thinned
@@ -173,13 +175,12 @@ class Large:
         self.skeleton: Skeleton = skeleton(model, name)
         self.interface: Interface = interface_of(model)
 
-    @property
-    def side(self) -> Side:
-        """What it looks like from outside, and what its inputs mean."""
-        try:
-            return Side(self.interface, plan(ir.from_proto(self.skeleton.message)))
-        except CannotDraw:
-            return Side(self.interface, None)
+    @cached_property
+    def plan(self) -> InputPlan | None:
+        """What its inputs mean; None when they cannot be drawn."""
+        with suppress(CannotDraw):
+            return plan(ir.from_proto(self.skeleton.message))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +304,8 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
     if settings.widened is not None:
         of_b = narrowed(of_b, a.interface, settings.widened)
     difference = interface_difference(a.interface, of_b)
-    sides = None if difference is None else (a.side, b.side)
-    if sides is not None and not may_be_growing_pair(*sides):
-        if (order := wrong_order(*sides, settings.dims)) is not None:
+    if difference is not None and not may_be_growing_pair(a, b):
+        if (order := wrong_order(a, b, settings.dims)) is not None:
             return _unrunnable(order, settings)
         return VerifyReport("different", seed=settings.seed, detail=difference)
     try:

@@ -111,7 +111,7 @@ def through(outer: Host, inner: Host | None) -> Host:
 # A model as verification needs it, captured so that the model may then be edited in place.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Subject:
     """One of the two models.
 
@@ -133,22 +133,20 @@ class Subject:
     """
 
     name: str
-    model: bytes = field(repr=False)
+    model: bytes
     directory: str
     interface: Interface
     plan: InputPlan | None
     undrawable: str | None
     arithmetic: Arithmetic
-    weights: dict[str, ir.TensorProtocol] = field(repr=False)
-    operators: tuple[str, ...] = field(repr=False)
-    refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
+    weights: dict[str, ir.TensorProtocol]
+    operators: tuple[str, ...]
+    refusals: Mapping[RuntimeName, RuntimeUnavailable]
+    random: frozenset[str]
+    contrib: frozenset[tuple[str, str]]
     casts: int = 0
-    host: Host | None = field(default=None, repr=False)
-    random: frozenset[str] = field(default=frozenset(), repr=False)
-    contrib: frozenset[tuple[str, str]] = frozenset()
-    _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
-        default_factory=dict, repr=False
-    )
+    host: Host | None = None
+    _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(default_factory=dict)
 
     @property
     def coarsest(self) -> Coarse | None:

@@ -13,14 +13,14 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.verification.growing.grown import growing_cases
-from onnx_kvtool.verification.growing.pair import Side, growing_pair
+from onnx_kvtool.verification.growing.pair import growing_pair
 from onnx_kvtool.verification.inputs.cases import Case
 from onnx_kvtool.verification.inputs.drawing import draw
-from onnx_kvtool.verification.inputs.interface import interface_of
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.stepping import advance
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.sizes import Large, compare_shrunk
+from onnx_kvtool.verification.subject import Subject, capture
 from tests.grids import rest, thinned
 from tests.growing_pairs import FAULTS, fixed_form
 from tests.runtime.recorded import needs_24
@@ -146,8 +146,8 @@ def test_models_are_a_pair_by_their_interfaces_only() -> None:
     growing = source(QWEN)
     fixed = fixed_form(growing, 40)
 
-    def side(model: ir.Model) -> Side:
-        return Side(interface_of(model), plan(model))
+    def side(model: ir.Model) -> Subject:
+        return capture(model, "A")
 
     pair = growing_pair(side(growing), side(fixed), {})
     assert pair is not None
@@ -167,8 +167,7 @@ def test_models_are_a_pair_by_their_interfaces_only() -> None:
 def test_no_case_goes_beyond_the_capacity(capacity: int) -> None:
     growing = source(QWEN)
     fixed = fixed_form(growing, capacity)
-    side = Side(interface_of(growing), plan(growing))
-    pair = growing_pair(side, Side(interface_of(fixed), plan(fixed)), {})
+    pair = growing_pair(capture(growing, "A"), capture(fixed, "B"), {})
     assert pair is not None
     for case in growing_cases(pair, 30, None):
         assert case.length >= 1 and case.past + case.length <= capacity

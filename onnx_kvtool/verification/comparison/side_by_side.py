@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from onnx_kvtool.core.machine import Budget, Progress, silent
+from onnx_kvtool.core.machine import Budget, Progress
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
@@ -50,13 +50,13 @@ class Script:
     cases: Sequence[Case]
     seed: int
     steps: int
-    dims: Mapping[str, int] = field(default_factory=dict)
-    progress: Progress = field(default=silent, compare=False, repr=False)
-    budget: Budget = field(default_factory=Budget)
-    is_empty: Callable[[Arrays], bool] = lambda _: False
-    limit: int | None = None
-    shapes: Mapping[str, Sequence[int | str | None]] = field(default_factory=dict)
-    table: Callable[[], str | None] = lambda: None
+    dims: Mapping[str, int]
+    progress: Progress
+    budget: Budget
+    is_empty: Callable[[Arrays], bool]
+    limit: int | None
+    shapes: Mapping[str, Sequence[int | str | None]]
+    table: Callable[[], str | None]
 
 
 def run_side_by_side(other: Session, script: Script, judge: Judge) -> str | None:

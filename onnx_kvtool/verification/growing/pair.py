@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -99,12 +99,16 @@ Probe = Callable[[InputPlan, CachePair, int, int], "tuple[Arrangement, int] | No
 """Returns how A keeps the rows of a cache; see `kept_rows_of`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Protocol):
     """One of two models: what it looks like from outside, and what its inputs mean."""
 
-    interface: Interface
-    plan: InputPlan | None
+    @property
+    def interface(self) -> Interface:
+        """Its inputs and outputs."""
+
+    @property
+    def plan(self) -> InputPlan | None:
+        """What its inputs mean; None when they cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,8 @@ class GrowingPair:
 
 
 def growing_pair(
-    a: Side | Subject,
-    b: Side | Subject,
+    a: Side,
+    b: Side,
     dims: Mapping[str, int],
     probe: Probe = lambda *_: None,
 ) -> GrowingPair | None:
@@ -205,7 +209,7 @@ def may_be_growing_pair(a: Side, b: Side) -> bool:
     return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
 
 
-def wrong_order(a: Side | Subject, b: Side | Subject, dims: Mapping[str, int]) -> str | None:
+def wrong_order(a: Side, b: Side, dims: Mapping[str, int]) -> str | None:
     """Return what to do where the caches grow in B and not in A; None if they do not."""
     if (pair := growing_pair(b, a, dims)) is None:
         return None
