@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -146,7 +146,7 @@ class Twins:
         for subject in self.subjects:
             subject.unload()
 
-    def run(self, inputs: Mapping[str, Array]) -> TwinRun | None:
+    def run(self, inputs: Arrays) -> TwinRun | None:
         """Return what the twins give on inputs of the models; None when no runtime runs them."""
         wide = widened_inputs(inputs)
         while sessions := self._sessions or next(self._opened, None):
@@ -346,7 +346,7 @@ def _finite(value: Array) -> Mask:
     return np.asarray(np.isfinite(wide))
 
 
-def widened_inputs(inputs: Mapping[str, Array]) -> Arrays:
+def widened_inputs(inputs: Arrays) -> Arrays:
     """Return what the twins are fed for inputs of the models."""
     return {
         name: value.astype(np.float32) if value.dtype in _NARROW else value
@@ -358,7 +358,7 @@ def widened_inputs(inputs: Mapping[str, Array]) -> Arrays:
 
 
 def rounding_note(
-    a: Subject, b: Subject, inputs: Mapping[str, Array], runtime: RuntimeName, found: float
+    a: Subject, b: Subject, inputs: Arrays, runtime: RuntimeName, found: float
 ) -> str | None:
     """Return what was changed for the comparison, and what the models differ by as they are.
 
@@ -401,7 +401,7 @@ def rounding_note(
     )
 
 
-def _as_it_is(subject: Subject, inputs: Mapping[str, Array]) -> Arrays:
+def _as_it_is(subject: Subject, inputs: Arrays) -> Arrays:
     from onnx_kvtool.runtime import onnxruntime
 
     session = onnxruntime.Session(subject.model, subject.directory, exact=False)

@@ -430,6 +430,6 @@ class Recorder:
             self._is_padded = not is_live
 
 
-def total_bytes(inputs: Mapping[str, Array]) -> int:
+def total_bytes(inputs: Arrays) -> int:
     """Return the total bytes of arrays."""
     return sum(array.nbytes for array in inputs.values())

@@ -41,8 +41,8 @@ class Host:
         outputs: Returns what is compared, from these inputs and the outputs of the model.
     """
 
-    feeds: Callable[[Mapping[str, Array]], Mapping[str, Array]]
-    outputs: Callable[[Mapping[str, Array], Arrays], Arrays]
+    feeds: Callable[[Arrays], Arrays]
+    outputs: Callable[[Arrays, Arrays], Arrays]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class Hosted:
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
         """Run the model on what its host makes of `inputs`, and return what it reads."""
-        return self.host.outputs(inputs, self.session.run(self.host.feeds(inputs)))
+        fed = dict(inputs)
+        return self.host.outputs(fed, self.session.run(self.host.feeds(fed)))
 
 
 def wide_host(dtype: np.dtype[Any], narrow: Collection[str]) -> Host:
@@ -167,7 +168,7 @@ class Subject:
         model, casts = twin(self.model, shaken)
         return replace(self, model=model, casts=casts, _sessions={})
 
-    def fed(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def fed(self, inputs: Arrays) -> Arrays:
         """Return what the model is fed for the inputs of the comparison."""
         return inputs if self.host is None else self.host.feeds(inputs)
 

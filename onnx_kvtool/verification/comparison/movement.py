@@ -15,7 +15,7 @@ from onnx_kvtool.core.walk import nodes, read_values, subgraphs
 from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
+from onnx_kvtool.runtime.sessions import Arrays, RuntimeName, Session, open_session
 from onnx_kvtool.verification.inputs.flow import is_default
 
 _RANKS = {
@@ -309,7 +309,7 @@ class Emptiness:
         self._session: Session | None = None
         self._is_open = False
 
-    def __call__(self, inputs: Mapping[str, Array]) -> bool:
+    def __call__(self, inputs: Arrays) -> bool:
         """Return whether an output of floats is empty although no input is.
 
         A model that no runtime loads with such outputs is taken at its word.

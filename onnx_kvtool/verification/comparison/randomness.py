@@ -160,14 +160,12 @@ class RandomOutputs:
         self._measure = measure
         self._sessions = sessions
         self._left = _SAMPLES
-        self._inputs: Mapping[str, Array] | None = None
+        self._inputs: Arrays | None = None
         self._pairs: dict[str, tuple[Sample, Sample]] = {}
         self.varied: set[str] = set()
         self.sampled: set[str] = set()
 
-    def compare(
-        self, name: str, inputs: Mapping[str, Array], a: Arrays, b: Arrays
-    ) -> OutputDifference:
+    def compare(self, name: str, inputs: Arrays, a: Arrays, b: Arrays) -> OutputDifference:
         """Compare one output of a run of both models."""
         found = compare_form(name, a[name], b[name])
         if not found.within:
@@ -193,7 +191,7 @@ class RandomOutputs:
         reason, mismatch = f"output `{name}` {how[0]}", how[1]
         return replace(found, within=False, first_mismatch=mismatch, reason=reason)
 
-    def _sample(self, inputs: Mapping[str, Array], a: Arrays, b: Arrays) -> None:
+    def _sample(self, inputs: Arrays, a: Arrays, b: Arrays) -> None:
         """Run both models many times on the inputs of a run, once for all outputs."""
         if self._sessions is None or self._inputs is inputs:
             return
@@ -211,7 +209,7 @@ class RandomOutputs:
 
 def _is_sampled(
     pairs: Mapping[str, tuple[Sample, Sample]],
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     sessions: tuple[Session, Session],
 ) -> bool:
     """Run two models many times; return whether no run takes too long for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import (
     RUNTIMES,
     Array,
+    Arrays,
     RuntimeName,
     Session,
     accelerator,
@@ -179,7 +180,7 @@ class Noise:
     def compare(
         self,
         name: str,
-        inputs: Mapping[str, Array],
+        inputs: Arrays,
         pair: tuple[Array, Array],
         usual: Tolerance,
         exact: bool | Mask = False,
@@ -227,7 +228,7 @@ class Noise:
                 return None
         return found, wider
 
-    def others(self, name: str, inputs: Mapping[str, Array]) -> Iterator[Array]:
+    def others(self, name: str, inputs: Arrays) -> Iterator[Array]:
         """Yield what the model gives for the output `name` when it is evaluated in other ways."""
         if self._sessions is None:
             self._sessions = list(self._open())

@@ -11,9 +11,9 @@ from typing import TypeAlias
 from onnx_kvtool.core.machine import Budget, Progress
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.memory import give_back
-from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+from onnx_kvtool.runtime.sessions import Arrays, Session
 from onnx_kvtool.verification.comparison.judge import Judge
-from onnx_kvtool.verification.inputs.cases import Case, Range
+from onnx_kvtool.verification.inputs.cases import Case, Range, Sizes
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.padding import tokens_of
 from onnx_kvtool.verification.inputs.plan import InputPlan
@@ -50,7 +50,7 @@ class Script:
     cases: Sequence[Case]
     seed: int
     steps: int
-    dims: Mapping[str, int]
+    dims: Sizes
     progress: Progress
     budget: Budget
     is_empty: Callable[[Arrays], bool]
@@ -73,7 +73,7 @@ def run_side_by_side(other: Session, script: Script, judge: Judge) -> str | None
     failure: str | None = None
     ran = False
     known: dict[str, int] | None = None
-    sizes_run: Mapping[str, int] = {}
+    sizes_run: Sizes = {}
     begin = time.monotonic()
     cases = list(script.cases)
     for number in range(len(script.cases) + _MOST_MORE):
@@ -208,7 +208,7 @@ _AGAIN: tuple[Range, ...] = ("positive", "small", "wide", "large")
 """Values that are drawn where outputs were not finite or constant in all runs."""
 
 
-def _draw_again(other: Session, script: Script, judge: Judge, sizes: Mapping[str, int]) -> None:
+def _draw_again(other: Session, script: Script, judge: Judge, sizes: Sizes) -> None:
     """Run more cases if outputs say nothing yet, and other values let the leader say something."""
     for number, values in enumerate(_AGAIN, len(script.cases)):
         if not judge.account.silent or not script.plan.is_drawn_freely:
@@ -260,7 +260,7 @@ def _is_full(plan: InputPlan, inputs: Arrays, limit: int) -> bool:
     )
 
 
-def _spoken(plan: InputPlan, number: int, inputs: Mapping[str, Array]) -> str:
+def _spoken(plan: InputPlan, number: int, inputs: Arrays) -> str:
     """Return what to call a case of a model without caches: the sizes that the model left open."""
     shapes = [
         f"`{spec.name}` of shape {inputs[spec.name].shape}"
@@ -280,13 +280,11 @@ _MOST_SECONDS = 60.0
 """After which no more sizes are tried, however much time there is."""
 
 
-_Run: TypeAlias = tuple[Arrays, Arrays, Mapping[str, int]]
+_Run: TypeAlias = tuple[Arrays, Arrays, Sizes]
 """Inputs that the leader runs on, its outputs, and the sizes of all names."""
 
 
-def _first_run(
-    script: Script, case: Case, seed: int, known: Mapping[str, int] | None
-) -> _Run | str:
+def _first_run(script: Script, case: Case, seed: int, known: Sizes | None) -> _Run | str:
     """Return a run of `case`; one with an empty value stands only if there is no other.
 
     Returns:
@@ -317,7 +315,7 @@ def _plain(case: Case) -> Case:
     return replace(case, values="moderate", overrides=False, reaches=False)
 
 
-def _try(script: Script, case: Case, seed: int, sizes: Mapping[str, int]) -> _Run | str:
+def _try(script: Script, case: Case, seed: int, sizes: Sizes) -> _Run | str:
     """Return what `_first_run` returns, of one reading."""
     try:
         inputs = draw(script.plan, case, seed, sizes, memory=script.budget.memory)

@@ -155,7 +155,7 @@ def padding_host(plan: InputPlan, ports: Iterable[Port] = (), left_out: str | No
 def _live(
     plan: InputPlan,
     axes: Mapping[str, tuple[int, int]],
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     outputs: Arrays,
 ) -> Arrays:
     """Return outputs with zeros for all rows that hold no token.
@@ -210,7 +210,7 @@ def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
     return np.where(gone.reshape(order), np.zeros((), value.dtype), value)
 
 
-def _buffered(pair: GrowingPair, inputs: Mapping[str, Array]) -> Arrays:
+def _buffered(pair: GrowingPair, inputs: Arrays) -> Arrays:
     """Return the inputs of the fixed form, whose host keeps caches in buffers of their capacity.
 
     Rows that are not in use are zeros as long as none is, and drawn numbers afterwards: nobody
@@ -241,7 +241,7 @@ def _buffered(pair: GrowingPair, inputs: Mapping[str, Array]) -> Arrays:
     return fed
 
 
-def _read(pair: GrowingPair, reader: Host, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+def _read(pair: GrowingPair, reader: Host, inputs: Arrays, outputs: Arrays) -> Arrays:
     """Return the outputs with caches of the rows that are in use, as the other model has them.
 
     A cache of another shape than it went in with stays as it is.

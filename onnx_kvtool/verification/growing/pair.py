@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays
 from onnx_kvtool.verification.comparison.compare import bits_differ, moved_rows
-from onnx_kvtool.verification.inputs.cases import CAPACITY, Case
+from onnx_kvtool.verification.inputs.cases import CAPACITY, Case, Shape, Sizes
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.interface import (
     CachePair,
@@ -60,7 +60,7 @@ class FixedCache:
     arrangement: Arrangement = "grows"
     most: int | None = None
 
-    def shape(self, rows: Array) -> tuple[int, ...]:
+    def shape(self, rows: Array) -> Shape:
         """Return the shape that the cache has in B where it holds `rows` in A."""
         return (*rows.shape[: self.axis], self.capacity, *rows.shape[self.axis + 1 :])
 
@@ -131,7 +131,7 @@ class GrowingPair:
     capacity: int | None
     is_counter_fed: bool
     mask_columns: int | None
-    dims: Mapping[str, int]
+    dims: Sizes
 
     @property
     def room(self) -> int:
@@ -159,7 +159,7 @@ class GrowingPair:
 def growing_pair(
     a: Side,
     b: Side,
-    dims: Mapping[str, int],
+    dims: Sizes,
     probe: Probe = lambda *_: None,
 ) -> GrowingPair | None:
     """Return how the caches of A, which grow or roll, correspond to those of B, which do not.
@@ -209,7 +209,7 @@ def may_be_growing_pair(a: Side, b: Side) -> bool:
     return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
 
 
-def wrong_order(a: Side, b: Side, dims: Mapping[str, int]) -> str | None:
+def wrong_order(a: Side, b: Side, dims: Sizes) -> str | None:
     """Return what to do where the caches grow in B and not in A; None if they do not."""
     if (pair := growing_pair(b, a, dims)) is None:
         return None
@@ -232,7 +232,7 @@ def _caches(
     a: InputPlan,
     b: InputPlan,
     interface: Interface,
-    dims: Mapping[str, int],
+    dims: Sizes,
     probe: Callable[[CachePair, int, int], tuple[Arrangement, int] | None],
 ) -> Iterator[FixedCache]:
     """Yield the caches that two models keep in different ways, in the order of the inputs.
@@ -276,7 +276,7 @@ def _wraps(plan: InputPlan, capacity: int) -> bool:
     return any(write.mode == "circular" and write.capacity == capacity for write in plan.writes)
 
 
-def _size(dim: Dim, dims: Mapping[str, int]) -> int:
+def _size(dim: Dim, dims: Sizes) -> int:
     return dim if isinstance(dim, int) else dims.get(dim, CAPACITY)
 
 
@@ -286,9 +286,7 @@ def _mask_columns(plan: InputPlan, other: Mapping[str, InputSpec]) -> int | None
     return columns if isinstance(columns, int) else None
 
 
-def _bound(
-    plan: InputPlan, other: Mapping[str, InputSpec], dims: Mapping[str, int]
-) -> dict[str, int]:
+def _bound(plan: InputPlan, other: Mapping[str, InputSpec], dims: Sizes) -> dict[str, int]:
     """Return the sizes that B has as numbers, by their names in A, and those of the user.
 
     The rows of all tokens are as many in B in every step, and in A as there are.
@@ -314,7 +312,7 @@ def kept_rows_of(
     pair: CachePair,
     axis: int,
     capacity: int,
-    dims: Mapping[str, int],
+    dims: Sizes,
 ) -> tuple[Arrangement, int] | None:
     """Return how a model keeps the rows of a cache, and how many; None if it rolls in no known way.
 
@@ -354,7 +352,7 @@ def kept_rows_of(
 
 
 def _step(
-    subject: Subject, plan: InputPlan, pair: CachePair, tokens: int, dims: Mapping[str, int]
+    subject: Subject, plan: InputPlan, pair: CachePair, tokens: int, dims: Sizes
 ) -> tuple[Array, Array] | None:
     """Return the cache before and after one more token; None if the model does not run."""
     case = Case("a token", 2, 1, tokens, "anywhere", "none")

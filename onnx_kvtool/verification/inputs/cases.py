@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
 """What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
@@ -33,6 +34,11 @@ model, zeros and ties among them; floats near 0 and a few integers; floats of te
 size and all integers of a type; floats above 0; those below 0; floats of a hundred times the usual
 size; those whose squares are infinite; those that are near each other and far from 0; whole numbers
 that add up to points of the model; ids that count from the end."""
+
+Sizes: TypeAlias = Mapping[str, int]
+"""Sizes of symbolic dimensions, by name."""
+
+Shape: TypeAlias = tuple[int, ...]
 
 CAPACITY = 13
 """Rows of a fixed cache whose size is free: more than any case writes, decode steps included."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.verification.inputs.cases import Case
+from onnx_kvtool.verification.inputs.cases import Case, Shape, Sizes
 from onnx_kvtool.verification.inputs.padding import (
     Counters,
     Integers,
@@ -37,7 +37,7 @@ def draw(
     plan: InputPlan,
     case: Case,
     seed: int,
-    dims: Mapping[str, int] | None = None,
+    dims: Sizes | None = None,
     *,
     memory: int | None = None,
 ) -> Arrays:
@@ -75,7 +75,7 @@ class _Drawer:
         case: Case,
         layout: Layout,
         rng: np.random.Generator,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
     ) -> None:
         if not layout.past and case.padding != "usual" and plan.window is not None:
             case = replace(case, padding="none")  # a window takes no such prompt
@@ -84,7 +84,7 @@ class _Drawer:
         self._case = case
         self._layout = layout
         self._rng = rng
-        self._alike: dict[tuple[tuple[int, ...], ir.DataType], Array] = {}
+        self._alike: dict[tuple[Shape, ir.DataType], Array] = {}
         self._before = self._tokens_before()
         self._covers = None if case.padding == "usual" else covering_mask(plan)
         self._starts = self._drawn_starts()
@@ -124,7 +124,7 @@ class _Drawer:
                 values = counted + (1 << 32) if is_far else counted
         return values.astype(spec.dtype.numpy())
 
-    def _free(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+    def _free(self, spec: InputSpec, shape: Shape) -> Array:
         """Return values that no role limits; around edges, some are equal to those of an input."""
         case, plan = self._case, self._plan
         # Large queries would see one row of a cache alone.
@@ -135,7 +135,7 @@ class _Drawer:
             drawn.reshape(-1)[::4] = other.reshape(-1)[::4]
         return drawn
 
-    def _ids(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+    def _ids(self, spec: InputSpec, shape: Shape) -> Array:
         """Return ids, among them rows that differ, and the last one in a case to the end."""
         rows = directed(self._rng, spec.uses.tables, self._plan.directions)
         if self._case.start == "end" and spec.uses.rows is not None:
@@ -239,7 +239,7 @@ class _Drawer:
         mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
         return np.asarray(mask.sum(axis=-1), np.int64)
 
-    def _mask(self, shape: tuple[int, ...]) -> Integers:
+    def _mask(self, shape: Shape) -> Integers:
         """Return ones with some padding that leaves no query without anything to attend to.
 
         A query without a key differs between runtimes. Rows that stand before the new ones may be

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import names_in
-from onnx_kvtool.verification.inputs.cases import Padding
+from onnx_kvtool.verification.inputs.cases import Padding, Shape
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of
@@ -52,9 +52,7 @@ def covering_mask(plan: InputPlan) -> InputSpec | None:
     return found[0] if len(found) == 1 else None
 
 
-def padded(
-    shape: tuple[int, ...], past: int, padding: Padding, *, is_counted: bool
-) -> npt.NDArray[np.int64]:
+def padded(shape: Shape, past: int, padding: Padding, *, is_counted: bool) -> npt.NDArray[np.int64]:
     """Return a mask of ones with padding, of another length in each sequence.
 
     Each sequence keeps a new row, and each new row of a step after the first is a token.
@@ -82,7 +80,7 @@ def padded(
     return mask
 
 
-def lengthened(old: Array, shape: tuple[int, ...], *, is_counted: bool) -> Array:
+def lengthened(old: Array, shape: Shape, *, is_counted: bool) -> Array:
     """Return the mask of the step after the one that had `old`; its new rows are all tokens.
 
     Args:
@@ -99,7 +97,7 @@ def lengthened(old: Array, shape: tuple[int, ...], *, is_counted: bool) -> Array
     return mask
 
 
-def counted_positions(plan: InputPlan, inputs: Mapping[str, Array]) -> Arrays:
+def counted_positions(plan: InputPlan, inputs: Arrays) -> Arrays:
     """Return positions that count the tokens of a sequence, as hosts feed them; by name.
 
     A row of padding has the position of the token before it, or 0.
@@ -123,9 +121,7 @@ def counted_positions(plan: InputPlan, inputs: Mapping[str, Array]) -> Arrays:
     return found
 
 
-def dead_rows(
-    plan: InputPlan, inputs: Mapping[str, Array], length: int
-) -> tuple[Mask, Mask] | None:
+def dead_rows(plan: InputPlan, inputs: Arrays, length: int) -> tuple[Mask, Mask] | None:
     """Return which new rows (batch, length) and which of all rows (batch, rows) hold no token.
 
     What a model computes for them nobody reads, and right forms of one model differ there. None
@@ -141,7 +137,7 @@ def dead_rows(
     return np.asarray(new), np.asarray(rows)
 
 
-def tokens_of(plan: InputPlan, inputs: Mapping[str, Array], length: int) -> Mask | None:
+def tokens_of(plan: InputPlan, inputs: Arrays, length: int) -> Mask | None:
     """Return which of all rows (batch, rows) hold a token, of `length` new ones and those before.
 
     None if no input says.
@@ -215,7 +211,7 @@ class Counters:
         modes = {write.mode for write in writes}
         return self.wrapped if modes == {"circular"} else self.starts
 
-    def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
+    def _positions(self, spec: InputSpec, shape: Shape) -> Integers:
         """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""
         if not self.layout.is_sequence(spec):
             return _per_sequence(self.starts, shape)
@@ -226,7 +222,7 @@ class Counters:
         return np.broadcast_to(positions[: shape[-2]], shape)
 
 
-def _per_sequence(values: Integers, shape: tuple[int, ...]) -> Integers:
+def _per_sequence(values: Integers, shape: Shape) -> Integers:
     """Return as many of `values` as the first dimension of `shape` takes, in that shape."""
     column = values[: shape[0]].reshape(-1, *(1 for _ in shape[1:])) if shape else values[0]
     return np.array(np.broadcast_to(column, shape))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.runtime.errors import CannotDraw
-from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.inputs.cases import Case, Kind
 from onnx_kvtool.verification.inputs.corners import corner_cases
 from onnx_kvtool.verification.inputs.flow import Flow, Place
@@ -74,7 +74,7 @@ class InputPlan:
     unpadded: frozenset[str] = frozenset()
     points: Points = field(default_factory=Points)
     directions: Directions = field(default_factory=Directions)
-    defaults: Mapping[str, Array] = field(default_factory=dict)
+    defaults: Arrays = field(default_factory=dict)
     kinds: dict[str, Kind] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @cached_property
@@ -96,7 +96,7 @@ class InputPlan:
         """Whether some input holds numbers that no role limits."""
         return any(spec.role == "free" and spec.dtype != ir.DataType.BOOL for spec in self.inputs)
 
-    def shortfall(self, inputs: Mapping[str, Array]) -> int:
+    def shortfall(self, inputs: Arrays) -> int:
         """Return how many times as many elements some input had to have for all points.
 
         1 where there were enough, of a model with caches, and of one with large inputs.

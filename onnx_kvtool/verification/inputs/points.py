@@ -317,7 +317,7 @@ class _Reader:
             if node.op_type in ("Add", "Sub"):
                 self.numbers.update(-n for n in near)
         if node.op_type in _LIMITING:
-            for number in constant:
+            for number in filter(math.isfinite, constant):
                 self._note_length(abs(int(number)) if number == int(number) else None)
 
     def _note_length(self, number: int | None) -> None:

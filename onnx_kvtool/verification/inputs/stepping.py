@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 
 import numpy as np
 
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
-from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.cases import CASES, Sizes
 from onnx_kvtool.verification.inputs.padding import (
     counted_positions,
     covering_mask,
@@ -23,11 +22,11 @@ from onnx_kvtool.verification.inputs.values import any_bits, directed, moderate,
 
 def advance(
     plan: InputPlan,
-    inputs: Mapping[str, Array],
-    outputs: Mapping[str, Array],
+    inputs: Arrays,
+    outputs: Arrays,
     *,
     seed: int = 0,
-    dims: Mapping[str, int] | None = None,
+    dims: Sizes | None = None,
     length: int = 1,
     is_padded: bool = False,
 ) -> Arrays | None:
@@ -77,7 +76,7 @@ def advance(
     return None if is_full else following
 
 
-def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+def rows_of(plan: InputPlan, inputs: Arrays) -> tuple[int, int]:
     """Return how many tokens went before a run, and how many new ones it brings.
 
     Raises:
@@ -93,7 +92,7 @@ def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     return layout.past, layout.length
 
 
-def reached(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+def reached(plan: InputPlan, inputs: Arrays) -> tuple[int, int]:
     """Return the most rows of a cache or table that a run uses, and the rows of the largest one.
 
     The latter is 0 where caches grow and no table limits them. Where caches are fixed, no run gets
@@ -131,14 +130,14 @@ _COUNTING = frozenset(
 """Roles of inputs whose values count rows."""
 
 
-def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
+def _layout(plan: InputPlan, sizes: Sizes, length: int) -> Layout | None:
     try:
         return Layout(plan, sizes_for(plan, CASES[0], sizes), length)
     except CannotDraw:
         return None
 
 
-def _sizes(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
+def _sizes(plan: InputPlan, arrays: Arrays) -> dict[str, int]:
     """Return the sizes of names, read off the shapes of arrays.
 
     Of a name that stands nowhere alone it is what the others leave of a sum: of a fixed cache the
@@ -161,7 +160,7 @@ def _sizes(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
     return {**summed, **sizes}
 
 
-def _alone(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
+def _alone(plan: InputPlan, arrays: Arrays) -> dict[str, int]:
     return {
         str(dim): size
         for spec in plan.inputs
@@ -174,9 +173,9 @@ def _alone(plan: InputPlan, arrays: Mapping[str, Array]) -> dict[str, int]:
 def _next_sizes(
     plan: InputPlan,
     old: Layout,
-    inputs: Mapping[str, Array],
-    presents: Mapping[str, Array],
-    dims: Mapping[str, int],
+    inputs: Arrays,
+    presents: Arrays,
+    dims: Sizes,
     length: int,
     before: int,
 ) -> dict[str, int]:

@@ -16,7 +16,15 @@ from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.runtime.errors import CannotDraw, TooLarge
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
-from onnx_kvtool.verification.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
+from onnx_kvtool.verification.inputs.cases import (
+    LIKELIEST,
+    READINGS,
+    Case,
+    Kind,
+    Reading,
+    Shape,
+    Sizes,
+)
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 
@@ -24,7 +32,7 @@ from onnx_kvtool.verification.inputs.roles import Write
 
 
 def attempts(
-    plan: InputPlan, case: Case, dims: Mapping[str, int], known: Mapping[str, int] | None = None
+    plan: InputPlan, case: Case, dims: Sizes, known: Sizes | None = None
 ) -> Iterator[tuple[Case, dict[str, int]]]:
     """Yield readings of the dimensions that may let `case` run, likeliest first.
 
@@ -57,9 +65,7 @@ _MOST_SIZES = 100
 """Sizes that are tried in one reading."""
 
 
-def _readings(
-    plan: InputPlan, known: Mapping[str, int] | None, extra: int
-) -> Iterator[tuple[Reading, Mapping[str, int]]]:
+def _readings(plan: InputPlan, known: Sizes | None, extra: int) -> Iterator[tuple[Reading, Sizes]]:
     """Yield readings, each with sizes that take the place of what it gives some names."""
     windows, stride = plan.windows, plan.windows.strides[-1]
     if known:
@@ -101,7 +107,7 @@ _SIZES = (7, 11, 17, 19, 23, 29)
 
 
 def sizes_for(
-    plan: InputPlan, case: Case, dims: Mapping[str, int], reading: Reading = LIKELIEST
+    plan: InputPlan, case: Case, dims: Sizes, reading: Reading = LIKELIEST
 ) -> dict[str, int]:
     """Return the size of every name in the shapes of the model's inputs.
 
@@ -147,7 +153,7 @@ _SLACK = 2
 """Rows of a cache that drops what has left a window beyond those of the window."""
 
 
-def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: int) -> int:
+def tokens_before(plan: InputPlan, case: Case, dims: Sizes, length: int) -> int:
     """Return how many tokens went before a run of `case`, where growing caches do not say.
 
     Fixed caches have room for them and for the new rows, unless a case with padding of its own
@@ -278,7 +284,7 @@ class Layout:
     def __init__(
         self,
         plan: InputPlan,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
         length: int,
         memory: int | None = None,
     ) -> None:
@@ -345,7 +351,7 @@ class Layout:
         return len(spec.shape) > 1 or self.shapes[spec.name][-1] == self.length
 
 
-def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(spec: InputSpec, sizes: Sizes) -> Shape:
     shape: list[int] = []
     for axis, dim in enumerate(spec.shape):
         try:
@@ -360,7 +366,7 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: int | None) -> None:
+def _check_size(plan: InputPlan, shapes: Mapping[str, Shape], memory: int | None) -> None:
     bits = 0
     for spec in plan.inputs:
         each = _BITS.get(spec.dtype) or max(spec.dtype.bitwidth, 8)
@@ -388,7 +394,7 @@ rounding, and a short Python string takes about 64 bytes."""
 # Cases with as many sequences and rows as there is memory for.
 
 
-def fitting(plan: InputPlan, case: Case, dims: Mapping[str, int], memory: int) -> Case:
+def fitting(plan: InputPlan, case: Case, dims: Sizes, memory: int) -> Case:
     """Return `case` with as many of its sequences, then rows, as fit; the smallest if none does."""
     found = case
     for found in _smaller(case):
@@ -402,7 +408,7 @@ def fitting(plan: InputPlan, case: Case, dims: Mapping[str, int], memory: int) -
     return found
 
 
-def least_memory(plan: InputPlan, case: Case, dims: Mapping[str, int]) -> int:
+def least_memory(plan: InputPlan, case: Case, dims: Sizes) -> int:
     """Return the bytes that a run of the smallest form of `case` takes; 0 if nobody knows."""
     *_, least = _smaller(case)
     try:
@@ -414,9 +420,7 @@ def least_memory(plan: InputPlan, case: Case, dims: Mapping[str, int]) -> int:
     return 0
 
 
-def reaching(
-    plan: InputPlan, case: Case, dims: Mapping[str, int], budget: Budget
-) -> Iterator[Case]:
+def reaching(plan: InputPlan, case: Case, dims: Sizes, budget: Budget) -> Iterator[Case]:
     """Yield forms of `case` with as many rows as windows, limits and tables of the model ask for.
 
     Of the numbers that stand in the model the largest counts for which a run takes a small part of

@@ -10,15 +10,16 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+from numpy.random import Generator
 
 from onnx_kvtool.runtime.sessions import Array
-from onnx_kvtool.verification.inputs.cases import Range
+from onnx_kvtool.verification.inputs.cases import Range, Shape
 from onnx_kvtool.verification.inputs.points import Directions, Points
 
 _T = TypeVar("_T", bound=np.generic)
 
 
-def moderate(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...]) -> Array:
+def moderate(rng: Generator, dtype: ir.DataType, shape: Shape) -> Array:
     """Return values that are safe to compute with.
 
     Floats are normal with a deviation of 1 (magnitudes for types without a sign), integers lie in
@@ -37,9 +38,9 @@ def moderate(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...
 
 
 def varied(
-    rng: np.random.Generator,
+    rng: Generator,
     dtype: ir.DataType,
-    shape: tuple[int, ...],
+    shape: Shape,
     values: Range,
     points: Points,
     name: str,
@@ -72,9 +73,9 @@ _WIDE = ir.DataType.FLOAT, ir.DataType.DOUBLE
 
 
 def _reals(
-    rng: np.random.Generator,
+    rng: Generator,
     dtype: ir.DataType,
-    shape: tuple[int, ...],
+    shape: Shape,
     values: Range,
     points: Points,
 ) -> npt.NDArray[np.float64]:
@@ -104,7 +105,7 @@ def _reals(
 
 
 def _reaching(
-    rng: np.random.Generator,
+    rng: Generator,
     dtype: ir.DataType,
     normal: npt.NDArray[np.float64],
     values: Range,
@@ -130,9 +131,9 @@ _FEW = 1000
 
 
 def _integers(
-    rng: np.random.Generator,
+    rng: Generator,
     dtype: ir.DataType,
-    shape: tuple[int, ...],
+    shape: Shape,
     values: Range,
     points: Points,
     name: str,
@@ -163,7 +164,7 @@ _SCALED = 1000
 
 
 def _mixed(
-    rng: np.random.Generator, drawn: npt.NDArray[_T], chosen: Sequence[float], one_in: int
+    rng: Generator, drawn: npt.NDArray[_T], chosen: Sequence[float], one_in: int
 ) -> npt.NDArray[_T]:
     """Return an array where one element in so many is a chosen one; at least one is.
 
@@ -179,7 +180,7 @@ def _mixed(
     return flat.reshape(drawn.shape)
 
 
-def _tied(rng: np.random.Generator, drawn: npt.NDArray[_T]) -> npt.NDArray[_T]:
+def _tied(rng: Generator, drawn: npt.NDArray[_T]) -> npt.NDArray[_T]:
     """Return an array that has its largest or least element along an axis twice, in some rows.
 
     Of three rows or more along the last axis one holds zeros, one no float above 0 and some zeros
@@ -209,13 +210,13 @@ def _tied(rng: np.random.Generator, drawn: npt.NDArray[_T]) -> npt.NDArray[_T]:
     return drawn
 
 
-def directed(rng: np.random.Generator, tables: Sequence[str], directions: Directions) -> list[int]:
+def directed(rng: Generator, tables: Sequence[str], directions: Directions) -> list[int]:
     """Return rows of tables that inputs are directed to, in a drawn order."""
     rows = [row for table in tables for row in directions.ids.get(table, ())]
     return [rows[place] for place in rng.permutation(len(rows))] if rows else []
 
 
-def any_bits(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...]) -> Array:
+def any_bits(rng: Generator, dtype: ir.DataType, shape: Shape) -> Array:
     """Return values that are as different as the type allows, for data that is only moved.
 
     As `moderate`, but integers cover the range of their type, so that rows hardly ever agree.
@@ -228,9 +229,9 @@ def any_bits(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...
 
 
 def token_ids(
-    rng: np.random.Generator,
+    rng: Generator,
     dtype: ir.DataType,
-    shape: tuple[int, ...],
+    shape: Shape,
     rows: int | None,
     chosen: Sequence[int] = (),
 ) -> Array:
@@ -250,7 +251,7 @@ def _cast(values: object, dtype: ir.DataType) -> Array:
     return np.asarray(values).astype(dtype.numpy())
 
 
-def _strings(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _strings(rng: Generator, shape: Shape) -> Array:
     numbers = rng.integers(0, 1_000_000, shape)
     strings = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):

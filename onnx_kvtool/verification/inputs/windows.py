@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from onnx_kvtool.core.walk import nodes, tensors, upwards
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
+from onnx_kvtool.verification.inputs.cases import Sizes
 from onnx_kvtool.verification.inputs.flow import is_default, small_numbers
 
 # Sizes that may suit inputs that a model looks at through windows, as images and sound.
@@ -54,14 +55,14 @@ class Windows:
         numbers: Sizes that stand in the model, in its weights and in the shapes it makes.
     """
 
-    channels: Mapping[str, int] = field(default_factory=dict)
+    channels: Sizes = field(default_factory=dict)
     extents: tuple[str, ...] = ()
     strides: tuple[int, ...] = (1,)
     first: tuple[int, int] = (1, 1)
     tables: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
 
-    def candidates(self) -> Iterator[dict[str, int]]:
+    def candidates(self) -> Iterator[Sizes]:
         """Yield sizes for the extents, no two alike, the most telling first.
 
         Axes of different sizes come first, of two and three of the largest stride; then as many
@@ -78,7 +79,7 @@ class Windows:
                 seen.append(sizes)
                 yield sizes
 
-    def _sizes(self, axes: int) -> Iterator[dict[str, int]]:
+    def _sizes(self, axes: int) -> Iterator[Sizes]:
         stride = self.strides[-1]
         if axes == 1:
             yield from (self._all(factor * stride) for factor in (5, 8, 16))
@@ -93,7 +94,7 @@ class Windows:
         steps = sorted({n * stride for n in self.numbers for stride in self.strides})
         yield from (self._all(size) for size in (*_COMMON[axes], *steps) if size >= stride)
 
-    def _squares(self) -> Iterator[dict[str, int]]:
+    def _squares(self) -> Iterator[Sizes]:
         """Yield sizes whose patches, with some other tokens, are the rows of a table.
 
         A second table may hold the other tokens.
@@ -105,7 +106,7 @@ class Windows:
                     if (root := math.isqrt(count)) ** 2 == count and root > 1:
                         yield self._all(self._reaching(root))
 
-    def _rectangles(self) -> Iterator[dict[str, int]]:
+    def _rectangles(self) -> Iterator[Sizes]:
         for rows in self.tables:
             for remainder in _REMAINDERS:
                 for one in range(math.isqrt(rows - remainder), 1, -1):
