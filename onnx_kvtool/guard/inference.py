@@ -121,35 +121,17 @@ class _Weightless(MessageWriter):
             tensor = value.const_value
             if tensor is None:
                 raise KvtoolError(f"initializer `{name}` has no value")
-            if is_misdeclared(value):
-                self._misdeclared(out, graph, value, tensor)
-            elif not _is_weight(tensor):
+            is_weight, is_wrong = _is_weight(tensor), is_misdeclared(value)
+            if value in inputs and (is_weight or is_wrong):
+                continue  # callers may feed another value, as declared
+            if is_wrong:  # inference would stop at the contradiction
+                self._hoisted.add(value)  # which leaves its declaration out
+            if not is_weight:
                 self.initializer(out, name, tensor)
-            elif value in inputs:
-                continue
             elif graph is self._model.graph:
                 self._hoist(value, tensor)
             else:
                 self._stand_in(out, name, tensor)
-
-    def _misdeclared(
-        self, out: onnx.GraphProto, graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol
-    ) -> None:
-        """Write an initializer without its declaration, which contradicts it.
-
-        Inference would stop at the contradiction. The declaration of a graph input stays, because
-        callers may feed another value.
-        """
-        if value in graph.inputs:
-            return
-        if _is_weight(tensor) and graph is self._model.graph:
-            self._hoist(value, tensor)
-            return
-        self._hoisted.add(value)  # which leaves its declaration out
-        if _is_weight(tensor):
-            self._stand_in(out, self.name(value), tensor)
-        else:
-            self.initializer(out, self.name(value), tensor)
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
         if not isinstance(tensor, ir.ExternalTensor):

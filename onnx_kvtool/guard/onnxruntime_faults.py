@@ -49,56 +49,52 @@ def known_wrong(
             model at all is left to the runtime to complain about.
         reasons: Returns the limits of a release by name, each with what the release does.
     """
-    if _SPARSE.encode() in model and _mixes_sparsely(model):
-        return f"it forgets `{_SPARSE}` of experts on a CPU"
-    if b"is_causal" in model and _has_single_query(model):
-        return "it lets a single causal query of Attention attend to keys that come after it"
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or (release := (int(numbers[1]), int(numbers[2]))) >= (1, 29):
+    release = (int(numbers[1]), int(numbers[2])) if numbers is not None else (1, 29)
+    may_mix = _SPARSE.encode() in model
+    if release >= (1, 29) and not may_mix and b"is_causal" not in model:
         return None
     try:
         proto = onnx.ModelProto.FromString(model)
     except DecodeError:
         return None
-    if any(_has_nonpad_kv_seqlen(node) for node in every_node(proto)):
+    if may_mix and any(n.domain == DOMAIN and _has(n, _SPARSE) for n in every_node(proto)):
+        return f"it forgets `{_SPARSE}` of experts on a CPU"
+    if _has_single_query(proto.graph):
+        return "it lets a single causal query of Attention attend to keys that come after it"
+    if numbers is None or release >= (1, 29):
+        return None
+    nodes = list(every_node(proto))
+    if any(_takes(node, _NONPAD_KV_SEQLEN) for node in nodes):
         known = reasons(f"onnxruntime@{numbers[0]}")
         if wrong := next((known[name] for name in _NONPAD_LIMITS if name in known), None):
             return f"it {wrong}"
-    scatters = any(_is(node, "TensorScatter") for node in every_node(proto))
+    scatters = any(n.op_type == "TensorScatter" and n.domain in DEFAULT_DOMAINS for n in nodes)
     if release >= (1, 25) and scatters and _has_strings(proto):
         return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"
     return None
 
 
-def _mixes_sparsely(model: bytes) -> bool:
-    """Return whether experts are chosen by the sparse mixer."""
-    try:
-        proto = onnx.ModelProto.FromString(model)
-    except DecodeError:
-        return False
-    return any(
-        attribute.name == _SPARSE and attribute.i == 1
-        for node in every_node(proto)
-        if node.domain == DOMAIN
-        for attribute in node.attribute
-    )
+def _has(node: onnx.NodeProto, name: str) -> bool:
+    """Return whether an attribute is there and not 0."""
+    return any(attribute.name == name and attribute.i for attribute in node.attribute)
 
 
-def _has_single_query(model: bytes) -> bool:
+def _takes(node: onnx.NodeProto, position: int) -> bool:
+    """Return whether a node is an Attention with an input."""
+    is_standard = node.op_type == "Attention" and node.domain in DEFAULT_DOMAINS
+    return is_standard and any(node.input[position : position + 1])
+
+
+def _has_single_query(graph: onnx.GraphProto) -> bool:
     """Return whether a causal Attention with a past may have one query for several new keys.
 
     Only lengths that the main graph declares are looked at: queries and keys of a decoder have one
     length, which is declared nowhere within the graph.
     """
-    try:
-        graph = onnx.ModelProto.FromString(model).graph
-    except DecodeError:
-        return False
     lengths = {value.name: _length(value) for value in (*graph.input, *graph.value_info)}
     for node in graph.node:
-        if not _is(node, "Attention") or len(node.input) <= _PAST_KEY or not node.input[_PAST_KEY]:
-            continue
-        if any(attribute.name == "is_causal" and attribute.i for attribute in node.attribute):
+        if _takes(node, _PAST_KEY) and _has(node, "is_causal"):
             query, key = (lengths.get(name) for name in node.input[:2])
             is_known = query is not None and key is not None
             if is_known and query != key and key != 1 and (query == 1 or isinstance(query, str)):
@@ -113,16 +109,6 @@ def _length(value: onnx.ValueInfoProto) -> int | str | None:
         return None
     size = dims[-2]
     return size.dim_value if size.HasField("dim_value") else size.dim_param or None
-
-
-def _has_nonpad_kv_seqlen(node: onnx.NodeProto) -> bool:
-    if not _is(node, "Attention"):
-        return False
-    return len(node.input) > _NONPAD_KV_SEQLEN and bool(node.input[_NONPAD_KV_SEQLEN])
-
-
-def _is(node: onnx.NodeProto, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in DEFAULT_DOMAINS
 
 
 def _has_strings(proto: onnx.ModelProto) -> bool:

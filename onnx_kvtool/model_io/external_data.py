@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.choices import ExternalData
-from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.diagnostic import Location
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.storage import stored_bytes, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.places import is_inside, place_files
@@ -30,20 +30,19 @@ _HUB_REPOSITORIES = ("models--", "datasets--", "spaces--")
 _MAX_BYTES = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(KvtoolError):
     """Why a reference is refused.
 
-    Attributes:
+    Args:
         code: `external-escape`, `external-file`, `external-missing`, `external-range`,
             `external-length` or `external-type`.
         message: What is wrong, got and expected.
         help: What to do about it.
     """
 
-    code: str
-    message: str
-    help: str | None = None
+    def __init__(self, code: str, message: str, help: str | None = None) -> None:
+        super().__init__(message, help=help)
+        self.code = code
 
 
 class ReferenceJudge:
@@ -60,41 +59,47 @@ class ReferenceJudge:
 
     def judge(self, tensor: ir.ExternalTensor) -> Problem | None:
         """Return the first problem of one reference; None when there is none."""
+        try:
+            self._demand(tensor)
+        except Problem as problem:
+            return problem
+        return None
+
+    def _demand(self, tensor: ir.ExternalTensor) -> None:
         location, base = os.fspath(tensor.location), os.fspath(tensor.base_dir) or "."
-        if problem := _location_problem(location):
-            return problem
-        size, problem = _claimed_bytes(tensor)
-        if problem:
-            return problem
+        _demand_relative(location)
+        size = _claimed_bytes(tensor)
         if is_remote(base):
             local = local_directory(base)
             if local is None:
-                return None  # it stays below the prefix of the model, and is not looked for
+                return  # it stays below the prefix of the model, and is not looked for
             base = local
         # Looked up by spelling, as thousands of tensors share one file.
         key = (base, location)
         if key not in self._files:
-            self._files[key] = _look(base, location)
+            try:
+                self._files[key] = _look(base, location)
+            except Problem as problem:
+                self._files[key] = problem
         file = self._files[key]
         if isinstance(file, Problem):
-            return file
+            raise file
         if file is None:
             if not self._need_bytes:
-                return None
-            return Problem(
+                return
+            raise Problem(
                 "external-missing",
                 f"its data file `{location}` is not in `{base}`",
                 "put the data file beside the model, or run `git lfs pull` in its repository",
             )
         offset = tensor.offset or 0
         if offset + size > file:
-            return Problem(
+            raise Problem(
                 "external-range",
                 f"bytes {offset:,} to {offset + size:,} of `{location}` are needed, "
                 f"and the file has {file:,}",
                 "copy or download the data file again",
             )
-        return None
 
 
 def _escape(message: str) -> Problem:
@@ -102,60 +107,59 @@ def _escape(message: str) -> Problem:
     return Problem("external-escape", message, remedy)
 
 
-def _location_problem(location: str) -> Problem | None:
+def _demand_relative(location: str) -> None:
     """Judge a location by the rules of all systems, because models travel."""
     if not location:
-        return _escape("its external data names no file")
+        raise _escape("its external data names no file")
     if "\0" in location:
-        return Problem("external-escape", f"its data location `{location}` has a null character")
+        raise Problem("external-escape", f"its data location `{location}` has a null character")
     if location[0] in "/\\" or _DRIVE.match(location):
-        return _escape(f"its data location `{location}` is absolute, not relative to the model")
+        raise _escape(f"its data location `{location}` is absolute, not relative to the model")
     if "::" in location or "://" in location:
-        return _escape(
+        raise _escape(
             f"its data location `{location}` is a URL or a part of one, not a relative path"
         )
     depth = 0
     for part in _PARTS.split(location):
         depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
         if depth < 0:
-            return _escape(f"its data location `{location}` leaves the directory of the model")
-    return None
+            raise _escape(f"its data location `{location}` leaves the directory of the model")
 
 
-def _claimed_bytes(tensor: ir.ExternalTensor) -> tuple[int, Problem | None]:
-    """Return the bytes of shape and type, and what contradicts them."""
+def _claimed_bytes(tensor: ir.ExternalTensor) -> int:
+    """Return the bytes of shape and type, if nothing contradicts them."""
     dims = [dim if isinstance(dim, int) else -1 for dim in tensor.shape]
     try:
         size = stored_bytes(dims, int(tensor.dtype))
     except ValueError as flaw:
-        return 0, Problem("external-length", f"its shape is {dims[:8]}, but {flaw}")
+        raise Problem("external-length", f"its shape is {dims[:8]}, but {flaw}") from flaw
     if size is None:
-        return 0, Problem("external-type", f"elements of type {tensor.dtype} cannot be external")
+        raise Problem("external-type", f"elements of type {tensor.dtype} cannot be external")
     offset, length = tensor.offset or 0, tensor.length
     if offset < 0 or (length is not None and length < 0):
         what = f"offset {offset}" if offset < 0 else f"length {length}"
-        return 0, Problem("external-range", f"the {what} of its data is negative")
+        raise Problem("external-range", f"the {what} of its data is negative")
     if offset + size > _MAX_BYTES:
-        return 0, Problem(
+        raise Problem(
             "external-range", f"the offset {offset} of its data is beyond the limit of any file"
         )
     if length is not None and length != size:
-        return 0, Problem(
+        raise Problem(
             "external-length",
             f"its data has {counted(length, 'byte')}, but {tensor.dtype} of shape {dims[:8]} "
             f"takes {size:,}",
         )
-    return size, None
+    return size
 
 
-def _look(base: str, location: str) -> Problem | int | None:
-    """Return the size of the data file in bytes, None if it is missing, or its problem."""
+def _look(base: str, location: str) -> int | None:
+    """Return the size of the data file in bytes; None if it is missing."""
     path = os.path.join(base, location)
     try:
         real = os.path.realpath(path)
         allowed = is_inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)
         if not allowed:
-            return _escape(
+            raise _escape(
                 f"its data file `{location}` is a link to `{real}`, outside the directory "
                 "of the model"
             )
@@ -163,9 +167,10 @@ def _look(base: str, location: str) -> Problem | int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return Problem("external-file", f"its data file `{location}`: {error.strerror or error}")
+        what = f"its data file `{location}`: {error.strerror or error}"
+        raise Problem("external-file", what) from error
     if not stat.S_ISREG(status.st_mode):
-        return Problem("external-file", f"its data file `{location}` is not a regular file")
+        raise Problem("external-file", f"its data file `{location}` is not a regular file")
     return status.st_size
 
 
@@ -218,22 +223,6 @@ def external_files(model: ir.Model) -> list[ExternalFile]:
         names.setdefault(key, []).append(tensor.name or place.value or "")
         sizes[key] = sizes.get(key, 0) + tensor_bytes(tensor)
     return [ExternalFile(*key, tuple(names[key]), sizes[key]) for key in names]
-
-
-def judge_external_data(model: ir.Model, *, need_bytes: bool) -> list[Diagnostic]:
-    """Return an error for every reference to external data that cannot be trusted or used.
-
-    Args:
-        model: The model; its values are not touched.
-        need_bytes: Whether a data file that is missing is an error; one that is too short is
-            an error in any case.
-    """
-    judge = ReferenceJudge(need_bytes=need_bytes)
-    findings = []
-    for place, tensor in _external(model):
-        if problem := judge.judge(tensor):
-            findings.append(Diagnostic(problem.code, "error", place, problem.message, problem.help))
-    return findings
 
 
 def check_external_data(model: ir.Model, *, need_bytes: bool) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -17,23 +17,7 @@ from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import enumerated, unknown_name
 
-__all__ = [
-    "CPU",
-    "EXTENDED",
-    "RUNTIMES",
-    "Array",
-    "Arrays",
-    "ExtendedType",
-    "RuntimeName",
-    "Session",
-    "accelerator",
-    "check_provider",
-    "open_session",
-    "pack",
-    "provider",
-    "running_on",
-    "unpack",
-]
+__all__ = ["RuntimeName"]  # beside what is defined here
 
 # The interface of both runtimes.
 
@@ -137,9 +121,8 @@ def accelerator() -> str | None:
 
     It may round float32 to float16, and may not update a cache in place.
     """
-    text = _CHOSEN.get()
-    name = None if text is None else _parsed(text)[0]
-    return None if name == CPU else name
+    chosen = provider()
+    return None if chosen is None or chosen[0] == CPU else chosen[0]
 
 
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
@@ -153,7 +136,9 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
                 help="write `--provider NAME,key=value`",
             )
         options[key] = value
-    there: list[Any] = _runtime().get_available_providers()
+    import onnxruntime
+
+    there: list[str] = onnxruntime.get_available_providers()
     known = {n.lower(): n for n in there} | {
         n.removesuffix("ExecutionProvider").lower(): n for n in there
     }
@@ -162,12 +147,6 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
         error.help = f"the installed one has {enumerated(there)}"
         raise error
     return known[name.lower()], options
-
-
-def _runtime() -> Any:
-    import onnxruntime
-
-    return onnxruntime
 
 
 # Element types that numpy lacks, in the memory layout of onnxruntime.

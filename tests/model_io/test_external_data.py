@@ -13,12 +13,13 @@ import onnx_ir as ir
 import pytest
 from onnx import AttributeProto, TensorProto, helper
 
+from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.model_io.external_data import (
+    ReferenceJudge,
     array,
     check_external_data,
     external_files,
-    judge_external_data,
 )
 from onnx_kvtool.model_io.model import read
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
@@ -203,13 +204,15 @@ def test_each_reference_is_judged(tmp_path: Path) -> None:
         external("gone", [3, 5], location="gone.bin"),
         external("short", [3, 5], location="gone.bin", length=1),
     )
-    found = judge_external_data(model, need_bytes=True)
-    assert [(d.location.value, d.code, d.severity) for d in found] == [
-        ("up", "external-escape", "error"),
-        ("gone", "external-missing", "error"),
-        ("short", "external-length", "error"),
+    judge = ReferenceJudge(need_bytes=True)
+    tensors = [v.const_value for v in model.graph.initializers.values()]
+    found = [(t.name, judge.judge(t)) for t in tensors if isinstance(t, ir.ExternalTensor)]
+    assert [(name, problem.code) for name, problem in found if problem is not None] == [
+        ("up", "external-escape"),
+        ("gone", "external-missing"),
+        ("short", "external-length"),
     ]
-    assert all(d.help for d in found if d.code != "external-length")
+    assert all(p.help for _, p in found if p is not None and p.code != "external-length")
 
 
 def _hub(top: Path, *, snapshot: str = "snapshots/abc", name: str = "models--o--n") -> Path:
@@ -320,9 +323,9 @@ def test_files_of_every_place(tmp_path: Path) -> None:
 
 
 def test_every_place_is_judged(tmp_path: Path) -> None:
-    message = _everywhere()
-    found = judge_external_data(read(save(message, tmp_path / "m.onnx")), need_bytes=True)
-    assert [str(d.location) for d in found] == [
+    model = read(save(_everywhere(), tmp_path / "m.onnx"))
+    found = {str(p): t for p, t in walk.tensors(model) if isinstance(t, ir.ExternalTensor)}
+    assert list(found) == [
         "main, value `main`",
         "main, node `first` (Relu), value `value`",
         "main, node `second` (Neg), value `list`",
@@ -331,7 +334,14 @@ def test_every_place_is_judged(tmp_path: Path) -> None:
         "my::twice:long, node `inner` (Abs), value `value`",
         "my::twice:long, value `d`",
     ]
-    assert {d.code for d in found} == {"external-missing"}
+    (tmp_path / "a.bin").write_bytes(bytes(28))
+    (tmp_path / "b.bin").write_bytes(bytes(20))
+    check_external_data(model, need_bytes=True)
+    for place, tensor in found.items():
+        tensor.base_dir = tmp_path / "gone"
+        with pytest.raises(UnreadableModel, match=re.escape(f"{place}: its data file")):
+            check_external_data(model, need_bytes=True)
+        tensor.base_dir = tmp_path
 
 
 def test_a_model_made_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,7 @@ def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
 
 def type_check(facts: OpFacts) -> TypeCheck:
     """Return the check of one version of an operator, the same one for all of its nodes."""
-    found = _TYPE_CHECKS.get(id(facts))
-    if found is None:
-        found = _TYPE_CHECKS[id(facts)] = TypeCheck(facts)
-    return found
+    return _TYPE_CHECKS.setdefault(id(facts), TypeCheck(facts))
 
 
 class TypeCheck:

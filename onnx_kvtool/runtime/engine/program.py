@@ -345,10 +345,13 @@ class BodyProgram:
 class _BoundBody:
     """A body together with the values of the outer graphs; see `kernels.kernel.Body`."""
 
-    program: Program
-    outputs: tuple[ir.Value, ...]
+    body: BodyProgram
     captured: tuple[Value, ...]
     state: State
+
+    @property
+    def outputs(self) -> tuple[ir.Value, ...]:
+        return self.body.outputs
 
     def empty(self, position: int) -> Array:
         """Return an array of the declared type; see `kernels.kernel.Body`."""
@@ -362,15 +365,16 @@ class _BoundBody:
         return np.zeros(shape, declared.dtype.numpy())
 
     def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
-        if len(inputs) != len(self.program.inputs):
+        program = self.body.program
+        if len(inputs) != len(program.inputs):
             raise KernelError(
-                f"a body takes {counted(len(self.program.inputs), 'input')}, expected {len(inputs)}"
+                f"a body takes {counted(len(program.inputs), 'input')}, expected {len(inputs)}"
             )
         # Values that the caller may use again must not be written into.
         pinned = [*self.captured, *(v for i, v in enumerate(inputs) if i not in given_up)]
         for value in pinned:
             self.state.buffers.hold(value)
-        outputs = self.program.run(inputs, self.captured, self.state)
+        outputs = program.run(inputs, self.captured, self.state)
         for value in pinned:
             self.state.buffers.release(value)
         return outputs
@@ -423,7 +427,7 @@ def call_kernel(
         keywords: dict[str, Value] = {}
         for name, body in bodies.items():
             read = tuple(captured[position] for position in body.taken)
-            keywords[name] = _BoundBody(body.program, body.outputs, read, state)
+            keywords[name] = _BoundBody(body, read, state)
         if wants_context:
             warn = functools.partial(_warn, state, location)
             keywords["context"] = Context(opset, outputs, warn)

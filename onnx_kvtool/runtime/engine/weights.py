@@ -73,11 +73,9 @@ def dense(sparse: onnx.SparseTensorProto) -> Array:
             f"sparse tensor `{sparse.values.name}` has indices of shape {indices.shape}, "
             f"expected {expected[0]} or {expected[1]}"
         )
-    if indices.ndim == 2:
-        limits = np.asarray(shape, np.int64)
-        wrong = np.flatnonzero(((indices < 0) | (indices >= limits)).any(axis=1))
-    else:
-        wrong = np.flatnonzero((indices < 0) | (indices >= math.prod(shape)))
+    limits = shape if indices.ndim == 2 else (math.prod(shape),)
+    places = indices.reshape(values.size, len(limits))
+    wrong = np.flatnonzero(((places < 0) | (places >= np.asarray(limits, np.int64))).any(axis=1))
     if wrong.size:
         raise RuntimeUnavailable(
             f"sparse tensor `{sparse.values.name}` has the index {indices[wrong[0]].tolist()} at "
@@ -87,10 +85,7 @@ def dense(sparse: onnx.SparseTensorProto) -> Array:
     if values.dtype == object:
         result[...] = ""
         values = _text(values)
-    if indices.ndim == 2:
-        result[tuple(indices.T)] = values
-    else:
-        result.reshape(-1)[indices] = values
+    result.reshape(limits)[tuple(places.T)] = values
     result.flags.writeable = False
     return result
 
