@@ -225,25 +225,11 @@ def _end(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-COMMANDS: Table[str, click.Command] = Table(
-    "command",
-    [
-        ("check", check),
-        ("diff", diff),
-        ("eval", evaluate),
-        ("infer", infer),
-        ("inspect", inspect),
-        ("lower", lower),
-        ("merge", merge),
-        ("ops", ops),
-        ("print", print_),
-        ("raise", raise_),
-        ("rule", rule),
-        ("targets", targets),
-        ("bench", bench),
-        ("verify", verify),
-    ],
+_COMMANDS = (
+    *(check, diff, evaluate, infer, inspect, lower, merge),
+    *(ops, print_, raise_, rule, targets, bench, verify),
 )
+COMMANDS: Table[str, click.Command] = Table("command", ((one.name or "", one) for one in _COMMANDS))
 
 
 _PURPOSES = {

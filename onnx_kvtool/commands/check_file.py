@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
@@ -25,7 +25,7 @@ from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding, Found
-from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known, apply_fixes, fixable
+from onnx_kvtool.lint.report import Applied, Failure, FileReport, apply_fixes, fixable
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.external_data import check_external_data, external_files
 from onnx_kvtool.model_io.message import external_extras
@@ -127,26 +127,21 @@ class _Check:
         self.rules = settings.selection.rules(path)
         self.targets = [find_target(name) for name in settings.targets]
         self.known = settings.baseline.known(path) if settings.baseline else frozenset[str]()
-        self.suppressed = 0
-        self.baselined = 0
-        self.stale: tuple[Known, ...] = ()
+        self.hidden: dict[str, Any] = {}  # what the report says of findings that it does not show
         self.notes: list[str] = []
 
     def look(self) -> list[Finding]:
         """Return the findings of the current model."""
         with bound(self.model, self.settings.dims):
-            found, self.suppressed = look(self.model, self.rules, self.targets)
+            found, suppressed = look(self.model, self.rules, self.targets)
         left = [finding for finding in found if finding.fingerprint not in self.known]
-        self.baselined = len(found) - len(left)
+        self.hidden = {"suppressed": suppressed, "baselined": len(found) - len(left)}
         if self.settings.baseline is not None:
             marks = {finding.fingerprint for finding in found}
-            self.stale = self.settings.baseline.stale(self.path, marks, self._codes())
+            on = (r for r in self.rules if not r.runtime or any(map(r.is_about, self.targets)))
+            codes = {rule.code for rule in on}
+            self.hidden["stale"] = self.settings.baseline.stale(self.path, marks, codes)
         return left
-
-    def _codes(self) -> set[str]:
-        """Return the codes of the rules that apply to the model."""
-        on = (r for r in self.rules if not r.runtime or any(map(r.is_about, self.targets)))
-        return {rule.code for rule in on}
 
     def run(self) -> FileReport:
         """Find, then fix if requested."""
@@ -155,9 +150,7 @@ class _Check:
         report = FileReport(
             self.path,
             _portable(found),
-            suppressed=self.suppressed,
-            baselined=self.baselined,
-            stale=self.stale,
+            **self.hidden,
             unknown_dims=tuple(sorted(self.settings.dims.keys() - names)),
             dims=tuple(sorted(names)),
             impossible_size=impossible_size(self.model, self.settings.dims),
@@ -175,13 +168,14 @@ class _Check:
         digests = Digests("embedded")
         before = readable(self.model, digests)
         applied, found, flaw = self._apply()
+        failure = None
         if flaw is not None and self.settings.strict:
             failure = Failure(flaw, None, _NO)
-            return replace(report, notes=tuple(self.notes), failure=failure)
-        if flaw is not None:
-            return replace(report, notes=(*self.notes, flaw))
+        elif flaw is not None:
+            self.notes.append(flaw)
+        report = replace(report, notes=tuple(self.notes), failure=failure)
         if not applied:
-            return replace(report, notes=tuple(self.notes))
+            return report
         text = difference(before, readable(self.model, digests), self.path)
         show = self.settings.fix == "show"
         if not show:
@@ -192,10 +186,7 @@ class _Check:
             fixed=tuple(applied),
             diff=text,
             written=not show,
-            suppressed=self.suppressed,
-            baselined=self.baselined,
-            stale=self.stale,
-            notes=tuple(self.notes),
+            **self.hidden,
         )
 
     def _apply(self) -> tuple[list[Applied], Sequence[Finding], str | None]:

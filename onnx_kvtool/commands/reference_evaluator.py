@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -115,11 +116,9 @@ class ReferenceEvaluator:
         self.input_names: list[str] = [value.name or "" for value in graph.inputs]
         self.required: list[str] = [v.name or "" for v in graph.inputs if v.const_value is None]
         self.output_names: list[str] = [value.name or "" for value in graph.outputs]
-        self.input_types: list[onnx.TypeProto] | None = None
-        self.output_types: list[onnx.TypeProto] | None = None
-        if not isinstance(proto, onnx.FunctionProto | onnx.NodeProto):
-            self.input_types = [_type(value) for value in graph.inputs]
-            self.output_types = [_type(value) for value in graph.outputs]
+        has_types = not isinstance(proto, onnx.FunctionProto | onnx.NodeProto)
+        self.input_types = list(map(_type, graph.inputs)) if has_types else None
+        self.output_types = list(map(_type, graph.outputs)) if has_types else None
         self.opsets: dict[str, int] = dict(self._model.opset_imports)
         if caches is not None:
             self._check_caches(caches)
@@ -184,7 +183,7 @@ class ReferenceEvaluator:
             nodes = needed_nodes(self._model.graph, fed, wanted)
             made = [value.name for _, node in nodes for value in node.outputs if value.name]
             names = list(dict.fromkeys((*feeds, *made)))
-        values = self._owned(names, self._ran(attributes, feeds, fetch=names), feeds)
+        values = _owned(names, self._ran(attributes, feeds, fetch=names), feeds)
         return dict(zip(names, values, strict=True)) if intermediate else values
 
     def run_step(
@@ -222,7 +221,7 @@ class ReferenceEvaluator:
         names = self._names(output_names)
         given = self._feeds(feed_inputs)
         self._demand([*names, *caches.values()], {**given, **dict.fromkeys(caches)})
-        fed = {past: _copied(given[past]) for past in caches if past in given}
+        fed = {past: deepcopy(given[past]) for past in caches if past in given}
         absent = [past for past in caches if past not in fed and past not in self._held]
         if self._is_lost and absent:
             raise UsageError(
@@ -233,11 +232,11 @@ class ReferenceEvaluator:
         fetch = tuple(dict.fromkeys((*names, *caches.values())))
         self._held, self._is_lost = {}, True
         values = self._ran(None, feeds, fetch=fetch, give_up=caches)
-        self._held = self._kept(values)
+        for past, present in caches.items():  # no two share memory
+            self._held[past] = apart_from({present: values[present]}, self._held)[present]
         self._is_lost = False
         presents = set(caches.values())
-        rest = self._owned([n for n in names if n not in presents], values, given)
-        others = iter(rest)
+        others = iter(_owned([n for n in names if n not in presents], values, given))
         return [_view(values[name]) if name in presents else next(others) for name in names]
 
     def reset(self) -> None:
@@ -332,43 +331,34 @@ class ReferenceEvaluator:
         """Return empty caches of the sizes that the other inputs tell."""
         if not pasts:
             return {}
-        known = self._known
-        sizes = bound_sizes(known, given, {})
-        specs = {spec.name: spec for spec in known.inputs}
+        sizes = bound_sizes(self._known, given, {})
+        specs = {spec.name: spec for spec in self._known.inputs}
         return {past: self._no_rows(specs[past], sizes) for past in pasts}
 
     def _no_rows(self, spec: InputSpec, sizes: Mapping[str, int]) -> Value:
         pair = self._known.pair_of(spec.name)
-        grows = pair is not None and pair.kind != "fixed"
+        grown = pair.axis if pair is not None and pair.kind != "fixed" else None
         shape = []
-        for axis, dim in enumerate(spec.shape):
-            if grows and pair is not None and axis == pair.axis and isinstance(dim, str):
-                shape.append(0)
-                continue
-            try:
-                shape.append(evaluate(dim, sizes))
-            except (KeyError, ZeroDivisionError) as error:
-                raise UsageError(
-                    f"an empty `{spec.name}` cannot be made: the other inputs do not determine its "
-                    f"dimension {axis}, `{dim}`",
-                    help=f"feed `{spec.name}` in the first step",
-                ) from error
+        try:
+            for axis, dim in enumerate(spec.shape):
+                is_grown = axis == grown and isinstance(dim, str)
+                shape.append(0 if is_grown else evaluate(dim, sizes))
+        except (KeyError, ZeroDivisionError) as error:
+            raise UsageError(
+                f"an empty `{spec.name}` cannot be made: the other inputs do not determine its "
+                f"dimension {axis}, `{dim}`",
+                help=f"feed `{spec.name}` in the first step",
+            ) from error
         if spec.dtype == ir.DataType.STRING:
             return np.full(shape, "", object)
         return np.zeros(shape, spec.dtype.numpy())
 
-    def _kept(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the caches for the next step; no two share memory."""
-        kept: dict[str, Value] = {}
-        for past, present in self.caches.items():
-            kept[past] = apart_from({present: values[present]}, kept)[present]
-        return kept
 
-    def _owned(
-        self, names: Sequence[str], values: Mapping[str, Value], given: Mapping[str, Value]
-    ) -> list[Any]:
-        apart = apart_from({name: values[name] for name in names}, given)
-        return [owned(apart[name]) for name in names]
+def _owned(
+    names: Sequence[str], values: Mapping[str, Value], given: Mapping[str, Value]
+) -> list[Any]:
+    apart = apart_from({name: values[name] for name in names}, given)
+    return [owned(apart[name]) for name in names]
 
 
 def _checked_ops(new_ops: Sequence[Any]) -> list[type]:
@@ -387,10 +377,6 @@ def _type(value: ir.Value) -> onnx.TypeProto:
     written = onnx.TypeProto()
     write_type(written, value.type, value.shape)
     return written
-
-
-def _copied(value: Value) -> Value:
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _view(value: Value) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -136,15 +137,17 @@ _DIGITS = 32
 _UNREAD = '["sha256": "?"]'
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 _DIGESTED = frozenset({ir.DataType.UNDEFINED, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
-_PATTERNS = {
-    ir.DataType.FLOAT16: np.uint16,
-    ir.DataType.BFLOAT16: np.uint16,
-    ir.DataType.FLOAT8E4M3FN: np.uint8,
-    ir.DataType.FLOAT8E4M3FNUZ: np.uint8,
-    ir.DataType.FLOAT8E5M2: np.uint8,
-    ir.DataType.FLOAT8E5M2FNUZ: np.uint8,
-    ir.DataType.FLOAT8E8M0: np.uint8,
-}
+_PATTERNS = frozenset(
+    {
+        ir.DataType.FLOAT16,
+        ir.DataType.BFLOAT16,
+        ir.DataType.FLOAT8E4M3FN,
+        ir.DataType.FLOAT8E4M3FNUZ,
+        ir.DataType.FLOAT8E5M2,
+        ir.DataType.FLOAT8E5M2FNUZ,
+        ir.DataType.FLOAT8E8M0,
+    }
+)
 """Floats that ONNX text writes as integers with the same bits."""
 
 
@@ -320,9 +323,7 @@ def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
     is_float = dtype in _FLOATS or dtype in _PATTERNS
     if dtype in _DIGESTED or (dtype.is_floating_point() and not is_float):
         return None
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     if not 0 <= count <= (_SHOWN_FLOATS if is_float else _SHOWN_WHOLE):
         return None
     if dtype == ir.DataType.STRING:
@@ -333,7 +334,7 @@ def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
         return None
     values = decoded(data, dtype, count)
     if dtype in _PATTERNS:
-        bits = np.frombuffer(data, np.dtype(_PATTERNS[dtype]).newbyteorder("<"))
+        bits = np.frombuffer(data, f"<u{len(data) // count}") if data else ()
         return _listed(map(str, bits)), ", ".join(str(float(v)) for v in values)
     if dtype in _FLOATS:
         return None if np.isnan(values).any() else (_listed(map(str, values)), "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import onnx
@@ -68,27 +69,24 @@ class Side:
         self.writer = CanonicalWriter(digests)
         self._places = {n: Location.of(path, n, i) for path, i, n in walk.nodes(model)}
         sort_nodes(model)
-        self._attributes: dict[ir.Node, dict[str, str]] = {}
-        self._contents: dict[ir.Value, Content | None] = {}
-        self._captured: dict[ir.Node, tuple[ir.Value, ...]] = {}
-        self._insides: dict[ir.Node, int] = {}
-        self._hashes: dict[ir.Node, int] = {}
+        self.attributes = cache(self._attributes)
+        self.content = cache(self._content)
+        self.captured = cache(self._captured)
+        self._inside = cache(self._kinds_inside)
+        self._bodies = cache(self._hash_bodies)
 
     def place(self, node: ir.Node) -> Location:
         """Return the place of a node in the file."""
         return self._places[node]
 
-    def attributes(self, node: ir.Node) -> Mapping[str, str]:
+    def _attributes(self, node: ir.Node) -> Mapping[str, str]:
         """Return the attributes of a node as text by name, without graphs."""
-        found = self._attributes.get(node)
-        if found is None:
-            found = self._attributes[node] = {
-                name: self.attribute_text(attribute)
-                for name, attribute in node.attributes.data.items()
-                if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-                or attribute.is_ref()
-            }
-        return found
+        return {
+            name: self.attribute_text(attribute)
+            for name, attribute in node.attributes.data.items()
+            if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+            or attribute.is_ref()
+        }
 
     def attribute_text(self, attribute: ir.Attr) -> str:
         """Return an attribute as text, with its remark."""
@@ -103,30 +101,19 @@ class Side:
         texts = tuple(attributes[name] for name in sorted(attributes)) if attributes else ()
         return hash((node.domain, node.op_type, node.overload, texts, len(node.outputs)))
 
-    def content(self, value: ir.Value) -> Content | None:
+    def _content(self, value: ir.Value) -> Content | None:
         """Return the content of an initializer or of a Constant; None for other values."""
-        if value not in self._contents:
-            tensor = _constant(value)
-            self._contents[value] = None if tensor is None else self.tensor_content(tensor)
-        return self._contents[value]
-
-    def tensor_content(self, tensor: ir.TensorProtocol) -> Content:
-        """Return the content of a tensor."""
+        tensor = _constant(value)
+        if tensor is None:
+            return None
         dims = ",".join(map(str, tensor.shape.numpy()))
         name = tensor.dtype.name.lower()
         return f"{name}[{dims}]" if dims else name, self.digests.content(tensor)[0]
 
-    def captured(self, node: ir.Node) -> tuple[ir.Value, ...]:
+    def _captured(self, node: ir.Node) -> tuple[ir.Value, ...]:
         """Return the values of outer graphs that the bodies of a node read, each once."""
-        if not node.attributes.data:
-            return ()
-        found = self._captured.get(node)
-        if found is None:
-            found = self._captured[node] = tuple(dict.fromkeys(self._captures(node)))
-        return found
-
-    def _captures(self, node: ir.Node) -> Iterator[ir.Value]:
-        for _, body in walk.subgraphs(node):
+        found: dict[ir.Value, None] = {}
+        for _, body in walk.subgraphs(node) if node.attributes.data else ():
             own = {*body.inputs, *body.initializers.values()}
             read: list[ir.Value | None] = []
             for inner in body:
@@ -134,16 +121,13 @@ class Side:
                 read += inner.inputs
                 read += self.captured(inner)
             read.extend(body.outputs)
-            yield from (value for value in read if value is not None and value not in own)
+            found |= dict.fromkeys(v for v in read if v is not None and v not in own)
+        return tuple(found)
 
-    def _inside(self, node: ir.Node) -> int:
+    def _kinds_inside(self, node: ir.Node) -> int:
         """Return a hash of the nodes in the bodies of a node, in any order."""
-        found = self._insides.get(node)
-        if found is None:
-            inner = [n for _, body in walk.subgraphs(node) for n in body]
-            kinds = sorted(hash((self.kind(n), self._inside(n))) for n in inner)
-            found = self._insides[node] = hash(tuple(kinds))
-        return found
+        inner = [n for _, body in walk.subgraphs(node) for n in body]
+        return hash(tuple(sorted(hash((self.kind(n), self._inside(n))) for n in inner)))
 
     def hash_scope(
         self,
@@ -185,21 +169,18 @@ class Side:
         made = tuple(labels.get(value, 0) for value in scope.graph.outputs)
         return hash((made, tuple(sorted(scope.up.values()))))
 
-    def _bodies(self, node: ir.Node) -> int:
+    def _hash_bodies(self, node: ir.Node) -> int:
         """Return a hash of the bodies of a node that does not depend on outer values.
 
         Each body is hashed once, also if others are around it.
         """
-        found = self._hashes.get(node)
-        if found is None:
-            made = []
-            for name, body in walk.subgraphs(node):
-                labels = dict.fromkeys(self.captured(node), hash("outer"))
-                for place, value in enumerate(body.inputs):
-                    labels[value] = hash(("input", place, name))
-                made.append((name, self.hash_scope(Scope.of(body), labels)))
-            found = self._hashes[node] = hash(tuple(made))
-        return found
+        made = []
+        for name, body in walk.subgraphs(node):
+            labels = dict.fromkeys(self.captured(node), hash("outer"))
+            for place, value in enumerate(body.inputs):
+                labels[value] = hash(("input", place, name))
+            made.append((name, self.hash_scope(Scope.of(body), labels)))
+        return hash(tuple(made))
 
     def _hash_down(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -47,56 +47,26 @@ class ConciseWriter(Writer):
 # Findings as one JSON object, with the header that every command shares.
 
 
-_INDENT = "  "
-
-
-class ListInParts:
-    """A list in a JSON text of two spaces of indentation, written item by item.
-
-    Args:
-        depth: How many brackets are open around the list.
-    """
-
-    def __init__(self, depth: int) -> None:
-        self._depth = depth
-        self._is_empty = True
-
-    def items(self, items: Sequence[Any]) -> str:
-        """Return the text of some more items."""
-        text = ""
-        for item in items:
-            text += "[\n" if self._is_empty else ",\n"
-            self._is_empty = False
-            text += textwrap.indent(json.dumps(item, indent=2), _INDENT * (self._depth + 1))
-        return text
-
-    def end(self) -> str:
-        """Return the end of the list, which may be empty."""
-        return "[]" if self._is_empty else f"\n{_INDENT * self._depth}]"
-
-
 class JsonWriter(Writer):
     """The JSON report of the command-line contract, with counts if `statistics` is set."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._files = ListInParts(1)
+    depth = 1
 
     def begin(self) -> str:
         """Return the header."""
-        return headed("check", {}).removesuffix("\n}") + f',\n{_INDENT}"files": '
+        return headed("check", {}).removesuffix("\n}") + ',\n  "files": '
 
     def file(self, file: FileReport) -> str:
         """Return one file."""
-        return self._files.items([file.to_json()])
+        return self.list.items([file.to_json()])
 
     def end(self) -> Iterator[str]:
         """Yield the summary."""
-        yield self._files.end()
+        yield self.list.end()
         keys: dict[str, Any] = {
             "summary": self.tally.summary.to_json(),
             "fail_on": self.tally.fail_on,
-            "notes": list(self.tally.notes),
+            "notes": self.tally.notes,
         }
         if self.tally.shard is not None:
             keys["shard"] = self.tally.shard
@@ -129,13 +99,8 @@ _SEVERITIES: dict[Severity, str] = {"error": "major", "warning": "minor", "info"
 class _ListWriter(Writer):
     """A JSON list with an object for each finding, between a head and a tail."""
 
-    depth: ClassVar[int] = 0
     head: ClassVar[str] = ""
     tail: ClassVar[str] = "\n"
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._findings = ListInParts(self.depth)
 
     def begin(self) -> str:
         """Return the head."""
@@ -144,11 +109,11 @@ class _ListWriter(Writer):
     def file(self, file: FileReport) -> str:
         """Return the findings of one file."""
         path = shown_path(file.path)
-        return self._findings.items([self.line(finding, path) for finding in file.findings])
+        return self.list.items([self.line(finding, path) for finding in file.findings])
 
     def end(self) -> Iterator[str]:
         """Yield the end of the list, and the tail."""
-        yield self._findings.end() + self.tail
+        yield self.list.end() + self.tail
 
     @staticmethod
     def line(finding: Finding, path: str) -> dict[str, Any]:
@@ -195,6 +160,10 @@ class RdjsonWriter(_ListWriter):
 
 
 # Findings as JUnit XML: a suite for each model, a case for each rule that found something.
+
+
+_CASES = ("testcase", "testcase/failure", "testcase/error")
+"""What the counts of a suite count."""
 
 
 class JunitWriter(Writer):
@@ -245,9 +214,8 @@ class JunitWriter(Writer):
             SubElement(case, "error", message=escape(file.failure.message))
         elif not by_rule:
             SubElement(suite, "testcase", classname=path, name="kvtool")
-        suite.set("tests", str(len(suite)))
-        suite.set("failures", str(len(suite.findall("testcase/failure"))))
-        suite.set("errors", str(len(suite.findall("testcase/error"))))
+        for count, cases in zip(self._counts, _CASES, strict=True):
+            suite.set(count, str(len(suite.findall(cases))))
         return suite
 
 
@@ -276,6 +244,9 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 """The level of a result, by severity."""
 
+INDICES = {code: index for index, code in enumerate(RULES)}
+"""The position of each rule in a log."""
+
 _FINGERPRINT = "kvtool/v1"
 _ALERT = "primaryLocationLineHash"
 """The only fingerprint that GitHub reads. Without it, GitHub hashes the start of the file."""
@@ -289,10 +260,7 @@ class SarifWriter(Writer):
     which is taken for the root of the repository.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.results = ListInParts(3)
-        self.indices = {code: index for index, code in enumerate(RULES)}
+    depth = 3
 
     def begin(self) -> str:
         """Return the description of the tool."""
@@ -313,13 +281,13 @@ class SarifWriter(Writer):
 
     def file(self, file: FileReport) -> str:
         """Return the results of one file."""
-        return self.results.items(
-            [_result(one, file.path, self.indices[one.code]) for one in file.findings]
+        return self.list.items(
+            [_result(one, file.path, INDICES[one.code]) for one in file.findings]
         )
 
     def end(self) -> Iterator[str]:
         """Yield the end of the run: whether all files were checked."""
-        yield self.results.end()
+        yield self.list.end()
         notifications = [
             {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
             for path, failure in self.tally.failures

@@ -13,6 +13,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import Failure, FileReport
 from onnx_kvtool.report.findings.formats import (
+    INDICES,
     LEVELS,
     ConciseWriter,
     GitlabWriter,
@@ -80,7 +81,7 @@ class _SarifMerger(SarifWriter, Merger):
         results = [result for run in data["runs"] for result in run.get("results", ())]
         severities: dict[str, Severity] = {level: name for name, level in LEVELS.items()}
         for result in results:
-            index = self.indices.get(result.get("ruleId"))
+            index = INDICES.get(result.get("ruleId"))
             result.pop("ruleIndex", None)
             if index is not None:
                 result["ruleIndex"] = index
@@ -92,7 +93,7 @@ class _SarifMerger(SarifWriter, Merger):
         for note in _notifications(data):
             path, _, message = note.partition(": ")
             self._count(path, (), message)
-        return self.results.items(results)
+        return self.list.items(results)
 
 
 def _notifications(data: Any) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from onnx_kvtool.core.diagnostic import Location, Severity
@@ -107,6 +109,31 @@ _IN_MEMORY = 1 << 20  # bytes
 _PIECE = 1 << 16  # characters
 
 
+class ListInParts:
+    """A list in a JSON text of two spaces of indentation, written item by item.
+
+    Args:
+        depth: How many brackets are open around the list.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._is_empty = True
+
+    def items(self, items: Sequence[Any]) -> str:
+        """Return the text of some more items."""
+        text = ""
+        for item in items:
+            text += "[\n" if self._is_empty else ",\n"
+            self._is_empty = False
+            text += textwrap.indent(json.dumps(item, indent=2), "  " * (self._depth + 1))
+        return text
+
+    def end(self) -> str:
+        """Return the end of the list, which may be empty."""
+        return "[]" if self._is_empty else f"\n{'  ' * self._depth}]"
+
+
 class Writer:
     """Makes the text of a report in one format, file by file.
 
@@ -122,9 +149,13 @@ class Writer:
     in_lines: ClassVar[bool] = False
     """Whether the text of each file is useful without the rest."""
 
+    depth: ClassVar[int] = 0
+    """How many brackets of a document in JSON are open around its list."""
+
     def __init__(self, tally: Tally, *, statistics: bool = False) -> None:
         self.tally = tally
         self.statistics = statistics
+        self.list = ListInParts(self.depth)
 
     def begin(self) -> str:
         """Return the text before the first file."""
@@ -273,12 +304,12 @@ def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
 
 
 def _counts(file: FileReport) -> str:
-    parts = [counted(len(file.findings), "finding")]
+    text = counted(len(file.findings), "finding")
     if file.suppressed:
-        parts.append(f"{file.suppressed} suppressed in the model")
+        text += f", {file.suppressed} suppressed in the model"
     if file.baselined:
-        parts.append(f"{file.baselined} in the baseline")
-    return f"{', '.join(parts)}; {file.seconds:.2f} s"
+        text += f", {file.baselined} in the baseline"
+    return f"{text}; {file.seconds:.2f} s"
 
 
 def closing(
@@ -317,14 +348,10 @@ def _tally(report: CheckReport | Tally) -> Tally:
 
 
 def _hidden(suppressed: int, baselined: int, kept: int) -> str:
-    parts = []
-    if suppressed:
-        parts.append(f"{suppressed} suppressed")
-    if baselined:
-        parts.append(f"{baselined} in the baseline")
-    if kept:
-        parts.append(f"{counted(kept, 'file')} unchanged since an earlier run")
-    return f" ({', '.join(parts)})" if parts else ""
+    files = f"{counted(kept, 'file')} unchanged since an earlier run"
+    parts = (f"{suppressed} suppressed", f"{baselined} in the baseline", files)
+    told = [text for text in parts if not text.startswith("0 ")]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _name(path: str) -> str:
