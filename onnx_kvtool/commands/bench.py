@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -82,61 +82,55 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
             read(path)
     names = list(map(path_in, _sources(request)))
     runs = [BenchRun(name, batch=workload.batch) for name in names]
+    workers: list[Worker | None] = [None] * len(models)
+    profiles = []
+
+    @contextmanager
+    def noting(number: int) -> Iterator[None]:
+        """Note a failure of a model, which then runs no more."""
+        try:
+            yield
+        except UnreadableModel:
+            raise
+        except KvtoolError as error:
+            text = error.message if error.help is None else f"{error.message}; {error.help}"
+            runs[number] = replace(runs[number], failure=text)
+            workers[number] = None
+
     with ExitStack() as open_:
-        workers: list[Worker | None] = []
         for number, model in enumerate(models):
             progress("loading", number + 1, len(models))
-            workers.append(None)
-            try:
-                name = names[number] or "a model in memory"
+            with noting(number):
                 worker = Worker(
                     model,
-                    name,
+                    names[number] or "a model in memory",
                     capacity=workload.context + workload.tokens,
                     threads=workload.threads,
                     provider=request.provider,
                     dims=request.sizes,
                 )
-            except UnreadableModel:
-                raise
-            except KvtoolError as error:
-                runs[number] = replace(runs[number], failure=_told(error))
-                continue
-            open_.callback(worker.close)
-            workers[number] = worker
-            form, in_place = worker.loaded.form, worker.loaded.in_place
-            runs[number] = replace(runs[number], form=form, in_place=in_place)
+                open_.callback(worker.close)
+                workers[number] = worker
+                form, in_place = worker.loaded.form, worker.loaded.in_place
+                runs[number] = replace(runs[number], form=form, in_place=in_place)
         ids = _prompt(workload, [w.loaded.vocabulary for w in workers if w is not None])
         for round_ in range(workload.rounds):
             progress("running, round", round_ + 1, workload.rounds)
             for number, runner in enumerate(workers):
-                if runner is None:
-                    continue
-                try:
-                    done = runner.round(ids, workload.context, workload.tokens)
-                except KvtoolError as error:
-                    runs[number] = replace(runs[number], failure=_told(error))
-                    workers[number] = None
-                    continue
-                runs[number] = _added(runs[number], done)
-        profiles = []
-        for number, runner in enumerate(workers):
-            if not request.profile or runner is None:
-                continue
-            progress("profiling", number + 1, len(workers))
-            try:
-                found = runner.profile(ids, workload.context, workload.tokens)
-                profiles.append(replace(found, model=names[number]))
-            except KvtoolError as error:
-                runs[number] = replace(runs[number], failure=_told(error))
+                with noting(number):
+                    if runner is not None:
+                        done = runner.round(ids, workload.context, workload.tokens)
+                        runs[number] = _added(runs[number], done)
+        for number, runner in enumerate(workers if request.profile else ()):
+            with noting(number):
+                if runner is not None:
+                    progress("profiling", number + 1, len(workers))
+                    found = runner.profile(ids, workload.context, workload.tokens)
+                    profiles.append(replace(found, model=names[number]))
     from onnx_kvtool.runtime.onnxruntime import named
 
     with running_on(request.provider):
         return BenchReport(workload, named(), tuple(runs), tuple(profiles))
-
-
-def _told(error: KvtoolError) -> str:
-    return error.message if error.help is None else f"{error.message}; {error.help}"
 
 
 def _added(run: BenchRun, done: Round) -> BenchRun:

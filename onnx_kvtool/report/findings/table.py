@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -71,36 +71,36 @@ class Merger(Writer):
         failed = None if failure is None else Failure(failure, None, _NO)
         self.tally.add(FileReport(path, found, failure=failed))
 
+    def _count_each(self, found: Iterable[tuple[str, Severity]]) -> None:
+        """Add findings, each by its file and severity."""
+        by_path: dict[str, list[Severity]] = {}
+        for path, severity in found:
+            by_path.setdefault(path, []).append(severity)
+        for path, severities in by_path.items():
+            self._count(path, severities)
+
 
 class _SarifMerger(SarifWriter, Merger):
     """One run with the results of all; the rules are those of this version."""
 
     def report(self, data: Any) -> str:
         """Return the results of a log."""
-        by_path: dict[str, list[Severity]] = {}
-        results = [result for run in data["runs"] for result in run.get("results", ())]
+        results = [result for run in data["runs"] for result in run["results"]]
         severities: dict[str, Severity] = {level: name for name, level in LEVELS.items()}
+        found = []
         for result in results:
-            index = INDICES.get(result.get("ruleId"))
             result.pop("ruleIndex", None)
-            if index is not None:
-                result["ruleIndex"] = index
+            if result["ruleId"] in INDICES:
+                result["ruleIndex"] = INDICES[result["ruleId"]]
             place = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-            found = severities.get(result.get("level", "warning"), "warning")
-            by_path.setdefault(place, []).append(found)
-        for path, found_here in by_path.items():
-            self._count(path, found_here)
-        for note in _notifications(data):
-            path, _, message = note.partition(": ")
-            self._count(path, (), message)
+            found.append((place, severities.get(result["level"], "warning")))
+        self._count_each(found)
+        for run in data["runs"]:
+            for invocation in run["invocations"]:
+                for note in invocation["toolExecutionNotifications"]:
+                    path, _, message = note["message"]["text"].partition(": ")
+                    self._count(path, (), message)
         return self.list.items(results)
-
-
-def _notifications(data: Any) -> Iterator[str]:
-    for run in data["runs"]:
-        for invocation in run.get("invocations", ()):
-            for note in invocation.get("toolExecutionNotifications", ()):
-                yield note["message"]["text"]
 
 
 class _JunitMerger(JunitWriter, Merger):
@@ -122,11 +122,7 @@ class _LinesMerger(JsonLinesWriter, Merger):
 
     def report(self, data: list[dict[str, Any]]) -> str:
         """Return the lines of a report."""
-        by_path: dict[str, list[Severity]] = {}
-        for line in data:
-            by_path.setdefault(line["path"], []).append(line["severity"])
-        for path, severities in by_path.items():
-            self._count(path, severities)
+        self._count_each((line["path"], line["severity"]) for line in data)
         return "".join(json.dumps(line) + "\n" for line in data)
 
 
