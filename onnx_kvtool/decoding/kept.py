@@ -73,19 +73,16 @@ class Feeder:
         elif spec.role in ("past_cache", "token_ids") or spec is covering_mask(self._plan):
             why = "the decoder gives its tokens, caches and mask itself"
         if spec is None or why is not None:
+            specs = self._plan.with_role("free", "position_ids", "attention_mask")
+            known = [one.name for one in specs if one is not covering_mask(self._plan)]
             raise UsageError(
                 f"`{name}` is no input that you can give: {why}",
-                help=f"inputs that you can give: {enumerated(self._open_names) or 'none'}",
+                help=f"inputs that you can give: {enumerated(known) or 'none'}",
             )
         array = np.asarray(value)
         if len(spec.shape) != array.ndim:
             raise UsageError(f"`{name}` is of shape {array.shape}, expected {spec.shape}")
         return np.ascontiguousarray(array, spec.dtype.numpy())
-
-    @property
-    def _open_names(self) -> list[str]:
-        specs = self._plan.with_role("free", "position_ids", "attention_mask")
-        return [spec.name for spec in specs if spec is not covering_mask(self._plan)]
 
     def _embeddings(self) -> str | None:
         specs = [

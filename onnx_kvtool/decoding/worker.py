@@ -172,7 +172,9 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
         try:
             if decoder is None:
                 loading = question
-                decoder, answer = _load(*question)
+                model, options = question
+                decoder = Decoder(_sources(model), **options)
+                answer = Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
             elif question[0] == "profile":
                 answer = _profile(loading, *question[1:])
             else:
@@ -181,11 +183,6 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
             answer = error
         pickle.dump(answer, answers)
         answers.flush()
-
-
-def _load(model: str | bytes, options: dict[str, Any]) -> tuple[Decoder, Loaded]:
-    decoder = Decoder(_sources(model), **options)
-    return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
 
 
 def _sources(model: str | bytes) -> Sequence[ModelSource]:

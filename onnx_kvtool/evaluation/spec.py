@@ -106,25 +106,23 @@ class Given:
         if self.array is None:
             return literal_array(self.literal, self.natural() if target is None else target)
         if self.array.dtype.kind == "V" and element_type(self.array.dtype) is None:
-            return self._of_bytes(self.array, target)
+            if target is None or self.array.dtype.names is not None:
+                raise UsageError(f"`{self.text}` contains {_content(self.array)}", help=_HELP_RAW)
+            wanted = target.numpy()
+            if not wanted.hasobject and wanted.itemsize == self.array.dtype.itemsize:
+                return self.array.view(wanted)
+            raise self._unfit(self.array, target)
         found = self.natural() if self.dtype is None else element_type(self.array.dtype)
         if self.dtype is None or found == self.dtype:
             return self.array
         if _stores_bits(self.array.dtype, self.dtype):
             return self.array.view(self.dtype.numpy())
-        raise UsageError(
-            f"`{self.text}` contains {_content(self.array)}, expected {dtype_name(self.dtype)}"
-        )
+        raise self._unfit(self.array, self.dtype)
 
-    def _of_bytes(self, array: Array, target: ir.DataType | None) -> Array:
-        if target is None or array.dtype.names is not None:
-            raise UsageError(f"`{self.text}` contains {_content(array)}", help=_HELP_RAW)
-        wanted = target.numpy()
-        if wanted.hasobject or wanted.itemsize != array.dtype.itemsize:
-            raise UsageError(
-                f"`{self.text}` contains {_content(array)}, expected {dtype_name(target)}"
-            )
-        return array.view(wanted)
+    def _unfit(self, array: Array, expected: ir.DataType) -> UsageError:
+        return UsageError(
+            f"`{self.text}` contains {_content(array)}, expected {dtype_name(expected)}"
+        )
 
 
 _HELP_RAW = "put an element type that ONNX has in front, as in `bfloat16:cache.npy`"

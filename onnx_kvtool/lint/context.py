@@ -155,7 +155,11 @@ class Context:
     @functools.cached_property
     def sites(self) -> tuple[Site, ...]:
         """Every node of the model, those of bodies and functions included, each once."""
-        return tuple(self._walk())
+        return tuple(
+            site
+            for path, graph, opsets in self.roots
+            for site in _sites(graph, path, graph, opsets)
+        )
 
     def sites_of(self, *op_types: str) -> list[Site]:
         """Return the nodes of operators of these names in any domain, in the order of `sites`."""
@@ -204,10 +208,6 @@ class Context:
             opsets = next(opsets for _, graph, opsets in self.roots if graph is site.root)
             self._maps[key] = IndexMaps(opsets.get("", 1))
         return self._maps[key]
-
-    def _walk(self) -> Iterator[Site]:
-        for path, graph, opsets in self.roots:
-            yield from _sites(graph, path, graph, opsets)
 
 
 def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -> Iterator[Site]:

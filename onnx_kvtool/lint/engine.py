@@ -36,7 +36,10 @@ def look(
         The findings, and the number of suppressed ones, which are left out; see `suppress`.
     """
     with collector_paused():
-        annotations = _annotate(model)
+        try:
+            annotations = annotate(model, frozen=True)  # rules look only
+        except KvtoolError as error:  # onnx cannot check a model that cannot be serialised
+            annotations = Annotations([], error.message)
         try:
             chosen = list(rules)
             context = Context(model, targets, annotations)
@@ -50,13 +53,6 @@ def look(
             return with_fingerprints(left, context) if left else left, suppressed
         finally:
             annotations.remove()
-
-
-def _annotate(model: ir.Model) -> Annotations:
-    try:
-        return annotate(model, frozen=True)  # rules look only
-    except KvtoolError as error:  # onnx cannot check a model that cannot be serialised
-        return Annotations([], error.message)
 
 
 def _found(context: Context, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Found]]:

@@ -161,14 +161,7 @@ _at_work = threading.Event()
 
 
 def begin(is_up: Event) -> None:
-    """Make this worker end with its parent, and report that it is ready."""
-    _end_with_parent()
-    put_off()
-    is_up.set()
-
-
-def _end_with_parent() -> None:
-    """Make this worker end in order when it gets SIGTERM, and when its parent has ended.
+    """Make this worker end in order on SIGTERM or after its parent; report that it is ready.
 
     An interrupt at the keyboard reaches all processes of a terminal; workers leave it to the
     parent, which ends them. The workers of a parent that was killed would wait for work forever.
@@ -176,6 +169,8 @@ def _end_with_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_watch_parent, daemon=True).start()
+    put_off()
+    is_up.set()
 
 
 def ended_with(work: Callable[[str], T], item: str) -> T:

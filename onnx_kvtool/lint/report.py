@@ -223,20 +223,17 @@ class Tally:
         self._totals["suppressed"] += file.suppressed
         self._totals["baselined"] += file.baselined
         for finding in file.findings:
-            self._add(finding)
-
-    def _add(self, finding: Finding) -> None:
-        self._totals[finding.severity] += 1
-        code, fix = finding.code, finding.fix
-        rule = self._rules.get(code, RuleCount(code, finding.name, finding.severity, 0, 0))
-        self._rules[code] = replace(
-            rule,
-            severity=min(rule.severity, finding.severity, key=RANK.__getitem__),
-            count=rule.count + 1,
-            fixable=rule.fixable + (fix is not None),
-        )
-        if fix is not None:
-            self._totals["fixable" if fix.applicability == "safe" else "unsafe_fixable"] += 1
+            code, fix = finding.code, finding.fix
+            self._totals[finding.severity] += 1
+            rule = self._rules.get(code, RuleCount(code, finding.name, finding.severity, 0, 0))
+            self._rules[code] = replace(
+                rule,
+                severity=min(rule.severity, finding.severity, key=RANK.__getitem__),
+                count=rule.count + 1,
+                fixable=rule.fixable + (fix is not None),
+            )
+            if fix is not None:
+                self._totals["fixable" if fix.applicability == "safe" else "unsafe_fixable"] += 1
 
     @property
     def summary(self) -> Summary:

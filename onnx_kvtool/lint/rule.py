@@ -23,7 +23,7 @@ starts at once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -147,13 +147,9 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(word.split("=") for word in _words(text))
 
 
-def _sizes(text: str) -> dict[str, int]:
-    return {name: int(size) for name, size in _pairs(text).items()}
-
-
 _READ: Mapping[str, Callable[[str], object]] = {
     "operators": _words,
-    "example-files": _sizes,
+    "example-files": lambda text: {name: int(size) for name, size in _pairs(text).items()},
     "example-links": _pairs,
 }
 """What reads the values of keys that are not single words."""
@@ -198,12 +194,9 @@ def facts(rule: Rule) -> str:
         parts.append("needs a `--target`")
     elif rule.runtime:
         parts.append(f"needs `--target {rule.runtime}`")
-    parts.append(f"has {_a(rule.fix)} fix" if rule.fix else "has no fix")
+    article = "an" if rule.fix == "unsafe" else "a"
+    parts.append(f"has {article} {rule.fix} fix" if rule.fix else "has no fix")
     return "; ".join(parts)
-
-
-def _a(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def markdown(rule: Rule) -> str:
@@ -247,15 +240,14 @@ def plain(rule: Rule) -> str:
 _GROUPS = ("KV", "MD", "XD", "ON")
 
 
-def _rules() -> Iterator[Rule]:
-    for page in Path(__file__).parent.glob("rules/pages/*.md"):
-        yield Rule.of_page(page.read_text(encoding="utf-8"))
-
-
-def _order(rule: Rule) -> tuple[int, str]:
-    return _GROUPS.index(rule.code[:2]), rule.code
-
-
 RULES: Table[str, Rule] = Table(
-    "rule", ((rule.code, rule) for rule in sorted(_rules(), key=_order))
+    "rule",
+    sorted(
+        (
+            (rule.code, rule)
+            for page in Path(__file__).parent.glob("rules/pages/*.md")
+            for rule in (Rule.of_page(page.read_text(encoding="utf-8")),)
+        ),
+        key=lambda entry: (_GROUPS.index(entry[0][:2]), entry[0]),
+    ),
 )

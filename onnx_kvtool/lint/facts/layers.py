@@ -51,16 +51,9 @@ class Template:
     past: str
     present: str
 
-    def layer(self, name: str) -> str | None:
-        """Return the layer of `name` as a past; None if it does not match this template."""
-        return _match(self.past, name)
 
-    def present_layer(self, name: str) -> str | None:
-        """Return the layer of `name` as a present; None if it does not match this template."""
-        return _match(self.present, name)
-
-
-def _match(template: str, name: str) -> str | None:
+def layer_in(template: str, name: str) -> str | None:
+    """Return the layer that stands in a name for `%d`; None if it does not match the template."""
     pattern = re.escape(template).replace(_LAYER, "([0-9]+)", 1)
     found = re.fullmatch(pattern, name)
     return None if found is None else "".join(found.groups())
@@ -102,7 +95,7 @@ def same_but_direction(past: str, present: str) -> bool:
 def counterpart(past: str, templates: Iterable[Template]) -> str | None:
     """Return the name of the present of `past`; None if no template matches."""
     for template in templates:
-        if (layer := template.layer(past)) is not None:
+        if (layer := layer_in(template.past, past)) is not None:
             return template.present.replace(_LAYER, layer)
     return None
 
@@ -204,14 +197,16 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
     """
     from onnx_kvtool.ops.operators import Attention
 
-    by_node = {c.node: c for c in context.caches if c.kind == "tensor_scatter"}
+    by_node: dict[ir.Node | None, Cache] = {
+        c.node: c for c in context.caches if c.kind == "tensor_scatter"
+    }
     seen: set[tuple[int, int]] = set()
     paired: set[int] = set()
     for site in context.sites_of("Attention") if by_node else ():
         view = site.view(Attention)
         if view is None:
             continue
-        key, value = (_cache_behind(operand, by_node) for operand in (view.key, view.value))
+        key, value = (by_node.get(scatter_behind(operand)) for operand in (view.key, view.value))
         if key is None or value is None or key is value or (id(key), id(value)) in seen:
             continue
         seen.add((id(key), id(value)))
@@ -226,12 +221,6 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
             yield roles["key"], roles["value"]
 
 
-def _cache_behind(value: ir.Value, by_node: dict[ir.Node, Cache]) -> Cache | None:
-
-    node = scatter_behind(value)
-    return None if node is None else by_node.get(node)
-
-
 # Other uses of the past of a cache.
 
 
@@ -244,7 +233,7 @@ Level = tuple[ir.Value, ir.Node, int]
 
 def through(value: ir.Value) -> ir.Value:
     """Return the value that `value` copies through Identity nodes, or `value` itself."""
-    *_, (source, _) = upwards(value, _copied)
+    *_, (source, _) = upwards(value, lambda node: node.inputs[0] if _is_identity(node) else None)
     return source
 
 
@@ -296,10 +285,6 @@ def copies(value: ir.Value) -> Iterator[ir.Value]:
                 new = [v for v in reader.outputs if id(v) not in seen]
                 seen.update(map(id, new))
                 stack.extend(new)
-
-
-def _copied(node: ir.Node) -> ir.Value | None:
-    return given_input(node, 0) if _is_identity(node) else None
 
 
 def _is_identity(node: ir.Node) -> bool:

@@ -28,6 +28,7 @@ from onnx_kvtool.ops.schema import (
 )
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,15 @@ def misuses(context: Context) -> Iterator[Misuse]:
     is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
     for (_, domain), sites in unimported.items():
         if domain or not is_reported:
-            yield _unimported(domain, sites, context)
+            first, name = sites[0], domain or "ai.onnx"
+            owner = context.owner(first.root)
+            yield Misuse(
+                "unimported-domain",
+                first.location(),
+                f"the {owner} imports no version of the domain `{name}` of the operator"
+                + _more(sites),
+                f"add an opset import of `{name}` to the {owner}",
+            )
 
 
 def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
@@ -162,7 +171,7 @@ def _axes(site: Site) -> Iterator[Misuse]:
         return
     rank = len(node.inputs[0].shape)
     if node.op_type in ("DequantizeLinear", "QuantizeLinear") and (
-        rank == 0 or _is_for_all(node.inputs[1])
+        rank == 0 or all(size == 1 for size in dims_of(node.inputs[1]) or ())
     ):
         return  # one scale for the whole tensor: the axis counts nothing
     for axis in (*_integers(node, "axes"), *_integers(node, "axis")):
@@ -183,11 +192,6 @@ def _integers(node: ir.Node, name: str) -> tuple[int, ...]:
     if attribute.type == ir.AttributeType.INTS:
         return tuple(attribute.value)
     return (attribute.value,) if attribute.type == ir.AttributeType.INT else ()
-
-
-def _is_for_all(scale: ir.Value | None) -> bool:
-    """Return whether a scale has one element, or may have one."""
-    return scale is None or scale.shape is None or all(size == 1 for size in scale.shape)
 
 
 def _contrib_attributes(site: Site, facts: OpFacts, context: Context) -> Iterator[Misuse]:
@@ -233,7 +237,9 @@ def _worded(site: Site, problem: Problem, facts: OpFacts) -> Misuse:
     help: str | None = None
     text = problem.text
     if problem.kind == "unknown-attribute":
-        came = _first_with(op, name, site.node.domain)
+        domain = site.node.domain
+        versions = ((v, op_facts(op, v, domain)) for v in range(1, newest_of(domain) + 1))
+        came = next((v for v, known in versions if known and name in known.attributes), None)
         if came is not None:
             text += f"; it came with opset {came}"
             help = f"raise the opset import to {came}, or leave the attribute out"
@@ -317,14 +323,6 @@ def _more(sites: list[Site]) -> str:
     return f" ({counted(rest, 'more node')})" if rest else ""
 
 
-def _first_with(op: str, attribute: str, domain: str) -> int | None:
-    for opset in range(1, newest_of(domain) + 1):
-        facts = op_facts(op, opset, domain)
-        if facts is not None and attribute in facts.attributes:
-            return opset
-    return None
-
-
 def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
     """Yield strings and types of attributes that are legal at no opset."""
     node = site.node
@@ -394,15 +392,3 @@ def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:
                     if kind == "input"
                     else "declare the result with the type that the operator yields",
                 )
-
-
-def _unimported(domain: str, sites: list[Site], context: Context) -> Misuse:
-    first = sites[0]
-    owner = context.owner(first.root)
-    return Misuse(
-        "unimported-domain",
-        first.location(),
-        f"the {owner} imports no version of the domain `{domain or 'ai.onnx'}` of the operator"
-        + _more(sites),
-        f"add an opset import of `{domain or 'ai.onnx'}` to the {owner}",
-    )

@@ -20,6 +20,7 @@ from onnx_kvtool.lint.facts.layers import (
     configured_templates,
     counterpart,
     key_value_pairs,
+    layer_in,
     layered,
     place_of,
     same_but_direction,
@@ -69,7 +70,7 @@ def _problem(past: str, present: str, configured: tuple[Template, ...], count: i
     is_named = all(p.role is not None and p.is_cache for p in (before, after))
     if is_named and before.role != after.role:
         return f"which is the name of a {after.role}, not of a {before.role}"
-    is_layer = is_named or any(t.present_layer(present) is not None for t in TEMPLATES)
+    is_layer = is_named or any(layer_in(t.present, present) is not None for t in TEMPLATES)
     if is_layer and None not in (before.layer, after.layer) and before.layer != after.layer:
         return f"which is the name of layer {after.layer}, not of layer {before.layer}"
     if configured:
@@ -129,7 +130,8 @@ def layers_disagree_shape(context: Context) -> Findings:
             key = (cache.kind, place.stream, place.role, len(cache.shape))
             groups.setdefault(key, []).append(cache)
     for caches in groups.values():
-        shapes = [_numbers(cache) for cache in caches]
+        # Symbolic names may differ for one size.
+        shapes = [tuple(d if isinstance(d, int) else None for d in c.shape or ()) for c in caches]
         odd = _odd_one(shapes)
         if odd is None:
             continue
@@ -143,11 +145,6 @@ def layers_disagree_shape(context: Context) -> Findings:
             help="give it the shape of the others, or ignore this finding for a layer that "
             "differs on purpose",
         )
-
-
-def _numbers(cache: Cache) -> tuple[int | None, ...]:
-    """Return the shape without symbolic names, which may differ for one size."""
-    return tuple(d if isinstance(d, int) else None for d in cache.shape or ())
 
 
 def _odd_one(shapes: Sequence[tuple[int | None, ...]]) -> int | None:
@@ -188,11 +185,14 @@ def dim_param_inconsistent(context: Context) -> Findings:
         reported.add(frozenset(names))
         ranked = [name for name, _ in Counter(names).most_common()]
         kept = _best(ranked, context.model, is_batch=names is batch)
+        others = [name for name in ranked if name != kept]
+        shown = ", ".join(f"`{name}`" for name in others)
+        rename = partial(_rename_dimensions, context.model, kept, others)
         yield Found(
             cache.location,
             f"{what} has {len(ranked)} names: {enumerated(ranked)}",
             help=f"call it `{kept}` everywhere",
-            fix=_dimension_fix(context.model, kept, [name for name in ranked if name != kept]),
+            fix=Fix("safe", f"rename dimension {shown} to `{kept}`", rename),
         )
 
 
@@ -275,12 +275,6 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Yield the values that can have a shape; an output may be made by no node."""
     yield from values(model)
     yield from model.graph.outputs
-
-
-def _dimension_fix(model: ir.Model, kept: str, others: Sequence[str]) -> Fix:
-    what = ", ".join(f"`{name}`" for name in others)
-    rename = partial(_rename_dimensions, model, kept, others)
-    return Fix("safe", f"rename dimension {what} to `{kept}`", rename)
 
 
 def _rename_dimensions(model: ir.Model, kept: str, others: Sequence[str]) -> None:

@@ -160,12 +160,8 @@ def missing_graph_name(context: Context) -> Findings:
         if graph.name or id(graph) in functions:
             continue
         name = "main_graph" if graph is context.model.graph else "body"
-        fix = Fix("safe", f"call the graph `{name}`", partial(_name, graph, name))
+        fix = Fix("safe", f"call the graph `{name}`", partial(setattr, graph, "name", name))
         yield Found(Location(path), "the graph has no name", help="name it", fix=fix)
-
-
-def _name(graph: ir.Graph, name: str) -> None:
-    graph.name = graph.name or name
 
 
 @check("MD433")

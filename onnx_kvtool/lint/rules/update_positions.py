@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.constants import constant_integers, tensor_integers
 from onnx_kvtool.emit.emitter import Names
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.layers import key_value_pairs, through
-from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
+from onnx_kvtool.lint.facts.operands import operands, rows, shape_words
 from onnx_kvtool.lint.finding import Findings, Fix, Found
 from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import TensorScatter
@@ -110,7 +110,9 @@ def write_indices_shape(site: Site, context: Context) -> Findings:
     if found is None or found.write_indices is None:
         return
     indices, maps = found.write_indices, context.index_maps(site)
-    shape, batch = maps.shape(indices), _batch(found, context, site)
+    shape = maps.shape(indices)
+    known = filter(None, (maps.shape(found.past), maps.shape(found.update)))
+    batch = next((dims[0] for dims in known), None)
     if shape is None:
         return
     shown = shape_words(dims_of(indices))
@@ -131,15 +133,6 @@ def write_indices_shape(site: Site, context: Context) -> Findings:
                 f"batch_size={batch}: expected one for each sequence",
                 help="pass one write index for each sequence, even if all are the same",
             )
-
-
-def _batch(found: Operands, context: Context, site: Site) -> Expr | None:
-    maps = context.index_maps(site)
-    for value in (found.past, found.update):
-        shape = maps.shape(value)
-        if shape:
-            return shape[0]
-    return None
 
 
 def _flatten(site: Site, context: Context, shape: Exprs, batch: Expr | None) -> Fix | None:

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import onnx_ir as ir
 
@@ -164,10 +163,6 @@ def read_baseline(path: str) -> Baseline:
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"`{path}` is no baseline: it is no JSON") from error
-    return _read(path, data)
-
-
-def _read(path: str, data: Any) -> Baseline:
     if not isinstance(data, dict) or data.get("baseline_version") != _VERSION:
         raise UsageError(
             f"`{path}` is no baseline of version {_VERSION}", help="make it with `--write-baseline`"

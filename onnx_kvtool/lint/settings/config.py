@@ -280,14 +280,11 @@ def _read(path: str, table: Mapping[str, Any]) -> dict[str, Any]:
         try:
             values[key] = reader(value)
         except _Unfit as error:
-            message = f"`{path}`: `{key}` is {_spoken(value)}, expected {error.message}"
+            # Text in backticks, others as in TOML and JSON.
+            shown = f"`{value}`" if isinstance(value, str) else json.dumps(value, default=str)
+            message = f"`{path}`: `{key}` is {shown}, expected {error.message}"
             raise UsageError(message, help=error.help) from error
     return values
-
-
-def _spoken(value: Any) -> str:
-    """Return a value for messages: text in backticks, others as in TOML and JSON."""
-    return f"`{value}`" if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _unknown(path: str, key: str) -> UsageError:
@@ -345,7 +342,8 @@ def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
     checked = tuple(prefixes)
     for prefix in checked:
         if not prefix or not any(matches(prefix, code) for code in RULES):
-            near = _nearest_code(prefix, _prefixes())
+            groups = {code[:length] for code in RULES for length in (2, 3)}
+            near = _nearest_code(prefix, [*RULES, *sorted(groups), ALL])
             raise UsageError(
                 f"{where}: no rule has the code `{prefix}`",
                 help=f"did you mean `{near}`?" if near else "`kvtool rule --all` lists the rules",
@@ -417,17 +415,13 @@ class Selection:
         Args:
             path: Path of the file; "" or `-` for a model without one.
         """
-        return list(_rules(self, tuple(self._off(path))))
-
-    def _off(self, path: str) -> list[str]:
-        if path in ("", "-"):
-            return []
-        return [
+        off = [
             prefix
-            for line in self.per_file
+            for line in (self.per_file if path not in ("", "-") else ())
             if PathPatterns([line.pattern], line.base).match(path)
             for prefix in line.codes
         ]
+        return list(_rules(self, tuple(off)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -444,9 +438,3 @@ def _specificity(code: str, prefixes: Sequence[str]) -> int:
     """Return the length of the longest prefix that matches `code`; -1 if none does."""
     lengths = [0 if p == ALL else len(p) for p in prefixes if matches(p, code)]
     return max(lengths, default=-1)
-
-
-def _prefixes() -> list[str]:
-    """Return every code, and every prefix that stands for a group."""
-    groups = {code[:length] for code in RULES for length in (2, 3)}
-    return [*RULES, *sorted(groups), ALL]

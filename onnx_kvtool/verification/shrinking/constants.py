@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice
-from onnx_kvtool.verification.shrinking.sizes import Shape, Size, Sizes
+from onnx_kvtool.verification.shrinking.sizes import Shape, Sizes
 from onnx_kvtool.verification.shrinking.weights import (
     QUANTIZED_TYPES,
     WEIGHT_TYPES,
@@ -72,7 +72,7 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
     tensors = model.constants
     for name, tensor in tensors.items():
         shape = sizes.shapes.get(name)
-        if name in common or not shape or _settled(shape):
+        if name in common or not shape:
             continue
         if len(shape) == 1 and name in sizes.readers:
             continue  # its elements are sizes
@@ -81,18 +81,17 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
         first, *rest = size.atoms()
         for atom in rest:
             atom.is_pinned = True
-        if name not in tensors or not _counts(numpy_helper.to_array(tensors[name]), first, rest):
+        # Indices have to stay within the same part of the size that they point along.
+        stride = math.prod(atom.number or 0 for atom in rest)
+        values = numpy_helper.to_array(tensors[name]).ravel() if name in tensors else np.zeros(0)
+        is_whole = 0 < values.size == (first.number or 0) * stride
+        if not is_whole or (values // stride != np.arange(values.size) // stride).any():
             first.is_pinned = True
     numbers = set(_numbers_of_arithmetic(model))
     for shape in sizes.shapes.values():
         for atom in (atom for size in shape or () for atom in size.atoms()):
             if atom.is_indexed and any(1 < n <= (atom.number or 0) for n in numbers):
                 atom.is_pinned = True
-
-
-def _settled(shape: Shape) -> bool:
-    """Return whether all sizes stay as they are anyway."""
-    return all(a.is_pinned or (a.number or 0) <= LEAST for size in shape for a in size.atoms())
 
 
 def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
@@ -106,13 +105,6 @@ def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
             steps = steps[1:] - steps[:-1]
         if not (steps == steps[:1]).all():
             atom.is_pinned = True
-
-
-def _counts(values: npt.NDArray[Any], first: Size, rest: list[Size]) -> bool:
-    """Return whether indices stay within the same part of the size that they point along."""
-    stride = math.prod(atom.number or 0 for atom in rest)
-    places = np.arange(values.size) // stride
-    return (first.number or 0) * stride == values.size and bool((values // stride == places).all())
 
 
 def _numbers_of_arithmetic(model: Skeleton) -> Iterator[int]:

@@ -122,7 +122,11 @@ def _scaled_heads(call: Call) -> Found:
         if past is not None:
             _tie_past(past, key_heads, size)
     if call.number("do_rotary"):
-        _tie_angles(call, size)
+        need(not call.number("rotary_interleaved"))
+        for table in call.known(7, 8):  # half as many columns as a head has elements
+            need(len(table) == 2 and 2 * (table[1].number or 0) == size.number)
+            pin([table[0]])  # positions index it
+            factor([size], [fixed(2), table[1]])
     call.link_attribute("num_heads", heads)
     call.link_attribute("kv_num_heads", key_heads)
     if not any(attribute.name == "scale" and attribute.f for attribute in call.node.attribute):
@@ -143,15 +147,6 @@ def _tie_past(past: Shape, key_heads: Size, size: Size) -> None:
     need(len(past) == 4)
     join_all(past[1::2], (key_heads, size))
     pin([past[2]])
-
-
-def _tie_angles(call: Call, size: Size) -> None:
-    """Tie the columns of rotary tables, half as many as a head has elements."""
-    need(not call.number("rotary_interleaved"))
-    for table in call.known(7, 8):
-        need(len(table) == 2 and 2 * (table[1].number or 0) == size.number)
-        pin([table[0]])  # positions index it
-        factor([size], [fixed(2), table[1]])
 
 
 def rotary_embedding(call: Call) -> Found:

@@ -291,7 +291,9 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
     kinds: dict[object, list[int]] = {}
     for number in range(1, len(cuts)):
         if sides[0].is_alike_at_ends(number) and all(side.is_closed(number) for side in sides):
-            kinds.setdefault(_kind(sides, number), []).append(number)
+            counted: dict[str, int] = {}
+            kind = tuple(tuple(_nodes(side, sides, number, counted)) for side in sides)
+            kinds.setdefault(kind, []).append(number)
     dropped = sorted(number for numbers in kinds.values() for number in numbers[most:])
     if not dropped:
         return None
@@ -332,12 +334,6 @@ def _common_cuts(a: Side, b: Side) -> list[Cut]:
             found.append(cut)
             last = max(places)
     return found
-
-
-def _kind(sides: tuple[Side, Side], number: int) -> object:
-    """Return what the segments of both models have in common with others of their kind."""
-    numbers: dict[str, int] = {}
-    return tuple(tuple(_nodes(side, sides, number, numbers)) for side in sides)
 
 
 def _nodes(

@@ -88,7 +88,13 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     keep_irregular_tables(a, one, common)
     keep_irregular_tables(b, other, common)
     choice = Choice([one.shapes, other.shapes])
-    dims = [_dims(model, table, choice) for model, table in ((a, one), (b, other))]
+    dims = [
+        {
+            t.name: list(map(choice.of, sizes.shapes[t.name] or ()))
+            for t in m.message.graph.initializer
+        }
+        for m, sizes in ((a, one), (b, other))
+    ]
     # What scales something in one model scales it in the other, whatever the operators.
     of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
     quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
@@ -227,14 +233,6 @@ class _Draw:
             return ir.PackedTensor(held, real.dtype, shape=ir.Shape(shape), name=name)
         held = np.frombuffer(data, real.dtype.numpy()).reshape(shape)
         return ir.tensor(held, dtype=real.dtype, name=name)
-
-
-def _dims(model: Skeleton, sizes: Sizes, choice: Choice) -> dict[str, list[int]]:
-    """Return the shapes that the constants of a model have in its copy, by name."""
-    return {
-        tensor.name: [choice.of(size) for size in sizes.shapes[tensor.name] or ()]
-        for tensor in model.message.graph.initializer
-    }
 
 
 def _copy(

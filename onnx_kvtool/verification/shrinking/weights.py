@@ -75,7 +75,11 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
     values: set[str] = set()
     scales: dict[str, float] = {}
     for node in message.graph.node:
-        for value, scale in _pairs(node):
+        op = canonical_domain(node.domain), node.op_type
+        for places in _PLACES.get(op, ()):
+            value, scale = (node.input[i] if i < len(node.input) else "" for i in places)
+            if not value or not scale:
+                continue
             if value in types:
                 values.add(value)
             if scale not in types:
@@ -95,13 +99,6 @@ def code_bits(node: onnx.NodeProto) -> int | None:
     """Return the bits of the quantized weights of an operator of onnxruntime; None for others."""
     name = _BITS.get(node.op_type) if node.domain else None
     return next((a.i for a in node.attribute if a.name == name), 4) if name else None
-
-
-def _pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-    """Yield the names of quantised values that a node reads, each with that of their scales."""
-    for value, scale in _PLACES.get((canonical_domain(node.domain), node.op_type), ()):
-        if scale < len(node.input) and node.input[value] and node.input[scale]:
-            yield node.input[value], node.input[scale]
 
 
 def _quantized_magnitude(node: onnx.NodeProto, shape: list[int], dtype: ir.DataType) -> float:
