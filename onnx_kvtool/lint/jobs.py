@@ -65,31 +65,25 @@ def run_jobs(
     may_copy = may_copy and _is_alone()
     if may_copy:
         prepare()
+
+    def past_deaths(first: Iterator[T]) -> Iterator[T]:
+        """Yield all results: of the first pool until a worker dies, then of new ones."""
+        done = 0
+        for result in first:
+            yield result
+            done += 1
+        while done < len(items):
+            # A worker died, and which item killed it is unknown: the next in line goes alone.
+            with _pool(work, items[done : done + 1], 1) as results:
+                yield from list(results) or [died(items[done])]
+            done += 1
+            with _pool(work, items[done:], jobs) as results:
+                for result in results:
+                    yield result
+                    done += 1
+
     with _pool(work, items, jobs, may_copy=may_copy and _is_alone()) as results:
-        yield _past_deaths(results, work, items, jobs, died)
-
-
-def _past_deaths(
-    results: Iterator[T],
-    work: Callable[[str], T],
-    items: Sequence[str],
-    jobs: int,
-    died: Callable[[str], T],
-) -> Iterator[T]:
-    """Yield all results: of the first pool until a worker dies, then of new ones."""
-    done = 0
-    for result in results:
-        yield result
-        done += 1
-    while done < len(items):
-        # A worker died, and which item killed it is unknown: the next in line goes alone.
-        with _pool(work, items[done : done + 1], 1) as results:
-            yield from list(results) or [died(items[done])]
-        done += 1
-        with _pool(work, items[done:], jobs) as results:
-            for result in results:
-                yield result
-                done += 1
+        yield past_deaths(results)
 
 
 @contextlib.contextmanager

@@ -341,26 +341,21 @@ def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
         return
     given = node.attributes.get(source.attribute)
     if given is not None and not given.is_ref() and isinstance(given.value, int):
-        yield from _type(site, facts, source.attribute, given.value)
-
-
-def _type(site: Site, facts: OpFacts, name: str, number: int) -> Iterator[Misuse]:
-    formal = facts.outputs[0]
-    try:
-        dtype = ir.DataType(number)
-    except ValueError:
-        dtype = ir.DataType.UNDEFINED
-    if dtype == ir.DataType.UNDEFINED:
-        text = f"attribute `{name}` is {number}, which is no element type"
-    elif tensor_type(dtype) not in formal.types:
-        op = site.node.op_type
-        text = (
-            f"attribute `{name}` is {number} ({dtype.name}), a type that `{op}` does not give at "
-            f"opset {site.opset}"
-        )
-    else:
-        return
-    yield Misuse("attribute-value", site.location(), text)
+        name, number = source.attribute, given.value
+        try:
+            dtype = ir.DataType(number)
+        except ValueError:
+            dtype = ir.DataType.UNDEFINED
+        if dtype == ir.DataType.UNDEFINED:
+            text = f"attribute `{name}` is {number}, which is no element type"
+        elif tensor_type(dtype) not in facts.outputs[0].types:
+            text = (
+                f"attribute `{name}` is {number} ({dtype.name}), a type that `{node.op_type}` does "
+                f"not give at opset {site.opset}"
+            )
+        else:
+            return
+        yield Misuse("attribute-value", site.location(), text)
 
 
 def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:

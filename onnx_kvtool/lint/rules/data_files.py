@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
-from onnx_kvtool.core.diagnostic import Location
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.words import counted, enumerated
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Findings, Fix, Found
@@ -32,45 +37,41 @@ def wrong_reference(code: str, context: Context) -> Findings:
     One finding stands for all tensors of a file, except where the range of each is judged.
     """
     judge = ReferenceJudge(need_bytes=True)
-    files: dict[tuple[str, str], list[tuple[Location, str, str | None]]] = {}
-    for place, tensor in context.external_tensors:
-        problem = judge.judge(tensor)
-        if problem is None or problem.code not in _PROBLEMS[code]:
-            continue
-        if code == "XD504":
-            yield Found(place, problem.message, help=problem.help)
-            continue
-        key = (os.fspath(tensor.base_dir), os.fspath(tensor.location))
-        files.setdefault(key, []).append((place, problem.message, problem.help))
-    for entries in files.values():
-        place, message, remedy = entries[0]
-        yield Found(place, message + _more_tensors(len(entries)), help=remedy)
+    found = [
+        (tensor, Found(place, problem.message, help=problem.help))
+        for place, tensor in context.external_tensors
+        if (problem := judge.judge(tensor)) is not None and problem.code in _PROBLEMS[code]
+    ]
+    return (what for _, what in found) if code == "XD504" else _by_file(found)
 
 
-def _more_tensors(count: int) -> str:
-    """Return the part of a message about further tensors."""
-    return f" (so do {count - 1} more tensors)" if count > 1 else ""
+def _by_file(found: Iterable[tuple[ir.ExternalTensor, Found]]) -> Findings:
+    """Yield one finding for all tensors of a data file, the first one."""
+    files: dict[tuple[str, str], list[Found]] = {}
+    for tensor, what in found:
+        key = (os.fspath(tensor.base_dir) or ".", os.fspath(tensor.location))
+        files.setdefault(key, []).append(what)
+    for first, *others in files.values():
+        more = f" (so do {len(others)} more tensors)" if others else ""
+        yield replace(first, message=first.message + more)
 
 
 @check("XD503")
 def external_symlink(context: Context) -> Findings:
     """Look at each data file that may be read at all."""
-    judge = ReferenceJudge(need_bytes=True)
-    files: dict[tuple[str, str], list[Location]] = {}
+    judge, link = ReferenceJudge(need_bytes=True), functools.cache(_link)
+    found: list[tuple[ir.ExternalTensor, Found]] = []
     for place, tensor in context.external_tensors:
         problem = judge.judge(tensor)
         if problem is None or problem.code in ("external-range", "external-length"):
-            key = (os.fspath(tensor.base_dir) or ".", os.fspath(tensor.location))
-            files.setdefault(key, []).append(place)
-    for (base, location), places in files.items():
-        what, is_outside = _link(base, location)
-        if what is not None:
-            yield Found(
-                places[0],
-                f"its data file `{location}` {what}{_more_tensors(len(places))}",
-                help="copy the file, so that onnx can load the model",
-                severity="info" if is_outside else None,
-            )
+            location = os.fspath(tensor.location)
+            what, is_outside = link(os.fspath(tensor.base_dir) or ".", location)
+            if what is not None:
+                text = f"its data file `{location}` {what}"
+                remedy = "copy the file, so that onnx can load the model"
+                severity: Severity | None = "info" if is_outside else None
+                found.append((tensor, Found(place, text, help=remedy, severity=severity)))
+    return _by_file(found)
 
 
 def _link(base: str, location: str) -> tuple[str | None, bool]:
@@ -94,19 +95,20 @@ def _link(base: str, location: str) -> tuple[str | None, bool]:
 @check("XD506")
 def external_misaligned(context: Context) -> Findings:
     """Look at the offsets; no file is looked at."""
-    files: dict[str, list[tuple[Location, int]]] = {}
-    for place, tensor in context.external_tensors:
-        if (tensor.offset or 0) % _PAGE:
-            files.setdefault(os.fspath(tensor.location), []).append((place, tensor.offset or 0))
-    for location, found in files.items():
-        place, offset = found[0]
-        yield Found(
-            place,
-            f"its data begins at byte {offset} of `{location}`, which is no multiple of {_PAGE}"
-            + _more_tensors(len(found)),
-            help="write the data again: `onnx_ir.save(model, path, external_data=file)` aligns "
-            "large tensors",
+    return _by_file(
+        (
+            tensor,
+            Found(
+                place,
+                f"its data begins at byte {tensor.offset} of `{os.fspath(tensor.location)}`, which "
+                f"is no multiple of {_PAGE}",
+                help="write the data again: `onnx_ir.save(model, path, external_data=file)` aligns "
+                "large tensors",
+            ),
         )
+        for place, tensor in context.external_tensors
+        if (tensor.offset or 0) % _PAGE
+    )
 
 
 @check("XD508")

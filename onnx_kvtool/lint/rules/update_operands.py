@@ -7,29 +7,29 @@ import onnx_ir as ir
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands, shape_words
 from onnx_kvtool.lint.finding import Applicability, Findings, Fix, Found
-from onnx_kvtool.lint.rule import check
+from onnx_kvtool.lint.rule import RULES, check
 from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
+_REMEDIES = {
+    "KV001": "set `axis` to the dimension that counts tokens",
+    "KV003": "write `linear`, or `circular` for a cache that wraps around",
+}
 
-@check("KV001")
-def axis_is_batch(site: Site, context: Context) -> Findings:
-    """Compare `axis` with the rank of the cache."""
-    view = site.view(TensorScatter)
-    if view is None:
+
+@check(*_REMEDIES)
+def refused(code: str, site: Site, context: Context) -> Findings:
+    """Read the node through its view, which refuses `axis` 0 and other modes."""
+    if site.opset is None:
         return
     try:
-        _ = view.sequence_axis
+        _ = TensorScatter(site.node, site.opset).sequence_axis
     except MalformedNode as error:
-        if error.code == "axis-is-batch":
-            yield Found(
-                site.location(),
-                error.message,
-                help="set `axis` to the dimension that counts tokens",
-            )
+        if error.code == RULES[code].name:
+            yield Found(site.location(), error.message, help=_REMEDIES[code])
 
 
 @check("KV002")
@@ -49,22 +49,6 @@ def axis_out_of_range(site: Site, context: Context) -> Findings:
                     help="set `axis` to the dimension that counts tokens",
                 )
             return
-
-
-@check("KV003")
-def bad_mode(site: Site, context: Context) -> Findings:
-    """Read the node through its view, which refuses another mode."""
-    if site.opset is None:
-        return
-    try:
-        TensorScatter(site.node, site.opset)
-    except MalformedNode as error:
-        if error.code == "bad-mode":
-            yield Found(
-                site.location(),
-                error.message,
-                help="write `linear`, or `circular` for a cache that wraps around",
-            )
 
 
 @check("KV004")

@@ -17,6 +17,7 @@ from onnx_kvtool.verification.shrinking.sizes import (
     name,
     need,
     pin,
+    replaced,
 )
 
 # How the operators of attention tie heads and the size of a head.
@@ -183,7 +184,7 @@ def tensor_scatter(call: Call) -> Found:
 def join_beside(a: Shape, b: Shape, axis: int) -> tuple[Size, Size]:
     """Let two shapes be the same but along an axis; return their sizes there."""
     need(len(a) == len(b))
-    join_all(a[:axis] + a[axis + 1 :], b[:axis] + b[axis + 1 :])
+    join_all(replaced(a, axis), replaced(b, axis))
     return a[axis], b[axis]
 
 
@@ -427,4 +428,4 @@ def top_k(call: Call) -> Found:
     axis = call.axis(shape)
     pin(shape[axis : axis + 1])
     number = count[0] if count else None
-    return [[*shape[:axis], fixed(number), *shape[axis + 1 :]] for _ in range(2)]
+    return [replaced(shape, axis, fixed(number)) for _ in range(2)]

@@ -36,6 +36,7 @@ from onnx_kvtool.verification.shrinking.sizes import (
     name,
     need,
     pin,
+    replaced,
 )
 
 # How Reshape and its kin take sizes apart and put them together.
@@ -190,7 +191,7 @@ def concat(call: Call) -> Found:
         pin(joined)
         numbers = [size.number for size in joined]
         whole = fixed(None if None in numbers else sum(number or 0 for number in numbers))
-    return [[*first[:axis], whole, *first[axis + 1 :]]]
+    return [replaced(first, axis, whole)]
 
 
 def split(call: Call) -> Found:
@@ -204,7 +205,7 @@ def split(call: Call) -> Found:
     if whole.number is None or not is_equal or whole.number % count:
         pin([whole])
         numbers: list[int | None] = list(sizes) if sizes is not None else [None] * count
-        return [[*shape[:axis], fixed(number), *shape[axis + 1 :]] for number in numbers]
+        return [replaced(shape, axis, fixed(number)) for number in numbers]
     part = Size(whole.number // count)
     factor([whole], [fixed(count), part])
     for element in range(count):
@@ -212,7 +213,7 @@ def split(call: Call) -> Found:
             call.link_attribute("split", part, element)
     if given is None and sizes is not None:
         call.link(1, dict.fromkeys(range(count), part))
-    return [[*shape[:axis], part, *shape[axis + 1 :]]] * count
+    return [replaced(shape, axis, part)] * count
 
 
 def slice_(call: Call) -> Found:
@@ -338,7 +339,7 @@ def _gather(call: Call) -> Found:
         call.sizes.tables.append((call.node.input[1], data[axis]))
     else:
         pin(data[axis : axis + 1])
-    return [[*data[:axis], *indices, *data[axis + 1 :]]]
+    return [replaced(data, axis, *indices)]
 
 
 def _gather_elements(call: Call) -> Found:

@@ -220,6 +220,11 @@ def merged(sizes: Shape) -> Size:
     return result
 
 
+def replaced(shape: Shape, axis: int, *sizes: Size) -> Shape:
+    """Return a shape with other sizes in place of one."""
+    return [*shape[:axis], *sizes, *shape[axis + 1 :]]
+
+
 def join_all(a: Iterable[Size], b: Iterable[Size]) -> None:
     """Let the sizes of two shapes be the same, as far as the shorter one goes."""
     for one, other in zip(a, b, strict=False):
