@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx.helper
 import onnx_ir as ir
@@ -143,8 +143,7 @@ def _parameter(name: str, formal: Formal) -> str:
     return formal.type_parameter
 
 
-@dataclass(frozen=True, slots=True)
-class SingleOperator:
+class SingleOperator(NamedTuple):
     """A model of one node.
 
     Attributes:

@@ -8,8 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -51,8 +50,7 @@ def about(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: {error.message}", help=error.help) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A value from the command line; its element type may depend on the input that it is for.
 
     Attributes:

@@ -7,8 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import onnx_ir as ir
 
@@ -37,8 +36,7 @@ _MOST_BYTES = 1 << 20
 _LAYER = "%d"
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(NamedTuple):
     """A naming scheme of caches.
 
     Attributes:
@@ -154,8 +152,7 @@ _ROLES: dict[str, Role] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The layer and role that a cache's name states.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -31,8 +31,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 
-@dataclass(frozen=True, slots=True)
-class Misuse:
+class Misuse(NamedTuple):
     """A violation of a schema by a node.
 
     Attributes:

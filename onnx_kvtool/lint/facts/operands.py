@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import onnx_ir as ir
 
@@ -49,8 +48,7 @@ FIRST_OPSET = 24
 """The opset that brought TensorScatter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """The operands of a TensorScatter.
 
     Attributes:
@@ -104,8 +102,7 @@ def _operands(site: Site) -> Operands | None:
     return Operands(past, update, indices, site.node.outputs[0], axis, front, mode)
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """The write index of one sequence, or of all sequences.
 
     Attributes:

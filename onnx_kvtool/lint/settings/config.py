@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from onnx_kvtool.core.choices import CheckFormat, Severity
 from onnx_kvtool.core.errors import KvtoolError, UsageError
@@ -369,8 +369,7 @@ def find_rule(code: str) -> Rule:
     return rule
 
 
-@dataclass(frozen=True, slots=True)
-class PerFileIgnore:
+class PerFileIgnore(NamedTuple):
     """Rules that are off for some files.
 
     Attributes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -243,8 +243,7 @@ def _keep(field: Any, messages: Iterable[Any]) -> None:
 # Layers that are alike: a few are enough to compare two models.
 
 
-@dataclass(frozen=True, slots=True)
-class Thinned:
+class Thinned(NamedTuple):
     """Two models with fewer layers.
 
     Attributes:
@@ -373,12 +372,11 @@ def _outer(name: str, sides: tuple[Side, Side], number: int, numbers: dict[str, 
     if not any(what):
         return name
     if what[0] == what[1] and what[0] is not None and what[0].is_free:
-        what = [replace(what[0], values=b"")]
+        what = [what[0]._replace(values=b"")]
     return numbers.setdefault(name, len(numbers)), *what
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A weight or an input: its type, what it holds, and whether other values would do as well."""
 
     type: object

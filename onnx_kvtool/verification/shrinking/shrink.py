@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -49,8 +49,7 @@ class CannotShrink(KvtoolError):
         self.needed = needed
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Two copies.
 
     Attributes:
@@ -193,8 +192,7 @@ def _forms(a: Skeleton, b: Skeleton, dims: list[dict[str, list[int]]]) -> dict[s
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Draw:
+class _Draw(NamedTuple):
     """Draws the weights of both copies.
 
     Attributes:

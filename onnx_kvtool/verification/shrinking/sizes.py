@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 import onnx
 
@@ -241,8 +242,7 @@ def name(what: str, *sizes: Size) -> None:
 # A node as the rules of shrinking see it: its operands' shapes and small constants.
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """An integer of a shape that a model gives to an operator: of a constant, or a size.
 
     Attributes:
@@ -256,8 +256,7 @@ class Item:
     size: Size | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A number of a model that is a size, and changes with it.
 
     Attributes:

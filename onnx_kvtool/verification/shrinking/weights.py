@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -50,8 +51,7 @@ _OF_A_RUN = 1 / 32
 a thirtieth of one; float8 keeps three bits at any magnitude."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantised:
+class Quantised(NamedTuple):
     """What weights are for quantised products.
 
     Attributes:
