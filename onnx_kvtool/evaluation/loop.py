@@ -222,23 +222,20 @@ class Loop:
             RunFailed: If the first run fails on all of them, for the first reason; if a step fails,
                 or has no room in a cache or a table of positions.
         """
-        outcome = self._first(candidates)
-        for step in range(1, self.settings.steps + 1):
-            self._step(outcome, step)
-        return outcome
-
-    def _first(self, candidates: Iterable[dict[str, Value]]) -> Outcome:
         failure: RunFailed | None = None
         for inputs in candidates:
             outcome = Outcome(inputs, {})
             try:
                 self._run(outcome, 0, ())
+                break
             except RunFailed as error:
                 failure = failure or error
-                continue
-            return outcome
-        assert failure is not None
-        raise failure
+        else:
+            assert failure is not None
+            raise failure
+        for step in range(1, self.settings.steps + 1):
+            self._step(outcome, step)
+        return outcome
 
     def _step(self, outcome: Outcome, step: int) -> None:
         from onnx_kvtool.verification.inputs.stepping import advance

@@ -225,23 +225,18 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
     After the block, values have their former shape, unless something else has changed it.
     """
     changed: list[tuple[ir.Value, ir.Shape, ir.Shape]] = []
-    if dims:
-        for value in values(model):
-            if value.shape is not None and (shape := _bind(value.shape, dims)) is not None:
-                changed.append((value, value.shape, shape))
-                value.shape = shape
+    for value in values(model) if dims else ():
+        if (before := value.shape) is None:
+            continue
+        found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in before]
+        sizes = [bind_dim(d, dims) for d in found]
+        if sizes != found:
+            names = [before.get_denotation(i) for i in range(len(before))]
+            value.shape = ir.Shape(sizes, denotations=names)
+            changed.append((value, before, value.shape))
     try:
         yield
     finally:
         for value, before, during in changed:
             if value.shape is during:
                 value.shape = before
-
-
-def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
-    """Return a shape with sizes in place of names; None if it has none of the names."""
-    found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
-    sizes = [bind_dim(d, dims) for d in found]
-    if sizes == found:
-        return None
-    return ir.Shape(sizes, denotations=[shape.get_denotation(i) for i in range(len(shape))])

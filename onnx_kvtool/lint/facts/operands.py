@@ -13,7 +13,7 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
+from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 if TYPE_CHECKING:
@@ -156,16 +156,12 @@ def _rows(context: Context, site: Site, indices: ir.Value) -> Iterator[Start]:
             Start(row, part, described.facts) for row, part in enumerate(parts) if row not in given
         )
     elif described.element is not None:
-        for expr in _ends(described.element, described.shape):
-            yield Start(None, expr, described.facts)
-
-
-def _ends(element: Expr, shape: Exprs) -> Iterator[Expr]:
-    if not shape or not element.depends_on(0):
-        yield element
-        return
-    for place in (integer(0), shape[0] - 1):
-        yield substitute(element, {0: place}, Facts(shape))
+        element, shape = described.element, described.shape
+        ends = [element]
+        if shape and element.depends_on(0):
+            facts = Facts(shape)
+            ends = [substitute(element, {0: at}, facts) for at in (integer(0), shape[0] - 1)]
+        yield from (Start(None, expr, described.facts) for expr in ends)
 
 
 def declared(value: ir.Value) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import KvtoolError
@@ -113,28 +112,18 @@ def _contradictions(context: Context) -> Iterator[tuple[Site, str]]:
     unknown = unknown_nodes(model)
     if context.inferred.agrees and not unknown:
         return
+    # What inference wrote on values may follow from a wrong claim, but for constants.
+    written = [(v, v.type, v.shape) for v, _, _ in context.inferred.added]
     try:
-        with _as_declared(context):
-            message = importing_all(weightless(model))
+        for value, type_, shape in context.inferred.added:
+            if stored_tensor(value) is None:
+                value.type, value.shape = type_, shape
+        message = importing_all(weightless(model))
     except KvtoolError:
         return
-    sites = {site.node: site for site in context.sites}
-    for node, text in complaints(model, message, unknown):
-        yield sites[node], text
-
-
-@contextlib.contextmanager
-def _as_declared(context: Context) -> Iterator[None]:
-    """Take away for a while what inference wrote on values, which may follow from a wrong claim.
-
-    Constants keep the type and shape that they have.
-    """
-    written = [(v, v.type, v.shape) for v, _, _ in context.inferred.added]
-    for value, type_, shape in context.inferred.added:
-        if stored_tensor(value) is None:
-            value.type, value.shape = type_, shape
-    try:
-        yield
     finally:
         for value, type_, shape in written:
             value.type, value.shape = type_, shape
+    sites = {site.node: site for site in context.sites}
+    for node, text in complaints(model, message, unknown):
+        yield sites[node], text

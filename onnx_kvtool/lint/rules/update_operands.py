@@ -160,7 +160,14 @@ def opset_too_old(site: Site, context: Context) -> Findings:
 def present_decl_mismatch(site: Site, context: Context) -> Findings:
     """Compare the two declarations."""
     found = operands(context, site)
-    if found is not None and found.present.name and _differ(found):
+    if found is None or not found.present.name:
+        return
+    types = {found.past.dtype, found.present.dtype} - {None}
+    one, other = dims_of(found.past), dims_of(found.present)
+    differs = len(types) > 1
+    if one is not None and other is not None:
+        differs |= len(one) != len(other) or any(map(contradict, one, other))
+    if differs:
         yield Found(
             site.location(found.present),
             f"`{found.present.name}` is declared {declared(found.present)}, "
@@ -168,16 +175,6 @@ def present_decl_mismatch(site: Site, context: Context) -> Findings:
             help="declare the result like the cache",
             fix=_declare(found),
         )
-
-
-def _differ(found: Operands) -> bool:
-    past, present = found.past, found.present
-    if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:
-        return True
-    one, other = dims_of(past), dims_of(present)
-    if one is None or other is None:
-        return False
-    return len(one) != len(other) or any(map(contradict, one, other))
 
 
 def _declare(found: Operands) -> Fix:

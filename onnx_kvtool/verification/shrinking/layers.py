@@ -68,9 +68,13 @@ def spine(flow: Flow, outputs: Mapping[str, object]) -> list[int]:
 
     The last one gives the deepest output. Empty for a graph whose outputs no node gives.
     """
-    end = _deepest(flow, outputs)
-    if end is None:
+    depth: list[int] = []
+    for index in range(len(flow.nodes)):
+        depth.append(1 + max((depth[s] for s in flow.sources(index) if s < index), default=0))
+    ends = [flow.producer[name] for name in outputs if name in flow.producer]
+    if not ends:
         return []
+    end = max(ends, key=depth.__getitem__)
     # The next node that every way to the end passes, and how many of them follow.
     following: dict[int, int] = {end: end}
     count: dict[int, int] = {end: 0}
@@ -80,34 +84,20 @@ def spine(flow: Flow, outputs: Mapping[str, object]) -> list[int]:
         } & following.keys()
         if not readers:
             continue
-        common, *rest = readers
-        for reader in rest:
-            common = _meet(common, reader, following, count)
+        common = readers.pop()
+        for reader in readers:
+            other = reader
+            while common != other:  # the first node that every way from either passes
+                if count[common] >= count[other]:
+                    common = following[common]
+                else:
+                    other = following[other]
         following[index], count[index] = common, count[common] + 1
     start = max(count, key=lambda index: (count[index], -index))
     found = [start]
     while found[-1] != end:
         found.append(following[found[-1]])
     return found
-
-
-def _meet(one: int, other: int, following: Mapping[int, int], count: Mapping[int, int]) -> int:
-    """Return the first node that every way from either node to the end passes."""
-    while one != other:
-        if count[one] >= count[other]:
-            one = following[one]
-        else:
-            other = following[other]
-    return one
-
-
-def _deepest(flow: Flow, outputs: Mapping[str, object]) -> int | None:
-    """Return the node of an output with the most nodes before it in a row."""
-    depth: list[int] = []
-    for index in range(len(flow.nodes)):
-        depth.append(1 + max((depth[s] for s in flow.sources(index) if s < index), default=0))
-    ends = [flow.producer[name] for name in outputs if name in flow.producer]
-    return max(ends, key=lambda index: depth[index], default=None)
 
 
 # A model cut into segments; some can be left out.

@@ -86,12 +86,17 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
                 continue
             if value not in types:
                 scales[scale] = _OF_A_RUN
-            elif node.domain:
-                scales[scale] = _quantized_magnitude(node, dims[value], types[value])
-            else:
-                dtype = types[value]
-                bits = dtype.bitwidth if dtype.is_integer() else None
-                scales[scale] = _magnitude(dims[value], bits)
+                continue
+            dtype, shape = types[value], dims[value]
+            bits = dtype.bitwidth if dtype.is_integer() else None
+            if node.domain:
+                # Of MatMulNBits (N, blocks, bytes), of experts (E, N, bytes): each is a product.
+                bits = code_bits(node) or 8
+                packed = 8 // bits if dtype == ir.DataType.UINT8 else 1
+                shape = [*(shape[1:] if node.op_type == "QMoE" else shape), packed]
+            scales[scale] = 1.0  # floats are drawn as any others
+            if bits is not None:
+                scales[scale] = 1 / (2.0**bits / math.sqrt(12) * math.sqrt(_terms(shape)))
     return Quantised(frozenset(values), scales)
 
 
@@ -99,23 +104,6 @@ def code_bits(node: onnx.NodeProto) -> int | None:
     """Return the bits of the quantized weights of an operator of onnxruntime; None for others."""
     name = _BITS.get(node.op_type) if node.domain else None
     return next((a.i for a in node.attribute if a.name == name), 4) if name else None
-
-
-def _quantized_magnitude(node: onnx.NodeProto, shape: list[int], dtype: ir.DataType) -> float:
-    """Return the scale of quantized values that an operator of onnxruntime packs."""
-    bits = code_bits(node) or 8
-    # Of MatMulNBits (N, blocks, bytes), of experts (E, N, bytes), and each expert is a product.
-    rows = shape[1:] if node.op_type == "QMoE" else shape
-    packed = 8 // bits if dtype == ir.DataType.UINT8 else 1
-    return _magnitude([*rows, packed], bits)
-
-
-def _magnitude(shape: list[int], bits: int | None) -> float:
-    """Return the scale of drawn quantised values of a shape; None for the bits of floats."""
-    if bits is None:
-        return 1.0  # they are drawn as any others
-    deviation = 2.0**bits / math.sqrt(12)
-    return 1 / (deviation * math.sqrt(_terms(shape)))
 
 
 def _terms(shape: list[int]) -> float:
@@ -311,19 +299,14 @@ def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
         known_a, known_b, taken = _told(own_a), _told(own_b), _names(b.message.graph)
         for key in known_a.keys() & known_b.keys():
             one, other = known_a[key], known_b[key]
-            if one not in taken and _is_same(own_a[one], own_b[other]):
+            x, y = own_a[one], own_b[other]
+            is_alike = (x.dtype, tuple(x.shape)) == (y.dtype, tuple(y.shape))
+            is_same = is_recast(x, y) or (is_alike and place_of(x) is not None)
+            if one not in taken and is_same:
                 renamed[other] = one
     a = _with_fills(a, own_a.keys() - renamed.values())
     b = _with_fills(b, own_b.keys() - renamed.keys())
     return a, _renamed(b, renamed) if renamed else b
-
-
-def _is_same(one: ir.TensorProtocol, other: ir.TensorProtocol) -> bool:
-    """Return whether tensors that hold the same bytes are one weight."""
-    if is_recast(one, other):
-        return True
-    is_alike = (one.dtype, tuple(one.shape)) == (other.dtype, tuple(other.shape))
-    return is_alike and place_of(one) is not None
 
 
 def _told(weights: Mapping[str, ir.TensorProtocol]) -> dict[object, str]:
