@@ -138,12 +138,17 @@ def read_spec(text: str) -> Given:
     """
     dtype, rest = _split(text)
     path, key = _file(rest)
-    if key is not None:
-        return Given(text, dtype, array=_from_npz(path, key))
-    if path.lower().endswith(".npy"):
-        return Given(text, dtype, array=_from_npy(path))
-    if path.lower().endswith(".pb"):
-        return Given(text, dtype, array=_from_pb(path))
+    try:
+        if key is not None:
+            return Given(text, dtype, array=_from_npz(path, key))
+        if path.lower().endswith(".npy"):
+            with open(path, "rb", opener=patient) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+            return Given(text, dtype, array=_checked_array(array, path))
+        if path.lower().endswith(".pb"):
+            return Given(text, dtype, array=_from_pb(path))
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
     if path:
         raise UsageError(
             f"`{text}` names no array of the file", help=f"name one, as in `{rest}:KEY`"
@@ -187,26 +192,15 @@ def _split(text: str) -> tuple[ir.DataType | None, str]:
     )
 
 
-def _from_npy(path: str) -> Array:
-    try:
-        with open(path, "rb", opener=patient) as file:
-            return _checked_array(np.lib.format.read_array(file, allow_pickle=False), path)
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
-
-
 def _from_npz(path: str, key: str) -> Array:
-    try:
-        if is_pipe(path):
-            raise OSError("an archive cannot be read from a pipe")
-        with np.load(path, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise UnreadableModel(f"`{path}` is no archive of arrays")
-            if key in arrays.files:
-                return _checked_array(arrays[key], f"{path}:{key}")
-            names = list(arrays.files)
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+    if is_pipe(path):
+        raise OSError("an archive cannot be read from a pipe")
+    with np.load(path, allow_pickle=False) as arrays:
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise UnreadableModel(f"`{path}` is no archive of arrays")
+        if key in arrays.files:
+            return _checked_array(arrays[key], f"{path}:{key}")
+        names = list(arrays.files)
     near = closest(key, names)
     known = f"it contains {enumerated(names, 8)}" if names else "it is empty"
     raise UsageError(
@@ -218,31 +212,31 @@ def _from_npz(path: str, key: str) -> Array:
 _UNREADABLE: tuple[type[Exception], ...] = (
     OSError,
     ValueError,
+    TypeError,
+    KeyError,
     EOFError,
     MemoryError,
     NotImplementedError,
     zipfile.BadZipFile,
     zlib.error,
 )
+"""What numpy raises for damaged files, and `to_array` for types and values that do not fit."""
 
 
 def _from_pb(path: str) -> Array:
     tensor = onnx.TensorProto()
     try:
         tensor.ParseFromString(read_bytes(path))
-        if not tensor.data_type:
-            raise UnreadableModel(f"`{path}` is no TensorProto: it has no element type")
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            raise UnreadableModel(
-                f"`{path}` refers to another file for its values",
-                help="save the values in the TensorProto itself",
-            )
-        return _checked_array(numpy_helper.to_array(tensor), path)
     except DecodeError as error:
         raise UnreadableModel(f"`{path}` is no TensorProto") from error
-    # What to_array raises for a type it does not know, and for values that do not fill the shape.
-    except (ValueError, TypeError, KeyError) as error:
-        raise _unreadable(path, error) from error
+    if not tensor.data_type:
+        raise UnreadableModel(f"`{path}` is no TensorProto: it has no element type")
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise UnreadableModel(
+            f"`{path}` refers to another file for its values",
+            help="save the values in the TensorProto itself",
+        )
+    return _checked_array(numpy_helper.to_array(tensor), path)
 
 
 def _unreadable(path: str, error: Exception) -> UnreadableModel:

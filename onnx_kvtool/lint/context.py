@@ -164,8 +164,6 @@ class Context:
     def sites_of(self, *op_types: str) -> list[Site]:
         """Return the nodes of operators of these names in any domain, in the order of `sites`."""
         index = self._sites_by_op_type
-        if len(op_types) == 1:
-            return [site for _, site in index.get(op_types[0], ())]
         found = [entry for op_type in dict.fromkeys(op_types) for entry in index.get(op_type, ())]
         return [site for _, site in sorted(found, key=operator.itemgetter(0))]
 

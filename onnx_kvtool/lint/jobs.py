@@ -98,10 +98,37 @@ def _pool(
     is_up = context.Event()
     count = min(jobs, len(items))
     with ProcessPoolExecutor(count, context, initializer=begin, initargs=(is_up,)) as executor:
+
+        def submitted() -> Iterator[Future[T]]:
+            """Submit one item for each request; none after a worker has died."""
+            with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
+                for item in items:
+                    yield executor.submit(ended_with, work, item)
+
+        def finished() -> Iterator[T]:
+            """Yield results until a worker dies, and keep the number of submitted items constant.
+
+            Raises:
+                UsageError: If a worker died before any was ready for work: no item is to blame.
+            """
+            try:
+                while begun:
+                    result = begun.popleft().result()
+                    begun.extend(itertools.islice(waiting, 1))
+                    yield result
+            except BrokenProcessPool as error:
+                if is_up.is_set():
+                    return
+                raise UsageError(
+                    "no worker process could start",
+                    help='in a script, call it below `if __name__ == "__main__":`, because each '
+                    "worker imports the script; or ask for one job",
+                ) from error
+
         try:
-            submitted = _submitted(executor, work, items)
-            begun = deque(itertools.islice(submitted, _AHEAD * count))
-            yield _finished(begun, submitted, is_up)
+            waiting = submitted()
+            begun = deque(itertools.islice(waiting, _AHEAD * count))
+            yield finished()
         except BaseException:
             # An interrupt: nobody waits for the workers. The pool notices that they ended and
             # settles what was submitted, which must not be cancelled before (Python 3.11).
@@ -110,42 +137,12 @@ def _pool(
             raise
 
 
-def _submitted(
-    executor: ProcessPoolExecutor, work: Callable[[str], T], items: Sequence[str]
-) -> Iterator[Future[T]]:
-    """Submit one item for each request; none after a worker has died."""
-    with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
-        for item in items:
-            yield executor.submit(ended_with, work, item)
-
-
 def _is_alone() -> bool:
     """Return whether this process can fork, and has no threads that a fork would lose."""
     # The system libraries of macOS keep threads in each process, and Windows cannot copy one.
     if sys.platform != "linux" or "onnxruntime" in sys.modules:
         return False
     return threading.active_count() == 1
-
-
-def _finished(begun: deque[Future[T]], submitted: Iterator[Future[T]], is_up: Event) -> Iterator[T]:
-    """Yield results until a worker dies, and keep the number of submitted items constant.
-
-    Raises:
-        UsageError: If a worker died before any was ready for work, so that no item is to blame.
-    """
-    try:
-        while begun:
-            result = begun.popleft().result()
-            begun.extend(itertools.islice(submitted, 1))
-            yield result
-    except BrokenProcessPool as error:
-        if is_up.is_set():
-            return
-        raise UsageError(
-            "no worker process could start",
-            help='in a script, call it below `if __name__ == "__main__":`, because each worker '
-            "imports the script; or ask for one job",
-        ) from error
 
 
 _PATIENCE = 5

@@ -40,12 +40,10 @@ class Template(NamedTuple):
     """A naming scheme of caches.
 
     Attributes:
-        origin: Who writes or reads these names.
         past: Name of an input, with `%d` for the layer.
         present: Name of the output that goes with it.
     """
 
-    origin: str
     past: str
     present: str
 
@@ -57,20 +55,20 @@ def layer_in(template: str, name: str) -> str | None:
     return None if found is None else "".join(found.groups())
 
 
-def _both(origin: str, past: str, present: str) -> Iterator[Template]:
+def _both(past: str, present: str) -> Iterator[Template]:
     for role in ("key", "value"):
-        yield Template(origin, past.replace("{}", role), present.replace("{}", role))
+        yield Template(past.replace("{}", role), present.replace("{}", role))
 
 
 TEMPLATES: tuple[Template, ...] = (
-    *_both("optimum and onnxruntime-genai", "past_key_values.%d.{}", "present.%d.{}"),
-    *_both("optimum", "past_key_values.%d.decoder.{}", "present.%d.decoder.{}"),
-    *_both("optimum", "past_key_values.%d.encoder.{}", "present.%d.encoder.{}"),
-    *_both("mobius", "{}_cache.%d", "updated_{}_cache.%d"),
-    *_both("onnxruntime-genai", "past_{}_self_%d", "present_{}_self_%d"),
-    *_both("onnxruntime-genai", "past_{}_cross_%d", "present_{}_cross_%d"),
-    *_both("onnxruntime", "past_{}_%d", "present_{}_%d"),
-    Template("onnxruntime", "past_%d", "present_%d"),
+    *_both("past_key_values.%d.{}", "present.%d.{}"),  # optimum and onnxruntime-genai
+    *_both("past_key_values.%d.decoder.{}", "present.%d.decoder.{}"),  # optimum
+    *_both("past_key_values.%d.encoder.{}", "present.%d.encoder.{}"),
+    *_both("{}_cache.%d", "updated_{}_cache.%d"),  # mobius
+    *_both("past_{}_self_%d", "present_{}_self_%d"),  # onnxruntime-genai
+    *_both("past_{}_cross_%d", "present_{}_cross_%d"),
+    *_both("past_{}_%d", "present_{}_%d"),  # onnxruntime
+    Template("past_%d", "present_%d"),
 )
 """Names that tools read."""
 
@@ -133,7 +131,7 @@ def _of_section(section: Mapping[str, Any]) -> Iterator[Template]:
             continue
         present = outputs.get(past_field.replace("past", "present", 1))
         if isinstance(given, str) and isinstance(present, str):
-            yield Template(GENAI_CONFIG, given, present)
+            yield Template(given, present)
 
 
 def _get(config: Any, key: str) -> Mapping[str, Any]:

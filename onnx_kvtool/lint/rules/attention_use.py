@@ -19,7 +19,7 @@ from onnx_kvtool.lint.facts.operands import has_operator, limits_named
 from onnx_kvtool.lint.finding import Findings, Found
 from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.shapes.attention import prove_within
 from onnx_kvtool.shapes.forward import Forward
 
@@ -34,8 +34,7 @@ def cache_without_nonpad_seqlen(site: Site, context: Context) -> Findings:
         scatter = scatter_behind(operand)
         if scatter is None:
             continue
-        starts_at_zero = len(scatter.inputs) < 3 or scatter.inputs[2] is None
-        if view.is_causal and starts_at_zero:
+        if view.is_causal and given_input(scatter, 2) is None:  # it starts at row 0
             continue
         yield Found(
             site.location(operand),

@@ -47,17 +47,13 @@ class PathPatterns:
         self._spec = GitIgnoreSpec.from_lines(lines)
         self._base = base
 
-    def match(self, path: str, *, is_directory: bool = False) -> bool:
-        """Return whether a path is selected; a path outside the directory never is.
+    def verdict(self, path: str, *, is_directory: bool = False) -> bool | None:
+        """Return whether a path is selected; None if no pattern matches it, or if it is outside.
 
         Args:
             path: The path, relative to the current directory or absolute; it need not exist.
             is_directory: Whether it is a directory; patterns that end in `/` match only those.
         """
-        return self.verdict(path, is_directory=is_directory) is True
-
-    def verdict(self, path: str, *, is_directory: bool = False) -> bool | None:
-        """Return whether a path is selected; None if no pattern matches it."""
         try:
             relative = os.path.relpath(os.path.abspath(path), self._base)
         except ValueError:  # another drive
@@ -417,7 +413,7 @@ class Selection:
         off = [
             prefix
             for line in (self.per_file if path not in ("", "-") else ())
-            if PathPatterns([line.pattern], line.base).match(path)
+            if PathPatterns([line.pattern], line.base).verdict(path)
             for prefix in line.codes
         ]
         return list(_rules(self, tuple(off)))

@@ -29,20 +29,19 @@ _MODES = frozenset({0o040000, 0o100644, 0o100755, 0o120000, _SUBMODULE})
 _HASHES = (20, 32)  # bytes: SHA-1, SHA-256
 
 
-def tracked_models(root: str, suffix: str) -> frozenset[str]:
-    """Return the files with a suffix that git tracks, submodules, and the directories above them.
+def _tracked(root: str) -> frozenset[str]:
+    """Return the models that git tracks, submodules, and the directories above them.
 
     Args:
         root: Absolute path of a directory that holds `.git`: a repository, a linked worktree or
             a submodule.
-        suffix: How the names of the files end.
 
     Returns:
         Absolute paths; none where there is no index, or none that can be read.
     """
     found: set[str] = set()
     for name in _names(_git_directory(os.path.join(root, ".git"))):
-        if not name.endswith((suffix, "/")):
+        if not name.endswith((_SUFFIX, "/")):
             continue
         path = os.path.join(root, *name.rstrip("/").split("/"))
         while path not in found and path != root:
@@ -201,7 +200,7 @@ def _walk(
     except OSError as error:
         raise UnreadableModel(f"`{directory}` cannot be read: {error.strerror or error}") from error
     if any(entry.name == _GIT for entry in lines):
-        tracked |= tracked_models(os.path.abspath(directory), _SUFFIX)
+        tracked |= _tracked(os.path.abspath(directory))
     for entry in lines:
         path = entry.name if directory == os.curdir else os.path.join(directory, entry.name)
         is_directory = entry.is_dir(follow_symlinks=False)
@@ -241,7 +240,7 @@ def _enclosing(directory: str) -> tuple[list[PathPatterns], frozenset[str]]:
         here = parent
         if own := _read_ignore(here):
             found.append(own)
-    return found[::-1], frozenset() if here == start else tracked_models(here, _SUFFIX)
+    return found[::-1], frozenset() if here == start else _tracked(here)
 
 
 def _read_ignore(directory: str) -> PathPatterns | None:

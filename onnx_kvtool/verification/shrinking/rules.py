@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.traits import Trait, having
@@ -405,16 +405,6 @@ def _shape(call: Call) -> Found:
     return [[fixed(None)]]
 
 
-def _by_traits() -> Iterator[tuple[str, _Rule]]:
-    """Yield the lines of operators whose traits tie all that there is to tie."""
-    for op in sorted(having(Trait.BROADCASTS)):
-        yield op, _elementwise
-    for op in sorted(having(Trait.ELEMENTWISE, Trait.KEEPS_SHAPE) - having(Trait.RANDOM)):
-        yield op, _same
-    for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
-        yield op, _reduce
-
-
 _STANDARD: Mapping[str, _Rule] = {
     "Attention": attention,
     "Concat": concat,
@@ -461,11 +451,22 @@ _CONTRIB: Mapping[str, _Rule] = {
 }
 """Of `com.microsoft`."""
 
+_OF_TRAITS: Sequence[tuple[Set[str], _Rule]] = (
+    (having(Trait.BROADCASTS), _elementwise),
+    (having(Trait.ELEMENTWISE, Trait.KEEPS_SHAPE) - having(Trait.RANDOM), _same),
+    (having(Trait.REDUCES) - having(Trait.DECIDES), _reduce),
+)
+"""Operators whose traits tie all that there is to tie."""
+
 SIZE_RULES: Table[tuple[str, str], _Rule] = Table(
     "rule of sizes",
     [
         *((("", op), rule) for op, rule in _STANDARD.items()),
-        *((("", op), rule) for op, rule in _by_traits() if op not in _STANDARD),
+        *(
+            (("", op), rule)
+            for operators, rule in _OF_TRAITS
+            for op in sorted(operators - _STANDARD.keys())
+        ),
         *((("com.microsoft", op), rule) for op, rule in _CONTRIB.items()),
     ],
 )

@@ -226,41 +226,28 @@ class Choice:
                 for dim, size in zip(dims, shape, strict=True):
                     if dim.HasField("dim_value") and size.root().number is not None:
                         dim.dim_value = self.of(size)
-        tensors = {tensor.name: tensor for tensor in message.graph.initializer}
-        constants = {
-            node.output[0]: node for node in message.graph.node if node.op_type == "Constant"
+        holders: dict[object, onnx.TensorProto | onnx.AttributeProto] = {
+            tensor.name: tensor for tensor in message.graph.initializer
         }
+        for index, node in enumerate(message.graph.node):
+            for given in node.attribute:
+                holders[index, given.name] = given
+                if node.op_type == "Constant":
+                    holders[node.output[0]] = given.t if given.HasField("t") else given
         for link in sizes.numbers:
-            new = self.of(link.size)
+            new, holder = self.of(link.size), holders[link.place]
             if new == link.size.root().number:
                 continue
-            if not isinstance(link.place, str):
-                index, name = link.place
-                _set_attribute(message.graph.node[index], name, link.element, new)
-            elif link.place in tensors:
-                _set(tensors[link.place], link.element, new)
+            if isinstance(holder, onnx.TensorProto):
+                values = numpy_helper.to_array(holder).copy()
+                values.reshape(-1)[link.element] = new
+                holder.CopyFrom(numpy_helper.from_array(values, holder.name))
+            elif holder.type == _A.INTS:
+                holder.ints[link.element] = new
             else:
-                (attribute,) = constants[link.place].attribute
-                if attribute.HasField("t"):
-                    _set(attribute.t, link.element, new)
-                else:
-                    _set_attribute(constants[link.place], attribute.name, link.element, new)
+                holder.i = new
         for index, size in sizes.scales.items():
             if (number := size.root().number) is not None and self.of(size) != number:
                 # The scale follows from the size of the heads of the model, not of the copy.
                 attribute = helper.make_attribute("scale", 1 / math.sqrt(number))
                 message.graph.node[index].attribute.append(attribute)
-
-
-def _set(tensor: onnx.TensorProto, element: int, number: int) -> None:
-    values = numpy_helper.to_array(tensor).copy()
-    values.reshape(-1)[element] = number
-    tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
-
-
-def _set_attribute(node: onnx.NodeProto, name: str, element: int, number: int) -> None:
-    attribute = next(attribute for attribute in node.attribute if attribute.name == name)
-    if attribute.type == onnx.AttributeProto.INTS:
-        attribute.ints[element] = number
-    else:
-        attribute.i = number
