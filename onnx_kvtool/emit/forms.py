@@ -45,6 +45,11 @@ def known_type(value: ir.Value) -> ir.DataType:
     return value.dtype
 
 
+def computed_in(dtype: ir.DataType | None) -> ir.DataType:
+    """Return the type that rules compute in: float64 for itself, else float32."""
+    return ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+
+
 def known_dims(value: ir.Value, why: str = "") -> tuple[Dim, ...]:
     """Return the dimensions of a value, whose rank has to be known.
 
@@ -194,15 +199,11 @@ def one_shape(
     own = dims_of(value)
     if own is not None and (all(dim == 1 for dim in own) or covers(own, dims)):
         return value
-
-    def build() -> ir.Value:
-        sizes = fixed_sizes(dims)
-        shape = em.op("Shape", other) if sizes is None else em.constant(sizes, "shape")
-        spread = em.op("Expand", value, shape)
-        spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
-        return spread
-
-    return em.once(("one shape", value, other), build)
+    em, sizes = em.sharing, fixed_sizes(dims)
+    shape = em.op("Shape", other) if sizes is None else em.constant(sizes, "shape")
+    spread = em.op("Expand", value, shape)
+    spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
+    return spread
 
 
 def covers(dims: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:
@@ -217,16 +218,20 @@ def unsqueeze(
     em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None
 ) -> ir.Value:
     """Return `value` with dimensions of size 1 at `axes` of the result."""
-    if em.opset >= 13:
-        return em.op("Unsqueeze", value, list(axes), hint=hint)
-    return em.op("Unsqueeze", value, axes=list(axes), hint=hint)
+    return _along(em, "Unsqueeze", value, axes, hint)
 
 
 def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None) -> ir.Value:
     """Return `value` without its dimensions at `axes`, which have size 1."""
+    return _along(em, "Squeeze", value, axes, hint)
+
+
+def _along(
+    em: Emitter, op_type: str, value: ir.Value, axes: Sequence[int], hint: str | None
+) -> ir.Value:
     if em.opset >= 13:
-        return em.op("Squeeze", value, list(axes), hint=hint)
-    return em.op("Squeeze", value, axes=list(axes), hint=hint)
+        return em.op(op_type, value, list(axes), hint=hint)
+    return em.op(op_type, value, axes=list(axes), hint=hint)
 
 
 def split(
@@ -310,7 +315,7 @@ def size(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
         return em.constant(dim, "size")
 
     def build() -> ir.Value:
-        shape = em.once(("shape", value), lambda: em.op("Shape", value))
+        shape = em.sharing.op("Shape", value)
         return em.op("Gather", shape, em.constant(axis, "axis"), hint="size")
 
     return em.once(("size", dim_key(dim, value, axis)), build)
@@ -337,15 +342,9 @@ def positions(
         target[place] = dim
         return em.constant(np.arange(dim, dtype=np.int64).reshape(target), "positions")
     target[place] = -1
-
-    def build() -> ir.Value:
-        count = em.once(
-            ("range", dim_key(dim, value, axis)),
-            lambda: em.op("Range", em.constant(0), size(em, dim, value, axis), em.constant(1)),
-        )
-        return em.op("Reshape", count, target, hint="positions")
-
-    return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
+    em = em.sharing
+    count = em.op("Range", 0, size(em, dim, value, axis), 1)
+    return em.op("Reshape", count, target, hint="positions")
 
 
 def again(

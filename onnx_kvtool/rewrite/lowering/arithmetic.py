@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import onnx_ir as ir
 
@@ -22,14 +20,18 @@ from onnx_kvtool.emit.forms import (
     where,
 )
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
+from onnx_kvtool.rewrite.lowering.reshape import (
+    INTEGERS,
+    along_axis,
+    never_empty,
+    reshape_literally,
+)
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # BitCast-26 of integers to others of their width, and of bools, for opsets below 26.
 
 
 _D = ir.DataType
-_INTEGERS = {_D.INT8, _D.INT16, _D.INT32, _D.INT64, _D.UINT8, _D.UINT16, _D.UINT32, _D.UINT64}
 
 
 def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
@@ -45,18 +47,14 @@ def lower_bit_cast_26(view: Rewritten, em: Emitter) -> ir.Value:
     if given == to:
         return em.op("Identity", data)
     is_byte = given == _D.BOOL and to in (_D.INT8, _D.UINT8)
-    fits = given in _INTEGERS and to in _INTEGERS and _bits_of(given) == _bits_of(to)
+    name = "an unknown type" if given is None else given.name
+    fits = given in INTEGERS and to in INTEGERS and given.bitwidth == to.bitwidth
     if not (is_byte or fits):
-        name = "an unknown type" if given is None else given.name
         raise Refusal(
             "element-type",
             f"no operator before opset 26 reads the bits of {name} as {to.name}",
         )
     return cast(em, data, to)
-
-
-def _bits_of(dtype: ir.DataType | None) -> int:
-    return 0 if dtype is None else int(np.dtype(dtype.numpy()).itemsize)
 
 
 # BitShift-28 of signed integers, for opsets below 28.
@@ -140,7 +138,7 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
 
 def _width(dtype: ir.DataType) -> int:
     """Return the number of bits that hold every value of `dtype` in int64."""
-    bits = int(np.dtype(dtype.numpy()).itemsize) * 8
+    bits = dtype.bitwidth
     return bits if dtype.is_signed() or bits == 64 else bits + 1
 
 
@@ -202,8 +200,7 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
 
 
 _WIDE_FLOATS = {_D.FLOAT, _D.FLOAT16, _D.DOUBLE}
-_EXACT_IN_DOUBLE = {_D.INT8, _D.INT16, _D.INT32, _D.UINT8, _D.UINT16, _D.UINT32}
-_EXPONENTS = _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64, _D.UINT64}
+_EXACT_IN_DOUBLE = INTEGERS - {_D.INT64, _D.UINT64}
 _BITS = 6
 """Bits of the largest exponent, 63, with which a power of 64 bits, but for 0, 1 and -1, is held."""
 
@@ -223,12 +220,12 @@ def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:
     """
     base, exponent = view.operands("X", "Y")
     dtype, other = base.dtype, exponent.dtype
-    if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
+    if dtype == _D.INT64 and other in INTEGERS:
         powers = _by_squares(Term(em, base), Term(em, exponent).cast(_D.INT64))
         return powers.value
     if (
         dtype not in _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64}
-        or other not in _EXPONENTS
+        or other not in _WIDE_FLOATS | INTEGERS
         or dtype is None
     ):
         name = "unknown" if dtype is None else dtype.name
@@ -369,25 +366,12 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
     """
     data, axis = view.operands("x", "axis")
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
-    dims, dtype = dims_of(data), data.dtype
-    if dims is None or dtype is None or not dims:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{data.name}` is unknown",
-            help="declare the shape of the input",
-        )
-    rank = len(dims)
-    known = view.known(axis)
+    rank, dtype = len(known_dims(data)), known_type(data)
 
     def scanned(value: ir.Value, place: int) -> ir.Value:
         return _scan(em, value, dtype, rank, place, exclusive, reverse)
 
-    if known is not None or rank == 1:
-        return scanned(data, 0 if known is None else int(known.ravel()[0]) % rank)
-    marks, result = axis_marks(em, axis, rank), data
-    for place in range(rank):
-        result = switch(em, marks, place, result, functools.partial(scanned, place=place))
-    return result
+    return along_axis(view, em, data, axis, scanned)
 
 
 def _scan(

@@ -16,6 +16,7 @@ from onnx_kvtool.emit.forms import (
     again,
     cast,
     channels_first,
+    computed_in,
     dtype_of,
     positions,
     unsqueeze,
@@ -44,7 +45,6 @@ NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
 
 _OLD_NAMES = {new: old for old, new in NEW_NAMES.items()}
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
@@ -71,8 +71,8 @@ def lower_grid_sample_20(view: Rewritten, em: Emitter) -> Replacement:
     if mode != "nearest" and dtype not in FLOAT_TYPES:
         text = f"GridSample of {dtype.name} is written for `nearest` only"
         raise Refusal("element-type", text)
-    kind = grid.dtype if grid.dtype in _WIDE else ir.DataType.FLOAT
-    wide = dtype if mode == "nearest" or dtype in _WIDE else ir.DataType.FLOAT
+    kind = computed_in(grid.dtype)
+    wide = dtype if mode == "nearest" else computed_in(dtype)
     sampler = _Sampler(em, kind, mode, padding, is_aligned)
     result = sampler.sampled(cast(em, data, wide), cast(em, grid, kind), dims)
     return Replacement((cast(em, result, dtype),), via="gathered")
@@ -167,22 +167,22 @@ def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
         return None
     rank = 2 if count == (4,) else 3
     axes = [em.constant(axis, "axis") for axis in range(2, rank + 2)]
-    counts = [op("Gather", size, axis, hint="count") for axis in axes]
-    sizes = [op("Reshape", value, [1], hint="count") for value in counts]
-    shape = op("Concat", *sizes, [1], axis=0, hint="shape")
+    counts = [op("Gather", size, axis) for axis in axes]
+    sizes = [op("Reshape", value, [1]) for value in counts]
+    shape = op("Concat", *sizes, [1], axis=0)
     columns = []
     for axis in reversed(range(rank)):  # width, height, depth
         line = _line(em, counts[axis], dtype, corners=view.integer("align_corners") != 0)
         line = unsqueeze(em, line, [d for d in range(rank + 1) if d != axis])
-        columns.append(op("Expand", line, shape, hint="places"))
+        columns.append(op("Expand", line, shape))
     unit = em.constant(np.ones(1, dtype.numpy()), "unit")
-    columns.append(op("Expand", unit, shape, hint="ones"))
-    places = op("Concat", *columns, axis=rank, hint="places")
+    columns.append(op("Expand", unit, shape))
+    places = op("Concat", *columns, axis=rank)
     flat = op("Reshape", places, [-1, rank + 1])
     turned = op("Transpose", theta, perm=[0, 2, 1])
-    moved = op("MatMul", flat, turned, hint="moved")  # (N, D * H * W, rank)
-    batch = op("Gather", size, [0], hint="batch")
-    whole = op("Concat", batch, *sizes, [rank], axis=0, hint="shape")
+    moved = op("MatMul", flat, turned)  # (N, D * H * W, rank)
+    batch = op("Gather", size, [0])
+    whole = op("Concat", batch, *sizes, [rank], axis=0)
     return op("Reshape", moved, whole)
 
 

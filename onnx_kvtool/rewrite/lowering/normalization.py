@@ -6,7 +6,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, known_type, outputs_of
+from onnx_kvtool.emit.forms import (
+    Term,
+    cast,
+    computed_in,
+    dtype_of,
+    known_dims,
+    known_type,
+    outputs_of,
+)
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
@@ -124,7 +132,7 @@ def lower_mean_variance_normalization_13(view: Rewritten, em: Emitter) -> ir.Val
     dtype, axes = x.dtype, [int(axis) for axis in given]
     if view.context.keep_fused and takes(view.node.op_type, 0, dtype, em.opset):
         return em.op(view.node.op_type, x, axes=axes)
-    stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    stash = computed_in(dtype)
     wide = Term(em, cast(em, x, stash))
     centred = wide - wide.reduce("ReduceMean", axes)
     deviation = (centred * centred).reduce("ReduceMean", axes).op("Sqrt") + 1e-9
@@ -241,7 +249,7 @@ def _dropped(
 ) -> tuple[ir.Value, ir.Value]:
     """Return the scaled data, and which elements stay; all if `training` is false at run time."""
     dtype = known_type(data)
-    wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
+    wide = computed_in(dtype)
     given = view.input("ratio")
     ratio = Term(em, em.constant(np.array(0.5, wide.numpy()), "ratio"))
     if given is not None:

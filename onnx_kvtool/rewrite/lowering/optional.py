@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.emit.emitter import Emitter, Names, Refusal
+from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, ScopedValues
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import passed
@@ -63,58 +63,34 @@ def settle_optionals(model: ir.Model, target: int, names: Names) -> list[Lowered
     """
     if target >= _SINCE or not any(node.op_type == "Optional" for node in model.graph.all_nodes()):
         return []
-    run = _Settling(model, names)
-    run.read()
-    run.remove()
-    return run.settled
-
-
-class _Settling:
-    def __init__(self, model: ir.Model, names: Names) -> None:
-        self._graph, self._names = model.graph, names
-        self._nodes = [entry for entry in nodes(model) if is_standard(entry[2])]
-        self._held: dict[ir.Value, ir.Value | None] = {}
-        self._flags: dict[bool, ir.Value] = {}
-        self.settled: list[Lowered] = []
-
-    def read(self) -> None:
-        """Follow each optional from where it is made to where it is read."""
-        held = self._held
-        for path, index, node in self._nodes:
-            given = node.inputs[0] if node.inputs else None
-            if node.op_type == "Optional":
-                held[node.outputs[0]] = given
-            elif given is None or given not in held:
-                continue
-            elif node.op_type == "Identity":
-                held[node.outputs[0]] = held[given]
-            elif node.op_type in ("OptionalHasElement", "OptionalGetElement"):
-                element = held[given]
-                if node.op_type == "OptionalHasElement":
-                    element = self._flag(element is not None)
-                if element is not None:
-                    self.settled.append(Lowered(Location.of(path, node, index), "optional"))
-                    _pass(node, element)
-
-    def remove(self) -> None:
-        """Replace optionals that nobody reads any more by a constant."""
-        for _, _, node in reversed(self._nodes):
-            made = node.outputs[0] if node.outputs else None
-            if made in self._held and not made.uses() and not made.is_graph_output():
-                made.type, made.shape = ir.TensorType(ir.DataType.BOOL), None
-                _pass(node, self._flag(False))
-
-    def _flag(self, flag: bool) -> ir.Value:
-        known = self._flags.get(flag)
-        if known is None:
-            known = self._flags[flag] = ir.Value(
-                name=self._names.fresh("kvtool/has_element"),
-                type=ir.TensorType(ir.DataType.BOOL),
-                shape=ir.Shape([]),
-                const_value=ir.Tensor(np.array(flag)),
-            )
-            self._graph.register_initializer(known)
-        return known
+    em = Emitter(ScopedValues(model.graph, None, names), target, "kvtool")
+    listed = [entry for entry in nodes(model) if is_standard(entry[2])]
+    held: dict[ir.Value, ir.Value | None] = {}
+    settled = []
+    # Follow each optional from where it is made to where it is read.
+    for path, index, node in listed:
+        given = node.inputs[0] if node.inputs else None
+        if node.op_type == "Optional":
+            held[node.outputs[0]] = given
+        elif given is None or given not in held:
+            continue
+        elif node.op_type == "Identity":
+            held[node.outputs[0]] = held[given]
+        elif node.op_type in ("OptionalHasElement", "OptionalGetElement"):
+            element = held[given]
+            if node.op_type == "OptionalHasElement":
+                element = em.constant(np.array(element is not None), "has_element")
+            if element is not None:
+                settled.append(Lowered(Location.of(path, node, index), "optional"))
+                _pass(node, element)
+    # A constant takes the place of those that nobody reads any more.
+    for _, _, node in reversed(listed):
+        made = node.outputs[0] if node.outputs else None
+        if made in held and not made.uses() and not made.is_graph_output():
+            made.type, made.shape = ir.TensorType(ir.DataType.BOOL), None
+            _pass(node, em.constant(np.array(False), "has_element"))
+    em.commit()
+    return settled
 
 
 def _pass(node: ir.Node, value: ir.Value) -> None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, known_type
+from onnx_kvtool.emit.forms import cast, computed_in, dtype_of, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -22,7 +22,6 @@ _FIRST_WITHOUT = 22
 Earlier texts count them, and so does every text of LpPool. onnxruntime and onnx's reference leave
 them out at every opset.
 """
-_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +104,16 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     if has_gaps and auto_pad != "NOTSET":  # onnxruntime computes no Conv with both
         text = f"`auto_pad` of windows with gaps depends on the sizes of `{data.name}`"
         raise Refusal("unknown-dimension", text, help="declare the shape of the input")
-    wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    wide = computed_in(dtype)
+    x, power = cast(em, data, wide), float(view.integer("p", 1))
     if op_type == "LpPool":
-        power = float(view.integer("p"))
-        x = em.op("Abs", cast(em, data, wide))
-        exponents = [em.constant(np.array(e, wide.numpy()), "power") for e in (power, 1 / power)]
-        x = em.op("Pow", x, exponents[0])
-        total = _sums(em, x, channels, axes, padded, auto_pad)
-        result = em.op("Pow", total, exponents[1])
+        x = em.op("Pow", em.op("Abs", x), np.array(power, wide.numpy()))
+    result = _sums(em, x, channels, axes, padded, auto_pad)
+    if op_type == "LpPool":
+        result = em.op("Pow", result, np.array(1 / power, wide.numpy()))
     else:
-        x = cast(em, data, wide)
-        total = _sums(em, x, channels, axes, padded, auto_pad)
         counted = _counts(em, data, axes, padded, auto_pad, with_padding, wide)
-        result = em.op("Div", total, counted)
+        result = em.op("Div", result, counted)
     return Replacement((cast(em, result, dtype),), via="conv")
 
 
@@ -177,13 +173,9 @@ def _again(
     auto_pad: str,
 ) -> Replacement:
     """Return the same pool with pads that make rounding up needless."""
-    attributes: dict[str, AttributeValue] = {
-        "kernel_shape": [a.kernel for a in axes],
-        "strides": [a.stride for a in axes],
-    }
-    attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
-    if any(a.dilation != 1 for a in axes):
-        attributes["dilations"] = [a.dilation for a in axes]
+    attributes = _moves(axes, padded, auto_pad)
+    if all(a.dilation == 1 for a in axes):
+        del attributes["dilations"]
     for name in ("count_include_pad", "p", "storage_order"):
         if number := view.integer(name, 0):
             attributes[name] = number
@@ -230,14 +222,17 @@ def _sums(
     """Return the sum of each window: (N, C, ...), where C is `channels`."""
     dtype = dtype_of(x)
     ones = np.ones((channels, 1, *(axis.kernel for axis in axes)), dtype.numpy())
-    attributes: dict[str, AttributeValue] = {
-        "group": channels,
+    return em.op("Conv", x, ones, attributes=_moves(axes, padded, auto_pad), group=channels)
+
+
+def _moves(axes: list[_Axis], padded: list[int], auto_pad: str) -> dict[str, AttributeValue]:
+    """Return the attributes that say how a window moves."""
+    return {
         "kernel_shape": [axis.kernel for axis in axes],
         "strides": [axis.stride for axis in axes],
         "dilations": [axis.dilation for axis in axes],
+        **({"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}),
     }
-    attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
-    return em.op("Conv", x, ones, attributes=attributes)
 
 
 def _counts(
@@ -266,8 +261,8 @@ def _counts(
             total = one if total is None else em.op("Mul", total, one)
         assert total is not None
         return total
-    sizes = em.op("Gather", em.op("Shape", data), np.arange(2, len(axes) + 2), hint="sizes")
-    shape_ = em.op("Concat", [1, 1], sizes, axis=0, hint="shape")
+    sizes = em.op("Gather", em.op("Shape", data), np.arange(2, len(axes) + 2))
+    shape_ = em.op("Concat", [1, 1], sizes, axis=0)
     one_ = ir.Tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape_, value=one_)
     return _sums(em, ones, 1, axes, padded, auto_pad)

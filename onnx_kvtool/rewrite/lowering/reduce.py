@@ -252,7 +252,7 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> ir.Value:
     turned = em.op("Slice", data, start, end, [axis], [-1])
     found = em.op(view.node.op_type, turned, attributes=attributes)
     last = em.op("Sub", size(em, dim, data, axis), 1)
-    return em.op("Sub", last, found, hint="from_front")
+    return em.op("Sub", last, found)
 
 
 # Softmax-13, LogSoftmax-13 and Hardmax-13, for opsets below 13.
@@ -274,6 +274,6 @@ def lower_softmax_13(view: Rewritten, em: Emitter) -> ir.Value:
         raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {rank}")
     swap = list(range(rank))
     swap[axis % rank], swap[-1] = swap[-1], swap[axis % rank]
-    turned = em.op("Transpose", data, perm=swap, hint="to_last")
+    turned = em.op("Transpose", data, perm=swap)
     result = em.op(view.node.op_type, turned, axis=-1)
-    return em.op("Transpose", result, perm=swap, hint="from_last")
+    return em.op("Transpose", result, perm=swap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -9,28 +10,18 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import Term, cast, dtype_of
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims
+from onnx_kvtool.ops.traits import FLOAT_TYPES
+from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
+from onnx_kvtool.rewrite.lowering.early.again import from_front
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # Reshape-14 with `allowzero=1`, for opsets below 14.
 
 
-_PLAIN = {
-    ir.DataType.FLOAT,
-    ir.DataType.FLOAT16,
-    ir.DataType.DOUBLE,
-    ir.DataType.INT8,
-    ir.DataType.INT16,
-    ir.DataType.INT32,
-    ir.DataType.INT64,
-    ir.DataType.UINT8,
-    ir.DataType.UINT16,
-    ir.DataType.UINT32,
-    ir.DataType.UINT64,
-    ir.DataType.BOOL,
-}
+INTEGERS = {dtype for dtype in ir.DataType if dtype.is_integer() and dtype.bitwidth >= 8}
+_PLAIN = INTEGERS | FLOAT_TYPES - {ir.DataType.BFLOAT16} | {ir.DataType.BOOL}
 
 _TO_THE_END = (1 << 31) - 1
 
@@ -135,6 +126,9 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     """
     count = 1 if dims_of(axes) == () else count_of(axes)
     axes = cast(em, axes, ir.DataType.INT64)
+    if em.opset < 11:  # the one axis of CumSum
+        place = from_front(Term(em, em.op("Reshape", axes, [1])), [rank])
+        return cast(em, em.op("Equal", np.arange(rank), place), ir.DataType.INT64)
     flat = em.op("Reshape", axes, [-1])  # (n,)
     # Mod counts negative axes from the end: its result has the sign of the divisor.
     places = em.op("Mod", flat, rank)
@@ -143,7 +137,24 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
         ones = em.op("ConstantOfShape", em.op("Shape", places), value=one)
     else:
         ones = em.constant([1] * count, "ones")
-    return em.op("ScatterElements", [0] * rank, places, ones, hint="marks")
+    return em.op("ScatterElements", [0] * rank, places, ones)
+
+
+def along_axis(
+    view: Rewritten,
+    em: Emitter,
+    data: ir.Value,
+    axis: ir.Value,
+    apply: Callable[..., ir.Value],
+) -> ir.Value:
+    """Return what `apply` makes of the data along an axis, which may be known at run time only."""
+    rank, known = len(known_dims(data)), view.known(axis)
+    if (known is not None and known.size == 1) or rank == 1:
+        return apply(data, 0 if known is None else counted_axis(int(known.ravel()[0]), rank))
+    marks = axis_marks(em, axis, rank)
+    for place in range(rank):
+        data = switch(em, marks, place, data, functools.partial(apply, place=place))
+    return data
 
 
 def switch(
@@ -310,9 +321,9 @@ def passed(em: Emitter, value: ir.Value) -> ir.Value:
     else:
         filling = "" if dtype == ir.DataType.STRING else 0
         element = em.constant(np.array(filling, dtype.numpy()), "element")
-        longer = em.op("SequenceInsert", value, element, hint="inserted")
+        longer = em.op("SequenceInsert", value, element)
         longer.type = value.type
-        result = em.op("SequenceErase", longer, hint="erased")
+        result = em.op("SequenceErase", longer)
     result.type = value.type
     return result
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_dims, size, unsqueeze
+from onnx_kvtool.emit.forms import Term, cast, computed_in, dtype_of, known_dims, size, unsqueeze
 from onnx_kvtool.emit.sampling import clip, cubic_taps, linear_taps
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
@@ -57,7 +57,7 @@ def _resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
     dims, dtype = dims_of(data), data.dtype
     if dims is None or dtype is None or (mode != "nearest" and dtype not in FLOATS):
         return None
-    wide = dtype if mode == "nearest" or dtype == _D.DOUBLE else _D.FLOAT
+    wide = dtype if mode == "nearest" else computed_in(dtype)
     result, outside = Term(em, cast(em, data, wide)), []
     for line in _lines(view, em, data, dims):
         x = coordinates(view, line, _count(line.after).cast(_D.FLOAT))  # (after,)
@@ -213,7 +213,7 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
             whole_sizes[first] = known.ravel()
             sizes = em.constant(whole_sizes, "sizes")
         elif sizes is not None:
-            sizes = em.op("ScatterElements", em.op("Shape", data), first, sizes, hint="sizes")
+            sizes = em.op("ScatterElements", em.op("Shape", data), first, sizes)
         factors = constant_floats(scales)
         if factors is not None:
             whole_scales = np.ones(rank, np.float32)
@@ -221,7 +221,7 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
             scales = em.constant(whole_scales, "scales")
         elif scales is not None:
             ones = em.constant(np.ones(rank, np.float32), "ones")
-            scales = em.op("ScatterElements", ones, first, scales, hint="scales")
+            scales = em.op("ScatterElements", ones, first, scales)
         if roi is not None and roi.dtype is not None:
             whole = np.repeat(np.array([0, 1]), rank).astype(roi.dtype.numpy())
             roi = em.op(

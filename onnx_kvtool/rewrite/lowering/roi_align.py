@@ -13,6 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, 
 from onnx_kvtool.emit.forms import (
     Term,
     cast,
+    computed_in,
     dtype_of,
     known_type,
     positions,
@@ -26,9 +27,6 @@ from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 # RoiAlign-16, for opsets below 16.
-
-
-_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
@@ -52,7 +50,7 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
             attributes[name] = value
     if view.string("coordinate_transformation_mode") == "output_half_pixel":
         return em.op("RoiAlign", data, rois, batch, attributes=attributes)
-    kind = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    kind = computed_in(dtype)
     wide = cast(em, data, kind)
     boxes = Term(em, cast(em, rois, kind)) * view.real("spatial_scale") - 0.5
     pool = Pool(em, view, wide, boxes, sides_of(boxes), _boxes_around)
@@ -140,7 +138,7 @@ class Pool:
         sizes: list[Operand] = [[high], rows.samples, [wide], columns.samples]
 
         def shape(first: int, *last: Operand) -> ir.Value:
-            return op("Concat", [first], *sizes, *last, axis=0, hint="shape")
+            return op("Concat", [first], *sizes, *last, axis=0)
 
         whole = shape(1, [1])
         y, x = (line.place.op("Expand", whole).op("Reshape", [-1, 1]) for line in (rows, columns))
@@ -247,7 +245,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
             f"of channels of `{data.name}`, and not all of it is known",
             help="declare the shapes of the inputs",
         )
-    wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    wide = computed_in(dtype)
     group, parts = view.integer("group"), view.integer("offset_group")
     kernel, channels = sizes[2:], dims[1]
     elements = math.prod(kernel)
@@ -290,8 +288,8 @@ def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
     sizes = fixed_sizes((dims_of(offset) or (None,) * rank)[2:])
     if sizes is not None:
         return em.constant([0, channels, *sizes], "shape")
-    rest = em.op("Gather", em.op("Shape", offset), np.arange(2, rank), hint="sizes")
-    return em.op("Concat", [0, channels], rest, axis=0, hint="shape")
+    rest = em.op("Gather", em.op("Shape", offset), np.arange(2, rank))
+    return em.op("Concat", [0, channels], rest, axis=0)
 
 
 def _places(

@@ -196,10 +196,10 @@ def _in_rounds(
         if rest is not None:
             shape = em.constant([-1, *rest], "shape")
         else:
-            known = op("Gather", op("Shape", data), np.arange(length, len(dims)), hint="rest")
+            known = op("Gather", op("Shape", data), np.arange(length, len(dims)))
             shape = op("Concat", [-1], known, axis=0)
         flat = op("Reshape", updates, shape)
-    rows = op("Reshape", indices, [-1, length], hint="places")
+    rows = op("Reshape", indices, [-1, length])
     sizes = [size(em, dims[place], data, place) for place in range(length)]
     lead = index if isinstance(axis, int) or index is None else index[:-1]
     count = product(lead) if lead is not None and index else None
@@ -217,13 +217,13 @@ def _tuples(
     dims = dims or (None,) * rank
     whole = cast(em, indices, ir.DataType.INT64)
     columns = []
-    nothing = em.op("Mul", whole, 0, hint="nothing")
+    nothing = em.op("Mul", whole, 0)
     for place in range(rank):
         one = whole
         if place != axis:
             counted = positions(em, dims[place], indices, place, place=place, rank=rank)
-            one = em.op("Add", nothing, counted, hint="column")
-        columns.append(em.op("Reshape", one, [*[0] * rank, -1], hint="column"))
+            one = em.op("Add", nothing, counted)
+        columns.append(em.op("Reshape", one, [*[0] * rank, -1]))
     if rank == 1:
         return columns[0]
-    return em.op("Concat", *columns, axis=rank, hint="places")
+    return em.op("Concat", *columns, axis=rank)

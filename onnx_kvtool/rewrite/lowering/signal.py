@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import Term, cast, dtype_of, known_type, size, unsqueeze
+from onnx_kvtool.emit.forms import Term, cast, computed_in, dtype_of, known_type, size, unsqueeze
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
@@ -230,7 +230,6 @@ def _product(
 
 _MOST = 1 << 23
 """Most elements of a matrix, 32 MiB of float32; from `LARGEST` on the file does not hold it."""
-_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
@@ -253,7 +252,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
             help="declare the shape of the input",
         )
     parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), known_type(signal)
-    wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    wide = computed_in(dtype)
     is_half = view.integer("onesided") != 0
     elements = 0
     known, count = _length(view, em, signal, dims)

@@ -8,7 +8,17 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal, Replacement
-from onnx_kvtool.emit.forms import Term, again, dtype_of, known_type, positions, size, split, where
+from onnx_kvtool.emit.forms import (
+    Term,
+    again,
+    dtype_of,
+    known_dims,
+    known_type,
+    positions,
+    size,
+    split,
+    where,
+)
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -88,20 +98,15 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     Refuses an unknown rank, and an element type or a mode that the target lacks.
     """
     data, pads, mode = view.required("data"), view.required("pads"), view.string("mode")
-    dims = dims_of(data)
     axes = view.input("axes") if len(view.facts.inputs) > 3 else None
     wraps = mode == "wrap" and em.opset < 19
-    if dims is None and (axes is not None or wraps):
-        raise Refusal(
-            "unknown-rank",
-            f"`{'axes' if axes is not None else 'mode=wrap'}` is not in Pad at opset {em.opset}, "
-            f"and the rank of `{data.name}` is unknown",
-            help="declare the shape of the input",
-        )
-    if axes is not None and dims is not None and (em.opset < 18 or wraps):
-        pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
-    if wraps and dims is not None:
-        return _wrapped(view, em, data, pads, dims)
+    if axes is not None or wraps:
+        lacking = "axes" if axes is not None else "mode=wrap"
+        dims = known_dims(data, f"`{lacking}` is not in Pad at opset {em.opset}, and ")
+        if axes is not None and (em.opset < 18 or wraps):
+            pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
+        if wraps:
+            return _wrapped(view, em, data, pads, dims)
     return again(em, view.node, [data, pads, view.input("constant_value"), axes])
 
 
@@ -119,7 +124,7 @@ def pads_of_all_axes(
         whole[:, named.ravel() % rank] = numbers.reshape(2, -1)
         return em.constant(whole.ravel(), "pads")
     places = _places(folder, em, axes, rank)
-    return em.op("ScatterElements", [0] * 2 * rank, places, pads, hint="pads")
+    return em.op("ScatterElements", [0] * 2 * rank, places, pads)
 
 
 def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
@@ -200,19 +205,13 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
     op = em.op
     data, indices = view.operands("data", "indices")
     batch = view.integer("batch_dims", 0)
-    dims, sizes = dims_of(indices), dims_of(data)
-    if dims is None or sizes is None:
-        raise Refusal(
-            "unknown-rank",
-            f"`batch_dims` is {batch}, and the rank of the data or of the indices is unknown",
-            help="declare the shapes",
-        )
+    sizes, dims = (known_dims(x, f"`batch_dims` is {batch}, and ") for x in (data, indices))
     rank = len(dims)
     counted = op("Slice", op("Shape", indices), [0], [-1])
     tuples = op("Concat", counted, [1], axis=0)
     parts = []
     for axis in range(batch):
         place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
-        parts.append(op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
-    whole = op("Concat", *parts, indices, axis=-1, hint="indices")
+        parts.append(op("Expand", place, tuples))  # (b..., n..., 1)
+    whole = op("Concat", *parts, indices, axis=-1)
     return op("GatherND", data, whole)

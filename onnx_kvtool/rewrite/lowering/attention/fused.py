@@ -66,7 +66,7 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
         if not view.pads_mask:
             return None
         mask = padded(em.sharing, mask, window, dtype)
-    seen = _seen_through(em.sharing, view, window, mask, dtype) if window.hides else mask
+    seen = _seen_through(em.sharing, window, mask, dtype) if window.hides else mask
     attributes = {
         name: view.node.attributes[name].value for name in _KEPT if name in view.node.attributes
     }
@@ -80,11 +80,11 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
 
 
 def _seen_through(
-    em: Emitter, view: Attention, window: Window, mask: ir.Value | None, dtype: ir.DataType
+    em: Emitter, window: Window, mask: ir.Value | None, dtype: ir.DataType
 ) -> ir.Value:
     """Return what the window and the user's mask let a query see, one value for all layers."""
-    seen = allowed_keys(em, window)
-    if not window.causal and window.left < 0 and window.right < 0:
+    seen, view = allowed_keys(em, window), window.view
+    if not view.is_causal and view.left_window < 0 and view.right_window < 0:
         # One row would broadcast; kernels ask for all of them.
         rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
         every = em.op("Less", [-1], rows, hint="every_row")
@@ -152,9 +152,9 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
         return constants([0, kv_heads, group, rows, -1], [0, kv_heads, group * rows, -1])
     if em.opset < _ALLOWS_ZERO:
         return None
-    em, dims = em.sharing, dims_of(window.query)
-    batch = _vector(em, dims[0] if dims else None, window.query, 0)
-    length = _vector(em, window.length, window.query, window.query_axis)
+    em, dims = em.sharing, dims_of(window.view.query)
+    batch = _vector(em, dims[0] if dims else None, window.view.query, 0)
+    length = _vector(em, window.length, window.view.query, window.query_axis)
     keys = _vector(em, total, window.keys, window.key_axis)
 
     def apart(last: Operand) -> ir.Value:

@@ -134,7 +134,7 @@ class _Grouped:
         self.shapes = None if direct else self._shapes(window)
         query = self._query()
         bias, empty = bias_of(
-            self.em, view, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short
+            self.em, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short
         )
         if direct:
             weighted = self._over_flat_caches(query, bias)

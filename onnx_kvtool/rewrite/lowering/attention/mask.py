@@ -29,54 +29,40 @@ class Window:
     """Everything but the user's mask that decides which keys a query sees.
 
     Attributes:
-        query: Where L is read at run time, on `query_axis`.
-        query_axis: Dimension of `query` that is L.
-        length: L.
+        view: The node.
         keys: Where S is read at run time, on `key_axis`.
         key_axis: Dimension of `keys` that is S.
         total: S.
-        past: The past keys, whose dimension 2 is P; None without an internal cache.
-        nonpad: (B,), valid keys of each row; None when all are valid.
-        causal: Whether later keys are hidden.
-        left: Keys before the query that are seen; -1 for all.
-        right: Keys after the query that are seen; -1 for all.
     """
 
-    query: ir.Value
-    query_axis: int
-    length: Dim
+    view: Attention
     keys: ir.Value
     key_axis: int
     total: Dim
-    past: ir.Value | None
-    nonpad: ir.Value | None
-    causal: bool
-    left: int
-    right: int
+
+    @property
+    def query_axis(self) -> int:
+        """Dimension of the queries that is L."""
+        return 1 if self.view.rank == 3 else 2
+
+    @property
+    def length(self) -> Dim:
+        """L, where it is known."""
+        dims = dims_of(self.view.query)
+        return dims[self.query_axis] if dims else None
 
     @property
     def hides(self) -> bool:
         """Whether any key may be hidden."""
-        return self.causal or self.nonpad is not None or self.left >= 0 or self.right >= 0
+        view = self.view
+        sides = (view.left_window, view.right_window)
+        return view.is_causal or view.nonpad_kv_seqlen is not None or max(sides) >= 0
 
 
 def window_of(view: Attention, keys: ir.Value, key_axis: int) -> Window:
     """Return the window of a node; `keys` has S on `key_axis`, past keys included."""
-    query_axis = 1 if view.rank == 3 else 2
-    query_dims, key_dims = dims_of(view.query), dims_of(keys)
-    return Window(
-        query=view.query,
-        query_axis=query_axis,
-        length=query_dims[query_axis] if query_dims else None,
-        keys=keys,
-        key_axis=key_axis,
-        total=key_dims[key_axis] if key_dims else None,
-        past=view.past_key,
-        nonpad=view.nonpad_kv_seqlen,
-        causal=view.is_causal,
-        left=view.left_window,
-        right=view.right_window,
-    )
+    dims = dims_of(keys)
+    return Window(view, keys, key_axis, dims[key_axis] if dims else None)
 
 
 def allowed_keys(em: Emitter, window: Window) -> ir.Value:
@@ -84,16 +70,16 @@ def allowed_keys(em: Emitter, window: Window) -> ir.Value:
 
     All layers that have the same window share it.
     """
-    em = em.sharing
+    em, view = em.sharing, window.view
     columns = positions(em, window.total, window.keys, window.key_axis, place=0, rank=1)  # (S,)
     conditions = []
-    if window.causal or window.nonpad is not None or window.right >= 0:
+    if view.is_causal or view.nonpad_kv_seqlen is not None or view.right_window >= 0:
         limit = _first_hidden(em, window)
         conditions.append(em.op("Less", columns, limit, hint="is_seen"))
-    if window.nonpad is not None and not window.causal and window.right >= 0:
-        conditions.append(em.op("Less", columns, _valid(em, window.nonpad)))
-    if window.left >= 0:
-        first = _shifted_rows(em, window, -window.left - 1)
+    if view.nonpad_kv_seqlen is not None and not view.is_causal and view.right_window >= 0:
+        conditions.append(em.op("Less", columns, _valid(em, view.nonpad_kv_seqlen)))
+    if view.left_window >= 0:
+        first = _shifted_rows(em, window, -view.left_window - 1)
         conditions.append(em.op("Less", first, columns, hint="is_near"))
     return functools.reduce(lambda a, b: em.op("And", a, b, hint="is_seen"), conditions)
 
@@ -106,11 +92,12 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
     Returns:
         None when every query certainly sees a key: without `nonpad_kv_seqlen`, row 0 is seen.
     """
-    if window.nonpad is None and window.left < 0:
+    view = window.view
+    if view.nonpad_kv_seqlen is None and view.left_window < 0:
         return None
     em = em.sharing
     # Where one limit decides, its sign tells; where several do, somebody has to look at all keys.
-    if window.left < 0 and (window.causal or window.right < 0):
+    if view.left_window < 0 and (view.is_causal or view.right_window < 0):
         return em.op("Less", _first_hidden(em, window), [1])
     seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
     return em.op("Less", reduce(em, "ReduceMax", seen, [-1]), [0.5], hint="empty_rows")
@@ -122,12 +109,13 @@ def _first_hidden(em: Emitter, window: Window) -> ir.Value:
     A causal query never sees a key beyond the valid ones, because the last query stands at the
     last valid key.
     """
-    if window.causal:
+    view = window.view
+    if view.is_causal:
         return _shifted_rows(em, window, 1)
-    if window.right >= 0:
-        return _shifted_rows(em, window, window.right + 1)
-    assert window.nonpad is not None
-    return _valid(em, window.nonpad)
+    if view.right_window >= 0:
+        return _shifted_rows(em, window, view.right_window + 1)
+    assert view.nonpad_kv_seqlen is not None
+    return _valid(em, view.nonpad_kv_seqlen)
 
 
 def _valid(em: Emitter, nonpad: ir.Value) -> ir.Value:
@@ -137,10 +125,11 @@ def _valid(em: Emitter, nonpad: ir.Value) -> ir.Value:
 
 def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
     """Return the position of each query among the keys, plus `shift`: (B or 1, 1, L, 1)."""
-    query, axis, length = window.query, window.query_axis, window.length
+    view = window.view
+    query, axis, length = view.query, window.query_axis, window.length
     rows = positions(em, length, query, axis, place=2, rank=4)
-    if window.nonpad is not None:
-        valid = _valid(em, window.nonpad)
+    if view.nonpad_kv_seqlen is not None:
+        valid = _valid(em, view.nonpad_kv_seqlen)
         if length == 1 and shift == 1:
             return valid
         if isinstance(length, int):
@@ -148,9 +137,9 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
             return em.op("Add", valid, steps, hint="row")
         rows = em.op("Sub", rows, size(em, length, query, axis), hint="row")
         rows = em.op("Add", rows, valid, hint="row")
-    elif window.past is not None:
-        dims = dims_of(window.past)
-        offset = size(em, dims[2] if dims else None, window.past, 2)
+    elif view.past_key is not None:
+        dims = dims_of(view.past_key)
+        offset = size(em, dims[2] if dims else None, view.past_key, 2)
         rows = em.op("Add", rows, offset, hint="row")
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
 
@@ -203,7 +192,6 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
 
 def bias_of(
     em: Emitter,
-    view: Attention,
     window: Window,
     dtype: ir.DataType,
     heads: tuple[int, int],
@@ -214,8 +202,7 @@ def bias_of(
 
     Args:
         em: Where to build.
-        view: The Attention; its mask fits (see `mask_fits`).
-        window: What hides keys beside the mask.
+        window: What hides keys beside the user's mask, which fits (see `mask_fits`).
         dtype: Element type of the scores.
         heads: H and KV.
         is_short: Whether the mask may end before the keys do, and hides those behind it.
@@ -225,7 +212,7 @@ def bias_of(
         groups (B or 1, 1, 1, ...), or (B or 1, KV, G, ...) for a mask that differs between heads.
         None for nothing to add, and where every row certainly sees a key.
     """
-    mask = view.attn_mask
+    mask = window.view.attn_mask
     if not window.hides and mask is None:
         return None, None
     em = em.sharing

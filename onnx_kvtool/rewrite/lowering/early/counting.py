@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import onnx_ir as ir
 
@@ -25,12 +23,11 @@ from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
-    from_front,
     joined_sizes,
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
-from onnx_kvtool.rewrite.lowering.reshape import switch
+from onnx_kvtool.rewrite.lowering.reshape import along_axis
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Range-11 and CumSum-11, for opset 10.
@@ -73,25 +70,13 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
     Refuses an unknown rank.
     """
     data, given = view.operands("x", "axis")
-    known, dims = view.known(given), known_dims(data)
+    dims = known_dims(data)
     exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
 
-    def summed(value: ir.Value, axis: int) -> ir.Value:
-        return _summed(em, value, dims, axis, exclusive, reverse)
+    def summed(value: ir.Value, place: int) -> ir.Value:
+        return _summed(em, value, dims, place, exclusive, reverse)
 
-    if (known is not None and known.size == 1) or len(dims) == 1:
-        axis = 0 if known is None else counted_axis(int(known.ravel()[0]), len(dims))
-        return summed(data, axis)
-    marks, result = _marks(em, given, len(dims)), data
-    for axis in range(len(dims)):
-        result = switch(em, marks, axis, result, functools.partial(summed, axis=axis))
-    return result
-
-
-def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:
-    """Return 1 for the axis, which may count from the end, else 0: (rank,), int64."""
-    place = Term(em, cast(em, axis, _D.INT64)).op("Reshape", [1])
-    return cast(em, em.op("Equal", np.arange(rank), from_front(place, [rank])), _D.INT64)
+    return along_axis(view, em, data, given, summed)
 
 
 def _summed(

@@ -13,6 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replaceme
 from onnx_kvtool.emit.forms import (
     Term,
     cast,
+    computed_in,
     formal,
     known_dims,
     known_type,
@@ -289,7 +290,7 @@ def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
     dims = known_dims(data)
     if len(dims) < 2:
         raise Refusal("unknown-rank", f"`{data.name}` is no matrix")
-    wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
+    wide = computed_in(dtype)
     order, batch = product(em, data, dims, [len(dims) - 1]), range(len(dims) - 2)
     sizes = joined_sizes(em, data, dims, [batch, [len(dims) - 2], [len(dims) - 1]])
     matrices = Term(em, cast(em, data, wide)).op("Reshape", sizes)

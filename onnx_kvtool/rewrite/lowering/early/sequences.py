@@ -6,7 +6,7 @@ inserted or erased at constant places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +43,7 @@ def settle_sequences(model: ir.Model, trace: MutableMapping[ir.Node, Location]) 
 
 
 def _touches(node: ir.Node) -> bool:
-    return is_standard(node) and (node.op_type in _SOURCES or node.op_type in _READERS)
+    return is_standard(node) and node.op_type in (*_SOURCES, *_READERS)
 
 
 @dataclass(slots=True)
@@ -72,22 +72,19 @@ class _Settling:
                 self.graph(body, scope)
             if not _touches(node):
                 continue
-            source = _SOURCES.get(node.op_type)
-            if source is not None:
-                found = source(self, node, scope)
-                if found is not None:
-                    self.elements[node.outputs[0]] = found
-            else:
+            if node.op_type in _READERS:
                 self._read(node, scope)
+            elif (found := self._elements(node, scope)) is not None:
+                self.elements[node.outputs[0]] = found
         for node in reversed(tuple(graph)):
             made = node.outputs[0] if node.outputs else None
             if made in self.elements and not made.uses() and not made.is_graph_output():
                 remove_node(node)
 
     def _read(self, node: ir.Node, scope: ScopedValues) -> None:
-        elements = self.of(node.inputs[0])
+        elements = self._of(node.inputs[0])
         em = Emitter(scope, _OPSET, node.name or node.op_type)
-        result = None if elements is None else _READERS[node.op_type](self, node, elements, em)
+        result = None if elements is None else self._result(node, elements, em)
         if result is None:
             em.discard()
             return
@@ -98,108 +95,88 @@ class _Settling:
         if place is not None:
             self.settled.append(place)
 
-    def of(self, value: ir.Value | None) -> _Elements | None:
+    def _of(self, value: ir.Value | None) -> _Elements | None:
         """Return the elements of a sequence; None where they are unknown."""
         return None if value is None else self.elements.get(value)
 
-    def place(self, node: ir.Node, index: int, default: int) -> int | None:
-        """Return a constant place that an input names; None for one that is not constant."""
-        if len(node.inputs) <= index or node.inputs[index] is None:
-            return default
-        known = self.folder.integers(node.inputs[index])
-        return None if known is None or known.size != 1 else int(known.ravel()[0])
+    def _place(self, node: ir.Node, index: int, default: int, count: int) -> int | None:
+        """Return a constant place that an input names, of so many; None for one that is not."""
+        place = default
+        if len(node.inputs) > index and node.inputs[index] is not None:
+            known = self.folder.integers(node.inputs[index])
+            if known is None or known.size != 1:
+                return None
+            place = int(known.ravel()[0])
+        return place if -count <= place < count else None
+
+    def _elements(self, node: ir.Node, scope: ScopedValues) -> _Elements | None:
+        """Return the elements of the sequence that a node gives."""
+        if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
+            return tuple(read_values(node))
+        if node.op_type == "SplitToSequence":
+            return self._split(node, scope)
+        before = self._of(node.inputs[0])
+        if before is None:
+            return None
+        count = len(before)
+        if node.op_type == "SequenceErase":
+            place = self._place(node, 1, count - 1, count)
+            return None if place is None else before[:place] + before[place % count + 1 :]
+        value, place = node.inputs[1], self._place(node, 2, count, count + 1)
+        if value is None or place is None or place < -count:
+            return None
+        return (*before[:place], value, *before[place:])
+
+    def _split(self, node: ir.Node, scope: ScopedValues) -> _Elements | None:
+        """Split a tensor where it is made a sequence: into rows, or parts of constant sizes."""
+        view = NodeView(node, _OPSET)
+        data, dims = view.required("input"), dims_of(view.required("input"))
+        if dims is None or data.dtype is None or not dims:
+            return None
+        axis = counted_axis(view.integer("axis"), len(dims))
+        given, size = view.input("split"), dims[axis]
+        drops = given is None and not view.integer("keepdims")
+        known = np.array(1) if given is None else self.folder.integers(given)
+        if known is None:
+            return None
+        if known.ndim:
+            sizes = [int(part) for part in known]
+        elif isinstance(size, int) and known > 0:
+            part = int(known)
+            sizes = [min(part, size - start) for start in range(0, size, part)]
+        else:
+            return None
+        if not sizes:
+            return ()
+        em = Emitter(scope, _OPSET, node.name or node.op_type)
+        parts = split(em, data, sizes, axis)
+        if drops:
+            parts = tuple(squeeze(em, part, [axis]) for part in parts)
+        new = em.commit()
+        assert node.graph is not None
+        node.graph.insert_before(node, new)
+        if (place := self.trace.get(node)) is not None:
+            self.trace.update(dict.fromkeys(new, place))
+        return parts
+
+    def _result(self, node: ir.Node, elements: _Elements, em: Emitter) -> ir.Value | None:
+        """Return what a node reads of a sequence: a tensor of its elements."""
+        if node.op_type == "SequenceLength":
+            return em.constant(len(elements), "length")
+        if node.op_type == "SequenceAt":
+            place = self._place(node, 1, 0, len(elements))
+            return None if place is None else elements[place]
+        if not elements or elements[0].dtype is None:
+            return None
+        view = NodeView(node, _OPSET)
+        axis = view.integer("axis")
+        if view.integer("new_axis"):
+            elements = tuple(unsqueeze(em, element, [axis]) for element in elements)
+        return em.op("Concat", *elements, axis=axis)
 
 
-def _constructed(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:
-    return tuple(read_values(node))
-
-
-def _inserted(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:
-    before, value = run.of(node.inputs[0]), node.inputs[1]
-    if before is None or value is None:
-        return None
-    place = run.place(node, 2, len(before))
-    if place is None or not -len(before) <= place <= len(before):
-        return None
-    place += len(before) if place < 0 else 0
-    return (*before[:place], value, *before[place:])
-
-
-def _erased(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:
-    before = run.of(node.inputs[0])
-    place = None if before is None else run.place(node, 1, len(before) - 1)
-    if before is None or place is None or not -len(before) <= place < len(before):
-        return None
-    place %= len(before)
-    return before[:place] + before[place + 1 :]
-
-
-def _split(run: _Settling, node: ir.Node, scope: ScopedValues) -> _Elements | None:
-    """Split a tensor where it is made a sequence: into rows, or parts of constant sizes."""
-    view = NodeView(node, _OPSET)
-    data, dims = view.required("input"), dims_of(view.required("input"))
-    if dims is None or data.dtype is None or not dims:
-        return None
-    axis = counted_axis(view.integer("axis"), len(dims))
-    given, size = view.input("split"), dims[axis]
-    drops = given is None and not view.integer("keepdims")
-    known = np.array(1) if given is None else run.folder.integers(given)
-    if known is None:
-        return None
-    if known.ndim:
-        sizes = [int(part) for part in known]
-    elif isinstance(size, int) and known > 0:
-        part = int(known)
-        sizes = [min(part, size - start) for start in range(0, size, part)]
-    else:
-        return None
-    if not sizes:
-        return ()
-    em = Emitter(scope, _OPSET, node.name or node.op_type)
-    parts = split(em, data, sizes, axis)
-    if drops:
-        parts = tuple(squeeze(em, part, [axis]) for part in parts)
-    new = em.commit()
-    assert node.graph is not None
-    node.graph.insert_before(node, new)
-    if (place := run.trace.get(node)) is not None:
-        run.trace.update(dict.fromkeys(new, place))
-    return parts
-
-
-def _at(run: _Settling, node: ir.Node, elements: _Elements, em: Emitter) -> ir.Value | None:
-    place = run.place(node, 1, 0)
-    if place is None or not -len(elements) <= place < len(elements):
-        return None
-    return elements[place]
-
-
-def _length(run: _Settling, node: ir.Node, elements: _Elements, em: Emitter) -> ir.Value:
-    return em.constant(len(elements), "length")
-
-
-def _joined(run: _Settling, node: ir.Node, elements: _Elements, em: Emitter) -> ir.Value | None:
-    view = NodeView(node, _OPSET)
-    axis, dtype = view.integer("axis"), elements[0].dtype if elements else None
-    if dtype is None:
-        return None
-    if view.integer("new_axis"):
-        elements = tuple(unsqueeze(em, element, [axis]) for element in elements)
-    return em.op("Concat", *elements, axis=axis)
-
-
-_SOURCES: Mapping[str, Callable[[_Settling, ir.Node, ScopedValues], _Elements | None]] = {
-    "SequenceConstruct": _constructed,
-    "SequenceEmpty": _constructed,
-    "SequenceErase": _erased,
-    "SequenceInsert": _inserted,
-    "SplitToSequence": _split,
-}
-"""What gives a sequence, and its elements."""
-
-_READERS: Mapping[str, Callable[[_Settling, ir.Node, _Elements, Emitter], ir.Value | None]] = {
-    "ConcatFromSequence": _joined,
-    "SequenceAt": _at,
-    "SequenceLength": _length,
-}
-"""What reads a sequence and gives a tensor: the tensor, of its elements."""
+_SOURCES = (
+    "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence",
+)  # fmt: skip
+_READERS = ("ConcatFromSequence", "SequenceAt", "SequenceLength")
+"""What gives a sequence, and what reads one and gives a tensor."""

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     replaced_where,
 )
 from onnx_kvtool.rewrite.lowering.resize import resized
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # Slice-10 with what it takes as inputs, for opset 9.
 
@@ -47,24 +47,22 @@ def lower_slice_10(view: Rewritten, em: Emitter) -> ir.Value:
     """
     data = view.required("data")
     known_type(data)
-    known = {n: view.known(view.input(n)) for n in ("starts", "ends", "axes", "steps")}
-    dims = known_dims(data)
-    count = _count(view, known)
-    listed = _listed(view, "axes", known, list(range(count)))
-    steps = _listed(view, "steps", known, [1] * count)
-    starts, ends = known["starts"], known["ends"]
+    inputs = [view.input(name) for name in ("starts", "ends", "axes", "steps")]
+    known = [view.known(value) for value in inputs]
+    dims, count = known_dims(data), _count(inputs, known)
+    starts, ends, listed, steps = (
+        absent if value is None else numbers if numbers is None else numbers.ravel().tolist()
+        for value, numbers, absent in zip(
+            inputs, known, (None, None, [*range(count)], [1] * count), strict=True
+        )
+    )
     axes = None if listed is None else [counted_axis(axis, len(dims)) for axis in listed]
     ones = steps is not None and all(step == 1 for step in steps)
-    if starts is not None and ends is not None and axes is not None and ones:
-        attributes = {
-            "axes": axes,
-            "starts": [int(n) for n in starts.ravel()],
-            "ends": [int(n) for n in ends.ravel()],
-        }
-        if not axes:
-            return em.op("Identity", data)
-        return em.op("Slice", data, attributes=attributes)
-    return _gathered(em, view, dims, axes, steps, count)
+    if starts is None or ends is None or axes is None or not ones:
+        return _gathered(em, view, dims, axes, steps, count)
+    if not axes:
+        return em.op("Identity", data)
+    return em.op("Slice", data, axes=axes, starts=starts, ends=ends)
 
 
 def _gathered(
@@ -100,16 +98,6 @@ def _gathered(
     return data
 
 
-def _listed(
-    view: NodeView, name: str, known: dict[str, np.ndarray | None], absent: list[int]
-) -> list[int] | None:
-    """Return the integers of an input; None where they are known at run time only."""
-    numbers = known[name]
-    if view.input(name) is None:
-        return absent
-    return None if numbers is None else [int(number) for number in numbers.ravel()]
-
-
 def _chosen(named: list[Term], bounds: list[_Bounds], axis: int, length: Term) -> _Bounds:
     """Return the bounds and the step of the entry that names an axis; the whole axis of none."""
     begin, step = (Term(length.em, length.em.constant([n])) for n in (0, 1))
@@ -122,15 +110,13 @@ def _chosen(named: list[Term], bounds: list[_Bounds], axis: int, length: Term) -
     return begin, end, step
 
 
-def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
-    for name in ("starts", "ends", "axes", "steps"):
-        value, numbers = view.input(name), known[name]
+def _count(inputs: list[ir.Value | None], known: list[np.ndarray | None]) -> int:
+    for value, numbers in zip(inputs, known, strict=True):
         if numbers is not None:
             return int(numbers.size)
-        if value is not None and value.shape is not None and len(value.shape) == 1:
-            size = value.shape[0]
-            if isinstance(size, int):
-                return size
+        dims = dims_of(value) or ()
+        if len(dims) == 1 and isinstance(dims[0], int):
+            return dims[0]
     raise Refusal(
         "unknown-dimension",
         "Slice cannot be lowered below opset 10 because the number of its bounds is unknown",

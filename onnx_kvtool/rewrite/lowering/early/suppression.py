@@ -12,6 +12,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal
 from onnx_kvtool.emit.forms import (
     Term,
     cast,
+    computed_in,
     dtype_of,
     formal,
     known_dims,
@@ -171,7 +172,7 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
     data, rois = view.operands("X", "rois")
     dtype = known_type(data)
     known_dims(data)
-    wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
+    wide = computed_in(dtype)
     boxes = Term(em, cast(em, rois, wide)) * view.real("spatial_scale")
     sides = sides_of(boxes).op("Max", 1)
     pool = Pool(em, view, cast(em, data, wide), boxes, sides, _pixels)

@@ -96,12 +96,9 @@ def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
     sizes = fixed_sizes(dims)
     if sizes is not None:
         return em.constant(sizes, "shape")
-
-    def own() -> ir.Value:
-        return em.once(("shape", update.update), lambda: em.op("Shape", update.update))
-
     # One for all updates whose sizes have the same names.
-    return em.once(("shape", *(dim_key(d, update.update, i) for i, d in enumerate(dims))), own)
+    key = ("shape", *(dim_key(d, update.update, i) for i, d in enumerate(dims)))
+    return em.once(key, lambda: em.op("Shape", update.update))
 
 
 # The index of the ScatterND form: one tuple per row of the update.
