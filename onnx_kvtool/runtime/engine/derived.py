@@ -147,7 +147,7 @@ class Derived:
             *self._operator,
             [given.get(name) for name in self._step.names[0]],
             self._attributes,
-            num_outputs=len(self._step.outputs),
+            outputs=[ir.Value(name=name) for name in self._step.names[1]],
         )
         is_read = [slot != ABSENT for slot in self._step.outputs]
         reader = ir.Node("", "Identity", list(compress(node.outputs, is_read)))
