@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from onnx_kvtool.core.errors import UnwritableOutput
@@ -197,8 +197,26 @@ def replacing(
             with open(place, "wb") as special:
                 yield special
             return
-        with _temporary(place, before, lambda: _check_same(name, place, expected)) as file:
-            yield file
+        _check_mode(place, before)
+        directory = os.path.dirname(place)
+        remove_stale(directory)
+        # A new file leaves its permissions to the umask; a private one is never open to others.
+        mode = 0o666 if before is None else 0o600
+        with temporary_file(directory, mode) as (path, descriptor):
+            with open(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                _sync(file.fileno())
+            if before is not None:
+                _keep_owner(path, before)
+                os.chmod(path, stat.S_IMODE(before.st_mode))
+            if expected is not None and stamp(place) != expected:
+                raise UnwritableOutput(
+                    f"cannot write `{name}`: another process has changed it since it was read",
+                    help="run the command again",
+                )
+            watch(place)
+            _rename(path, place)
 
 
 def check_writable(target: str | os.PathLike[str]) -> None:
@@ -255,27 +273,6 @@ def _status(place: str) -> os.stat_result | None:
         return None
 
 
-@contextlib.contextmanager
-def _temporary(
-    place: str, before: os.stat_result | None, check: Callable[[], None]
-) -> Iterator[BinaryIO]:
-    _check_mode(place, before)
-    directory = os.path.dirname(place)
-    remove_stale(directory)
-    # A new file leaves its permissions to the umask; a private one is never open to others.
-    with temporary_file(directory, 0o666 if before is None else 0o600) as (path, descriptor):
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            _sync(file.fileno())
-        if before is not None:
-            _keep_owner(path, before)
-            os.chmod(path, stat.S_IMODE(before.st_mode))
-        check()
-        watch(place)
-        _rename(path, place)
-
-
 def _sync(descriptor: int) -> None:
     """Let a file reach the disk, where its file system can be asked for that."""
     try:
@@ -305,14 +302,6 @@ def _check_mode(place: str, before: os.stat_result | None) -> None:
     """Refuse to replace a read-only file: renaming asks for the mode of the directory alone."""
     if before is not None and not os.access(place, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only")
-
-
-def _check_same(name: str, place: str, expected: Stamp | None) -> None:
-    if expected is not None and stamp(place) != expected:
-        raise UnwritableOutput(
-            f"cannot write `{name}`: another process has changed it since it was read",
-            help="run the command again",
-        )
 
 
 def _keep_owner(path: str, before: os.stat_result) -> None:

@@ -131,7 +131,8 @@ def load(source: str | os.PathLike[str]) -> ir.Model:
     directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     with collector_paused():
         before = None if path == "-" else stamp(path)
-        model = _model(read_bytes(path), path, spoken_name(path), directory)
+        name = spoken_name(path)
+        model = from_message(parse(read_bytes(path), name), path, name, directory)
         set_origin(model, replace(origin(model), stamp=before))
         return model
 
@@ -143,7 +144,8 @@ read = load
 def _remote_model(url: str) -> ir.Model:
     with contextlib.closing(RemoteFile(url)) as file:
         found = skeleton(file)
-    model = _model(found.data, shown(url), file.name, prefix(url))
+    message = parse(found.data, file.name)
+    model = from_message(message, shown(url), file.name, prefix(url))
 
     def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
         number = number_of(placeholder, found.mark)
@@ -207,11 +209,7 @@ def deserialize(data: bytes, directory: str = "") -> ir.Model:
         UnreadableModel: As `read`.
     """
     with collector_paused():
-        return _model(data, "", "the model", directory)
-
-
-def _model(data: bytes, path: str, name: str, directory: str) -> ir.Model:
-    return from_message(parse(data, name), path, name, directory)
+        return from_message(parse(data, "the model"), "", "the model", directory)
 
 
 def from_message(message: onnx.ModelProto, path: str, name: str, directory: str) -> ir.Model:
@@ -316,7 +314,12 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
     if data is None:
         data = serialize(model)
     if path != "-":
-        _write_file(model, path, data)
+        known = origin(model)
+        if not known.path or os.path.realpath(known.path) != os.path.realpath(path):
+            write_bytes(path, data)
+            return
+        write_bytes(path, data, expected=known.stamp)
+        set_origin(model, replace(known, stamp=stamp(path)))  # what is there now is this model
         return
     watch("standard output", is_direct=True)
     try:
@@ -324,15 +327,6 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
         sys.stdout.buffer.flush()
     except OSError as error:
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
-
-
-def _write_file(model: ir.Model, path: str, data: bytes) -> None:
-    known = origin(model)
-    if not known.path or os.path.realpath(known.path) != os.path.realpath(path):
-        write_bytes(path, data)
-        return
-    write_bytes(path, data, expected=known.stamp)
-    set_origin(model, replace(known, stamp=stamp(path)))  # what is there now is this model
 
 
 def _normalize(message: onnx.ModelProto) -> None:

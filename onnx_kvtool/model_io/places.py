@@ -265,51 +265,35 @@ def place_files(
         then: As for `place_external_data`.
         is_done: Likewise.
     """
-    notes: list[str] = []
-    with _undoing(is_done) as created:
-        _place(files, directory, how, check, notes, created)
-        if then is not None:
-            then()
-    return notes
-
-
-def _place(
-    files: Sequence[tuple[str, str]],
-    directory: str,
-    how: ExternalData | None,
-    check: Callable[[], None],
-    notes: list[str],
-    created: list[str],
-) -> None:
-    """Place data files; notes for people and the paths of what is created are added to lists."""
     missing = [
         (location, source)
         for location, source in files
         if os.path.realpath(source) != os.path.realpath(os.path.join(directory, location))
     ]
-    if not missing:
-        return
-    if how == "reference":
+    if missing and how == "reference":
         raise UsageError(
             f"an output in `{directory}` cannot refer to the data file `{missing[0][1]}`: "
             "a location cannot leave the directory of its model",
             help="write beside the source, or use --external-data copy",
         )
-    check()
-    if not os.path.isdir(directory):
-        raise UnwritableOutput(f"`{directory}` is not a directory", help="create it first")
-    for location, source in missing:
-        target = os.path.join(directory, location)
-        if _is_there(source, target):
-            notes.append(f"`{target}` is there already, with the data of the source")
-            continue
-        _make_parents(target, directory, created)
-        if how == "link":
-            _link(source, target)
-        else:
-            _copy(source, target)
-        created.append(target)
-        notes.append(f"{'linked' if how == 'link' else 'copied'} `{source}` to `{target}`")
+    if missing:
+        check()
+        if not os.path.isdir(directory):
+            raise UnwritableOutput(f"`{directory}` is not a directory", help="create it first")
+    notes: list[str] = []
+    with _undoing(is_done) as created:
+        for location, source in missing:
+            target = os.path.join(directory, location)
+            if _is_there(source, target):
+                notes.append(f"`{target}` is there already, with the data of the source")
+                continue
+            _make_parents(target, directory, created)
+            (_link if how == "link" else _copy)(source, target)
+            created.append(target)
+            notes.append(f"{'linked' if how == 'link' else 'copied'} `{source}` to `{target}`")
+        if then is not None:
+            then()
+    return notes
 
 
 def _is_there(source: str, target: str) -> bool:

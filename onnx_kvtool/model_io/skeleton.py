@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, new_mark
@@ -12,13 +12,8 @@ from onnx_kvtool.model_io.source import too_large
 from onnx_kvtool.model_io.wire import BYTES, FIXED32, FIXED64, VARINT, encoded, varint
 
 # Numbers of fields in onnx.proto.
-_MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = (
-    7,
-    5,
-    9,
-    13,
-    14,
-)
+_MODEL_GRAPH, _GRAPH_INITIALIZER = 7, 5
+_TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 9, 13, 14
 _LARGE = 1 << 20
 """Bytes of the smallest weight that is skipped by a new request instead of being read."""
 _UNANNOUNCED = 1 << 29
@@ -27,8 +22,7 @@ _HEAD = 20
 """Bytes that tag and length of a field take at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skeleton:
+class Skeleton(NamedTuple):
     """The bytes of a model, with external data in place of large weights.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -80,8 +79,7 @@ def read_by(node: ir.Node) -> Iterator[ir.Value]:
             yield from read_by(inner)
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(NamedTuple):
     """The place of a node: a graph, in one call of a function.
 
     Attributes:
@@ -93,7 +91,7 @@ class _Frame:
 
     path: str
     opsets: Mapping[str, int]
-    parameters: Mapping[str, ir.Attr] = field(default_factory=dict)
+    parameters: Mapping[str, ir.Attr]
     calls: tuple[ir.OperatorIdentifier, ...] = ()
 
 
@@ -287,7 +285,7 @@ class Compiler:
             path = step_path(frame.path, place.node, place.index or 0, name)
             inner = Slots(graph, self._constant, slots)
             program = self._program(
-                graph.inputs, enumerate(graph), graph.outputs, replace(frame, path=path), inner
+                graph.inputs, enumerate(graph), graph.outputs, frame._replace(path=path), inner
             )
             for value, _ in inner.captured:
                 captured.setdefault(id(value), value)
@@ -411,13 +409,10 @@ def _names(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _content(attribute: ir.Attr) -> tuple[object, ...]:
     """Return a key for the value of a parameter; tensors and graphs are compared by identity."""
     value = attribute.value
-    if isinstance(value, (list, tuple)):
-        value = tuple(value)
-    plain = isinstance(value, (int, float, str)) or (
-        isinstance(value, tuple) and all(isinstance(v, (int, float, str)) for v in value)
-    )
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    is_plain = all(isinstance(item, (int, float, str)) for item in items)
     # An attribute that is kept alive by the model keeps its identity.
-    return (attribute.type, repr(value) if plain else id(attribute.value))
+    return (attribute.type, repr(value) if is_plain else id(value))
 
 
 def _note_last_uses(steps: Sequence[Step], keep: set[int], filled: set[int]) -> None:

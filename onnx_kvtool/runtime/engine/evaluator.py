@@ -152,13 +152,6 @@ class Evaluator:
 
 def _values(graph: ir.Graph) -> dict[str, ir.Value]:
     """Return the values of a graph by name."""
-    found: dict[str, ir.Value] = {}
-    for value in (*graph.inputs, *graph.initializers.values()):
-        found[value.name or ""] = value
-    for node in graph:
-        for value in node.outputs:
-            if value.name:
-                found[value.name] = value
-    for value in graph.outputs:
-        found.setdefault(value.name or "", value)
-    return found
+    made = (value for node in graph for value in node.outputs if value.name)
+    known = (*graph.outputs, *graph.inputs, *graph.initializers.values(), *made)
+    return {value.name or "": value for value in known}

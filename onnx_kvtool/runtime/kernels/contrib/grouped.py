@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,8 +58,7 @@ def refuse_value(name: str, value: object, *implemented: object) -> None:
 # The heads of GroupQueryAttention.
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
+class Heads(NamedTuple):
     """New rows, head by head.
 
     Attributes:
@@ -166,8 +164,7 @@ def rotated(
 # The cache of GroupQueryAttention: how much of it is valid, and what is written into it.
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
+class Lengths(NamedTuple):
     """The numbers of rows of a call.
 
     Attributes:
@@ -293,8 +290,7 @@ def updated(past: Array | None, new: Array, lengths: Lengths) -> Array:
 # G = C - W + 1 positions leave at once, as often as needed, so that the window W stays.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A cache that drops the rows before its window.
 
     Attributes:
@@ -315,8 +311,7 @@ class Window:
         """Return the lengths with rows counted among the kept and the new ones."""
         kept = np.array([self.resident(past) for past in lengths.past.tolist()], np.int64)
         new = lengths.valid - lengths.past
-        return dataclasses.replace(
-            lengths,
+        return lengths._replace(
             buffer=int(kept.max(initial=0)) + lengths.length,
             past=kept,
             valid=kept + new,
@@ -367,8 +362,7 @@ def read_window(past_key: Array | None, window: int | None, qk_output: int) -> W
 _Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Softmax:
+class Softmax(NamedTuple):
     """The parameters of the softmax.
 
     Attributes:
