@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import onnx_ir as ir
 
@@ -193,60 +191,53 @@ def swiglu(site: Site) -> Replacement:
                 f"`gate` of `SwiGLU` without `up` is {last} wide, expected an even number"
             )
         gate, up = halves(site, gate)
-    return only(Swish.of(site, round_to=dtype).gated(site, gate, up, dtype))
+    limit, is_rounded = site.real("limit"), site.number("round_activation")
+    found = swish_product(
+        site,
+        cast(site, gate, _D.FLOAT),
+        cast(site, up, _D.FLOAT),
+        alpha=site.real("activation_alpha"),
+        beta=site.real("activation_beta"),
+        limit=limit if limit > 0 else None,
+        round_to=dtype if is_rounded else None,
+    )
+    return only(cast(site, found, dtype, "gated"))
 
 
-@dataclass(frozen=True, slots=True)
-class Swish:
-    """gate * sigmoid(alpha * gate) * (linear + beta), the clamped SwiGLU of onnxruntime.
+def swish_product(
+    em: Emitter,
+    gate: ir.Value,
+    linear: ir.Value,
+    *,
+    alpha: float,
+    beta: float,
+    limit: float | None,
+    is_later: bool = False,
+    round_to: ir.DataType | None = None,
+) -> ir.Value:
+    """Return gate * sigmoid(alpha * gate) * (linear + beta), the clamped SwiGLU of onnxruntime.
 
-    Attributes:
+    Args:
+        em: Where to build.
+        gate: One half.
+        linear: The other, of the same shape and type.
         alpha: Factor in the sigmoid.
         beta: What is added to the linear half.
         limit: Bound of both, of the gate from above alone; None for none.
         is_later: Whether the gate is bounded after its activation.
         round_to: The type that the activation is rounded to before the last product; None for none.
     """
-
-    alpha: float = 1.0
-    beta: float = 0.0
-    limit: float | None = None
-    is_later: bool = False
-    round_to: ir.DataType | None = None
-
-    @classmethod
-    def of(cls, site: Site, *, round_to: ir.DataType) -> Swish:
-        """Read the attributes of SwiGLU, or of an operator that has them."""
-        limit = site.real("limit")
-        is_rounded = "round_activation" in site.facts.attributes and site.integer(
-            "round_activation"
-        )
-        return cls(
-            site.real("activation_alpha"),
-            site.real("activation_beta"),
-            limit if limit > 0 else None,
-            round_to=round_to if is_rounded else None,
-        )
-
-    def gated(self, em: Emitter, gate: ir.Value, linear: ir.Value, result: ir.DataType) -> ir.Value:
-        """Return the product of two values of one shape, computed in float32."""
-        found = self.product(em, cast(em, gate, _D.FLOAT), cast(em, linear, _D.FLOAT))
-        return cast(em, found, result, "gated")
-
-    def product(self, em: Emitter, gate: ir.Value, linear: ir.Value) -> ir.Value:
-        """Return the product of two values of one shape, computed in their type."""
-        op = em.op
-        # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
-        # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
-        if self.limit is not None:
-            linear = op("Clip", linear, -self.limit, self.limit)
-            if not self.is_later:
-                gate = op("Clip", gate, -np.inf, self.limit)
-        turned = gate if self.alpha == 1.0 else op("Mul", gate, self.alpha)
-        swish = op("Mul", gate, op("Sigmoid", turned))
-        if self.limit is not None and self.is_later:
-            swish = op("Clip", swish, -np.inf, self.limit)
-        if self.round_to is not None:
-            swish = cast(em, cast(em, swish, self.round_to), dtype_of(gate))
-        shifted = op("Add", linear, self.beta) if self.beta else linear
-        return op("Mul", swish, shifted, hint="gated")
+    op = em.op
+    # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
+    # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
+    if limit is not None:
+        linear = op("Clip", linear, -limit, limit)
+        if not is_later:
+            gate = op("Clip", gate, -np.inf, limit)
+    turned = gate if alpha == 1.0 else op("Mul", gate, alpha)
+    swish = op("Mul", gate, op("Sigmoid", turned))
+    if limit is not None and is_later:
+        swish = op("Clip", swish, -np.inf, limit)
+    if round_to is not None:
+        swish = cast(em, cast(em, swish, round_to), dtype_of(gate))
+    return op("Mul", swish, op("Add", linear, beta) if beta else linear, hint="gated")

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.activation import Swish
+from onnx_kvtool.contrib.activation import swish_product
 from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_points, reshaped
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
@@ -140,13 +140,15 @@ class Experts:
                 )
         if kind == "geglu":
             return site.op("Mul", _activated(site, "gelu", gate), linear)
-        swish = Swish(
-            site.real("activation_alpha"),
-            site.real("activation_beta"),
-            site.real_or_none("swiglu_limit"),
+        return swish_product(
+            site,
+            gate,
+            linear,
+            alpha=site.real("activation_alpha"),
+            beta=site.real("activation_beta"),
+            limit=site.real_or_none("swiglu_limit"),
             is_later=site.integer("swiglu_limit_after_activation") != 0,
         )
-        return swish.product(site, gate, linear)
 
     def _product(self, name: str, data: ir.Value, rows: int, columns: int) -> ir.Value:
         """Return a product of `data` with weights (slots, rows, columns), and its bias.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import onnx_ir as ir
 
@@ -98,7 +96,6 @@ def nhwc_max_pool(site: Site) -> Replacement:
 
 
 _LONG = ir.DataType.INT64
-_FRONT = {"axis": 0}
 
 
 def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
@@ -156,7 +153,7 @@ def crop_and_resize(site: Site) -> Replacement:
     The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
     outside of the image; onnxruntime 1.32 reads foreign memory there.
     """
-    op = site.op
+    op, em = site.op, site.sharing
     refuse_value(site, "mode", "bilinear", "nearest")
     x, rois, crop = site.operands("X", "rois", "crop_size")
     dims, dtype = dims_of(x), dtype_of(x)
@@ -165,87 +162,55 @@ def crop_and_resize(site: Site) -> Replacement:
     wide_type = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     boxes = cast(site, rois, wide_type)
     axes = [Axis(site, wide_type, dims[2 + way], x, 2 + way) for way in (0, 1)]
-    lines = [_Line.of(site, axis, boxes, crop, way) for way, axis in enumerate(axes)]
+
+    def line(way: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Return the points along the height, `way` 0, or the width, 1: (R, points) each.
+
+        Their places in pixels, 0 for points outside; the pixels before them, whole floats; and
+        whether each is inside.
+        """
+        last = axes[way].length(-1)  # ()
+        start, end = (op("Gather", boxes, [at], axis=1) for at in (way, way + 2))
+        lined = _points(site, start, end, last, crop, way)
+        inside = op("And", op("GreaterOrEqual", lined, 0), op("LessOrEqual", lined, last))
+        place = where(site, inside, lined, 0)
+        return place, op("Floor", place), inside
+
+    (y, low, tall), (z, left, broad) = line(0), line(1)
     rows = pixel_rows(site, cast(site, x, wide_type), 4)  # (N * H * W, C)
-    picture = unsqueeze(
-        site, cast(site, site.required("batch_indices"), _LONG), [1, 2]
-    )  # (R, 1, 1)
+    numbers = cast(site, site.required("batch_indices"), _LONG)
     high, wide = (axis.rows() for axis in axes)
-    start = op("Mul", picture, high)
+    start = op("Mul", unsqueeze(site, numbers, [1, 2]), high)  # (R, 1, 1)
+    down, along = op("Sub", y, low), op("Sub", z, left)  # from the pixel before
 
     def row(y: ir.Value) -> ir.Value:
         """Return the places of the first pixels of rows (R, h): (R, h, 1)."""
-        return op("Mul", op("Add", start, unsqueeze(site, y, [2])), wide)
+        return op("Mul", op("Add", start, unsqueeze(site, cast(site, y, _LONG), [2])), wide)
 
     def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
-        """Return the pixels in rows (R, h, 1) at columns (R, 1, w): (R, h, w, C)."""
-        return op("Gather", rows, op("Add", row, x))
+        """Return the pixels in rows (R, h, 1) at columns (R, w): (R, h, w, C)."""
+        return op("Gather", rows, op("Add", row, unsqueeze(em, cast(em, x, _LONG), [1])))
 
     def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
-        way = op("Sub", second, first)
-        return op("Add", first, op("Mul", way, share))
+        return op("Add", first, op("Mul", op("Sub", second, first), share))
 
-    if site.string("mode") == "nearest":
-        y, z = (line.nearest(site) for line in lines)
-        found = pixel(row(y), unsqueeze(site, z, [1]))
+    if site.string("mode") == "nearest":  # the second of two
+        y, z = (
+            op("Add", cast(site, first, _LONG), cast(site, op("GreaterOrEqual", far, 0.5), _LONG))
+            for first, far in ((low, down), (left, along))
+        )
+        found = pixel(row(y), z)
     else:
-        above, below = (row(y) for y in lines[0].around(site))
-        left, right = (unsqueeze(site, z, [1]) for z in lines[1].around(site))
-        down, along = (line.far(site) for line in lines)
-        share = unsqueeze(site, along, [1, 3])  # (R, 1, w, 1)
-        top, bottom = (between(pixel(at, left), pixel(at, right), share) for at in (above, below))
+        right, share = op("Ceil", z), unsqueeze(site, along, [1, 3])  # (R, 1, w, 1)
+        top, bottom = (
+            between(pixel(at, left), pixel(at, right), share)
+            for at in (row(low), row(op("Ceil", y)))
+        )
         found = between(top, bottom, unsqueeze(site, down, [2, 3]))
-    tall, broad = (
-        unsqueeze(site, line.inside, new) for line, new in zip(lines, ([2, 3], [1, 3]), strict=True)
-    )
-    inside = op("And", tall, broad, hint="inside")  # (R, h, w, 1)
+    sides = unsqueeze(site, tall, [2, 3]), unsqueeze(site, broad, [1, 3])
+    inside = op("And", *sides, hint="inside")  # (R, h, w, 1)
     result = where(site, inside, found, site.real("extrapolation_value"))
     return only(cast(site, op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The points of all boxes along one axis.
-
-    Attributes:
-        place: Their places in pixels, 0 for points outside: (R, points).
-        low: The pixels before them, whole floats: (R, points).
-        inside: Whether each is inside: (R, points), bool.
-    """
-
-    place: ir.Value
-    low: ir.Value
-    inside: ir.Value
-
-    @classmethod
-    def of(cls, em: Emitter, axis: Axis, boxes: ir.Value, crop: ir.Value, way: int) -> _Line:
-        """Return the points along the height, `way` 0, or the width, 1."""
-        op = em.op
-        last = axis.length(-1)  # ()
-        start, end = (
-            op("Gather", boxes, [at], axis=1)
-            for at in (way, way + 2)
-        )  # fmt: skip
-        lined = _points(em, start, end, last, crop, way)
-        bounds = (("GreaterOrEqual", 0), ("LessOrEqual", last))
-        sides = [op(op_type, lined, bound) for op_type, bound in bounds]
-        inside = op("And", *sides)
-        place = where(em, inside, lined, 0)
-        return cls(place, op("Floor", place), inside)
-
-    def far(self, em: Emitter) -> ir.Value:
-        """Return the distance of each point from the pixel before it: (R, points)."""
-        return em.op("Sub", self.place, self.low)
-
-    def around(self, em: Emitter) -> tuple[ir.Value, ir.Value]:
-        """Return the pixels before and after each point: (R, points), int64."""
-        behind = em.op("Ceil", self.place)
-        return cast(em, self.low, _LONG), cast(em, behind, _LONG)
-
-    def nearest(self, em: Emitter) -> ir.Value:
-        """Return the pixel nearest to each point, the second of two: (R, points), int64."""
-        is_behind = em.op("GreaterOrEqual", self.far(em), 0.5)
-        return em.op("Add", cast(em, self.low, _LONG), cast(em, is_behind, _LONG))
 
 
 def _points(
@@ -276,7 +241,7 @@ def _points(
             np.arange(known[way] - 1).reshape(1, -1).astype(dtype.numpy()), "number"
         )
     else:
-        given = op("Gather", cast(em, crop, _LONG), way, attributes=_FRONT)
+        given = op("Gather", cast(em, crop, _LONG), way, axis=0)
         fewer = op("Sub", given, 1)
         counted = op("Range", 0, fewer, 1)
         steps = cast(em, unsqueeze(em, counted, [0]), dtype)

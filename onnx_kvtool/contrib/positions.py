@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import apart, known_size
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -30,7 +30,7 @@ def rotary_embedding(site: Site) -> Replacement:
     refuse_value(site, "scale", None, 1.0)
     x, cos = site.operands("input", "cos_cache")
     dims, table = known_dims(x, _JOINED), dims_of(cos)
-    heads = site.attribute("num_heads")
+    heads = site.number("num_heads")
     if len(dims) == 3 and not heads:
         width, half = dims[2], None if table is None else table[-1]
         if not isinstance(width, int) or not isinstance(half, int) or not half:
@@ -45,13 +45,12 @@ def rotary_embedding(site: Site) -> Replacement:
     return _rotated(site, x, angles, heads if len(dims) == 3 else None)
 
 
-def _rotated(site: Site, x: ir.Value, angles: Iterable[ir.Value], heads: object) -> Replacement:
+def _rotated(site: Site, x: ir.Value, angles: Iterable[ir.Value], heads: int | None) -> Replacement:
     """Return RotaryEmbedding-23 with the attributes of a node; `heads` is None for rank 4."""
-    attributes: dict[str, AttributeValue] = {
-        "interleaved": 1 if site.attribute("interleaved") == 1 else 0,
-        "rotary_embedding_dim": site.attribute("rotary_embedding_dim") or 0,
-        **({"num_heads": heads} if isinstance(heads, int) else {}),
-    }
+    attributes = {
+        "interleaved": int(site.number("interleaved") == 1),
+        "rotary_embedding_dim": site.number("rotary_embedding_dim"),
+    } | ({} if heads is None else {"num_heads": heads})
     return only(site.op("RotaryEmbedding", x, *angles, attributes=attributes))
 
 
@@ -63,8 +62,11 @@ def m_rotary_embedding(site: Site) -> Replacement:
     """
     x, cos = site.operands("input", "cos_cache")
     dims, section = known_dims(x, _JOINED), site.attribute("mrope_section")
-    heads, layout = site.attribute("num_heads") or 0, site.attribute("mrope_layout") or 0
-    scale = site.real_or_none("scale")
+    heads, layout, factor = (
+        site.number("num_heads"),
+        site.number("mrope_layout"),
+        site.real_or_none("scale"),
+    )
     half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
     assert isinstance(section, tuple)
     sections = [size for size in section if isinstance(size, int)]
@@ -75,46 +77,24 @@ def m_rotary_embedding(site: Site) -> Replacement:
         )
     if len(dims) == 3 and not heads:
         raise no_form("`MRotaryEmbedding` of joined heads has no `num_heads`")
-    owners = _owners(sections, in_turns=layout == 1)
-    factor = 1.0 if scale is None else scale
-    angles = (
-        _angles(site, site.required(name), site.required("position_ids"), owners, factor)
-        for name in ("cos_cache", "sin_cache")
-    )
+    # Which of three positions each column of the caches belongs to.
+    owners = np.repeat(range(3), sections)
+    if layout == 1:  # in turns
+        owners[:] = 0
+        for at in (1, 2):
+            owners[at : 3 * sections[at] : 3] = at
+    em, angles = site.sharing, []
+    rows = em.op("Gather", site.required("position_ids"), owners, axis=0)
+    starts = em.op("Mul", em.op("Transpose", rows, perm=[1, 2, 0]), half)
+    elements = em.op("Add", starts, list(range(half)), hint="elements")
+    for cache in site.operands("cos_cache", "sin_cache"):
+        dtype, flat = known_type(cache), em.op("Reshape", cache, [-1], hint="flat")
+        found = em.op("Gather", flat, elements, hint="angles")
+        if factor not in (None, 1.0):
+            wide = em.op("Mul", cast(em, found, _D.FLOAT), factor, hint="scaled")
+            found = cast(em, wide, dtype)
+        angles.append(found)
     return _rotated(site, x, angles, heads if len(dims) == 3 else None)
-
-
-def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:
-    """Return which of three positions each column of the caches belongs to."""
-    if not in_turns:
-        return tuple(np.repeat(range(3), sections).tolist())
-    owners = np.zeros(sum(sections), int)
-    for at in (1, 2):
-        owners[at : 3 * sections[at] : 3] = at
-    return tuple(owners.tolist())
-
-
-def _angles(
-    em: Emitter, cache: ir.Value, places: ir.Value, owners: tuple[int, ...], factor: float
-) -> ir.Value:
-    """Return the elements of a cache for each token, column by column: (B, L, R / 2)."""
-    op, half, dtype = em.op, len(owners), known_type(cache)
-
-    def elements() -> ir.Value:
-        """Return the places of the elements in the flattened cache."""
-        rows = op("Gather", places, list(owners), axis=0)
-        starts = op("Mul", op("Transpose", rows, perm=[1, 2, 0]), half)
-        return op("Add", starts, list(range(half)), hint="elements")
-
-    def build() -> ir.Value:
-        flat = op("Reshape", cache, [-1], hint="flat")
-        found = op("Gather", flat, em.once(("elements", places, owners), elements), hint="angles")
-        if factor == 1.0:
-            return found
-        wide = op("Mul", cast(em, found, _D.FLOAT), factor, hint="scaled")
-        return cast(em, wide, dtype)
-
-    return em.once(("angles", cache, places, owners, factor), build)
 
 
 def gemma_rotary_embedding(site: Site) -> Replacement:

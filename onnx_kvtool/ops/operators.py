@@ -152,11 +152,8 @@ class _Scatter(NodeView):
                 "unknown-attribute", f"`{node.op_type}` has no `reduction` at opset {opset}"
             )
         self.reduction = self.string("reduction") if declared else "none"
-        allowed = {"none"}
-        if self.facts.since_version >= 16:
-            allowed |= {"add", "mul"}
-        if self.facts.since_version >= 18:
-            allowed |= {"max", "min"}
+        later = {"add": 16, "mul": 16, "max": 18, "min": 18}.items()
+        allowed = {"none", *(name for name, since in later if since <= self.facts.since_version)}
         if self.reduction not in allowed:
             raise MalformedNode(
                 "bad-reduction",

@@ -129,26 +129,27 @@ class Trait(enum.Enum):
     """Runs its body any number of times, with what it gave the time before. Implies HAS_BODY."""
 
 
-_T = Trait
-
 _IMPLIED: Mapping[Trait, tuple[Trait, ...]] = {
-    _T.SAME: (_T.VIEW, _T.KEEPS_SHAPE),
-    _T.VIEW: (_T.REARRANGES,),
-    _T.REARRANGES: (_T.MOVES,),
-    _T.PART: (_T.SHIFTS,),
-    _T.REPEATS: (_T.MOVES,),
-    _T.SHIFTS: (_T.MOVES,),
-    _T.UPDATES: (_T.MOVES, _T.KEEPS_SHAPE),
-    _T.CASTS: (_T.CONVERTS, _T.ELEMENTWISE),
-    _T.CONVERTS: (_T.KEEPS_SHAPE,),
-    _T.BROADCASTS: (_T.ELEMENTWISE,),
-    _T.NORMALIZES: (_T.KEEPS_SHAPE,),
-    _T.KEEPS_SHAPE: (_T.KEEPS_AXES,),
-    _T.GIVES_SIZES: (_T.READS_SHAPE,),
-    _T.CONVOLVES: (_T.WINDOWED,),
-    _T.POOLS: (_T.WINDOWED, _T.KEEPS_AXES),
-    _T.BRANCHES: (_T.HAS_BODY,),
-    _T.LOOPS: (_T.HAS_BODY,),
+    Trait[kind]: tuple(Trait[implied] for implied in words.split())
+    for kind, words in {
+        "SAME": "VIEW KEEPS_SHAPE",
+        "VIEW": "REARRANGES",
+        "REARRANGES": "MOVES",
+        "PART": "SHIFTS",
+        "REPEATS": "MOVES",
+        "SHIFTS": "MOVES",
+        "UPDATES": "MOVES KEEPS_SHAPE",
+        "CASTS": "CONVERTS ELEMENTWISE",
+        "CONVERTS": "KEEPS_SHAPE",
+        "BROADCASTS": "ELEMENTWISE",
+        "NORMALIZES": "KEEPS_SHAPE",
+        "KEEPS_SHAPE": "KEEPS_AXES",
+        "GIVES_SIZES": "READS_SHAPE",
+        "CONVOLVES": "WINDOWED",
+        "POOLS": "WINDOWED KEEPS_AXES",
+        "BRANCHES": "HAS_BODY",
+        "LOOPS": "HAS_BODY",
+    }.items()
 }
 
 
@@ -215,8 +216,8 @@ def _closure(kinds: Iterable[Trait]) -> frozenset[Trait]:
         if kind not in found:
             found.add(kind)
             waiting += _IMPLIED.get(kind, ())
-    if _T.ELEMENTWISE in found and _T.BROADCASTS not in found:
-        found |= {_T.KEEPS_SHAPE, _T.KEEPS_AXES}
+    if Trait.ELEMENTWISE in found and Trait.BROADCASTS not in found:
+        found |= {Trait.KEEPS_SHAPE, Trait.KEEPS_AXES}
     return frozenset(found)
 
 

@@ -184,10 +184,9 @@ def detour_element_type(
         None when the node has other problems than element types, or the table has no way.
     """
     source = context.opset_of(node)
-    facts, target = op_facts(node.op_type, source), op_facts(node.op_type, em.opset)
-    fitted = fit(node, source, em.opset)
+    facts, fitted = op_facts(node.op_type, source), fit(node, source, em.opset)
     parameter = detoured_parameter(node.op_type)
-    if facts is None or target is None or parameter is None or fitted.as_attribute:
+    if facts is None or parameter is None or fitted.as_attribute:
         return None
     if any(problem.code != "element-type" for problem in fitted.problems):
         return None
