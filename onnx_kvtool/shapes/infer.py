@@ -62,23 +62,11 @@ Addition = tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]
 """A value that inference changed, with its declared type and shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """The content of one type message.
+_Reading = tuple["ir.TypeProtocol | None", "ir.Shape | None", bool]
+"""The content of a type message: the type, the shape, and whether a size of 0 was left out.
 
-    Attributes:
-        type: The type; None if the message is incomplete.
-        is_plain: Whether it is the type of a tensor without a denotation.
-        dims: The dimensions without invented names; None without a shape.
-        shape: The same as a shape that values can share.
-        doubtful: Whether a size of 0 was left out.
-    """
-
-    type: ir.TypeProtocol | None
-    is_plain: bool
-    dims: list[int | str | None] | None
-    shape: ir.Shape | None
-    doubtful: bool
+None for a type that is incomplete; the shape has no invented names, and values can share it.
+"""
 
 
 class Completion:
@@ -109,66 +97,48 @@ class Completion:
         reading = self._readings[key]
         if reading is None:
             return
-        self.doubtful = self.doubtful or reading.doubtful
-        declared = value.shape
-        self.added.append((value, value.type, declared))
+        type_, shape, doubtful = reading
+        self.doubtful = self.doubtful or doubtful
+        self.added.append((value, value.type, value.shape))
         if value.type is None:
-            value.type = self._type(reading, inferred)
-        if reading.dims is None:
-            return
-        if declared is None:
-            value.shape = reading.shape if self._frozen else ir.Shape(reading.dims)
-        elif len(declared) == len(reading.dims):
-            dims = [_known(d, i) for d, i in zip(declared, reading.dims, strict=True)]
-            value.shape = ir.Shape(dims)
+            value.type = type_ if self._frozen else read_type(inferred)
+        value.shape = self._joined(value.shape, shape)
 
     def complete(self, value: ir.Value, annotate: Callable[[ir.Value], None]) -> None:
         """Complete one value by another function; its declaration stays."""
         type_, shape = value.type, value.shape
         annotate(value)
         self.added.append((value, type_, shape))
-        value.type = type_ or value.type
-        found = value.shape
-        if shape is None and found is not None and not self._frozen:
-            value.shape = ir.Shape(list(found))
-        elif shape is not None and found is not None and len(shape) == len(found):
-            inferred = [dim if isinstance(dim, int) else dim.value for dim in found]
-            dims = [_known(d, i) for d, i in zip(shape, inferred, strict=True)]
-            value.shape = ir.Shape(dims)
-        else:
-            value.shape = shape or found
+        value.type, value.shape = type_ or value.type, self._joined(shape, value.shape)
 
-    def _type(self, reading: _Reading, inferred: onnx.TypeProto) -> ir.TypeProtocol | None:
-        if self._frozen or reading.type is None:
-            return reading.type
-        return ir.TensorType(reading.type.dtype) if reading.is_plain else read_type(inferred)
+    def _joined(self, declared: ir.Shape | None, found: ir.Shape | None) -> ir.Shape | None:
+        """Return a declared shape with the sizes that were found in its gaps."""
+        if found is None or (declared is not None and len(declared) != len(found)):
+            return declared
+        if declared is None:
+            return found if self._frozen else ir.Shape(list(found))
+        return ir.Shape([_known(d, f) for d, f in zip(declared, found, strict=True)])
 
 
 def _read(inferred: onnx.TypeProto) -> _Reading | None:
     """Return the description of a type; None if it has no content."""
     if not inferred.WhichOneof("value"):
         return None
-    type_ = read_type(inferred)
-    is_plain = isinstance(type_, ir.TensorType) and not type_.denotation
     try:
         shape = ir.serde.deserialize_type_proto_for_shape(inferred)
     except ir.serde.SerdeError:  # onnx_ir has no form for maps
         shape = None
-    dims = None if shape is None else [_named(dim) for dim in shape]
-    frozen = None if dims is None else ir.Shape(dims, frozen=True)
-    return _Reading(type_, is_plain, dims, frozen, shape is not None and 0 in list(shape))
+    named = None if shape is None else ir.Shape([_named(dim) for dim in shape], frozen=True)
+    return read_type(inferred), named, shape is not None and 0 in list(shape)
 
 
 def _named(dim: int | ir.SymbolicDim) -> int | str | None:
-    if isinstance(dim, int):
-        return dim or None
-    return None if not dim.value or is_invented(dim.value) else dim.value
+    return None if _is_invented(dim) else dim if isinstance(dim, int) else dim.value or None
 
 
-def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | str | None:
-    if isinstance(declared, int):
-        return declared
-    return declared.value if declared.value is not None else inferred
+def _known(declared: int | ir.SymbolicDim, found: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    is_open = isinstance(declared, ir.SymbolicDim) and declared.value is None
+    return found if is_open else declared
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
-from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.core.walk import nodes, subgraphs, values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.shapes.forward import Forward
@@ -151,13 +151,12 @@ def infer_model(
         KvtoolError: If a part of the model has no written form.
     """
     told = of_model(model)
-    before = {value: (value.type, value.shape) for value in _values(model.graph)}
     # onnx takes every size in a Reshape to be at least 1.
     run = Forward(model, dims or {}, {} if may_be_empty else told.types)
     run.knowledge.may_be_empty = frozenset(may_be_empty)
     run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
     run.knowledge.bounds = bounds or Facts()
-    declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
+    declared_known = sum(_is_declared(run, value) for value in _values(model.graph))
     run.run()
     if told.refused is not None:
         run.knowledge.conflicts += _refused(run, refusals(model, told.refused))
@@ -219,13 +218,13 @@ def _values(graph: ir.Graph) -> list[ir.Value]:
     found = list(graph.inputs)
     for node in graph:
         found += [output for output in node.outputs if output.name]
-        for attribute in node.attributes.data.values():
-            if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
-                found += _values(attribute.as_graph())
+        for _, body in subgraphs(node):
+            found += _values(body)
     return found
 
 
-def _is_declared(run: Forward, type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> bool:
+def _is_declared(run: Forward, value: ir.Value) -> bool:
+    type_, shape = value.type, value.shape
     if type_ is None or isinstance(type_, VerbatimType):
         return isinstance(type_, VerbatimType)
     if not isinstance(type_, ir.TensorType):
@@ -258,13 +257,13 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
 
 def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -> Lost:
     """Return the first lost fact that makes a size unknown."""
+    bad = _bad(run, size)
+    if not bad:
+        return Lost(place, "no-expression", f"`{size}` is no expression that a file can store")
     # By text, because terms have no order.
-    for atom in sorted(_bad(run, size), key=lambda atom: (_depth(atom), str(variable(atom)))):
-        found = run.knowledge.lost_sizes.get(atom) or first.get(atom)
-        if found is None:
-            found = first[atom] = Lost(place, *_reason(atom))
-        return found
-    return Lost(place, "no-expression", f"`{size}` is no expression that a file can store")
+    atom = min(bad, key=lambda atom: (_depth(atom), str(variable(atom))))
+    found = run.knowledge.lost_sizes.get(atom)
+    return found or first.setdefault(atom, Lost(place, *_reason(atom)))
 
 
 def _bad(run: Forward, size: Expr) -> list[Atom]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import values
+from onnx_kvtool.core.walk import subgraphs, values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.infer import Completion
@@ -181,6 +181,5 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
     yield from graph.inputs
     for node in graph.all_nodes():
         yield from node.outputs
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
-                yield from attribute.as_graph().inputs
+        for _, body in subgraphs(node):
+            yield from body.inputs
