@@ -78,7 +78,9 @@ def _written(
     for value in (*graph.initializers.values(), *graph.inputs):
         names.fresh(value.name or "")
     key, attributes = (node.domain, node.op_type), node.attributes.values()
-    stand_in = ir.Node(*key, given, attributes, num_outputs=len(node.outputs))
+    # A rule leaves out what has no name.
+    results = [ir.Value(name=f"output_{index}") for index, _ in enumerate(is_read)]
+    stand_in = ir.Node(*key, given, attributes, outputs=results)
     reader = ir.Node("", "Identity", list(compress(stand_in.outputs, is_read)))
     scope = ScopedValues(graph, None, names)
     try:
