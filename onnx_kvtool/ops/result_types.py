@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
@@ -18,12 +18,26 @@ def output_types(node: ir.Node, opset: int, type_of: _Types) -> list[ir.TypeProt
     """Return the type of each output of a node of a domain of ONNX; None for unknown ones."""
     if traits(node).element_type is not None:
         return [_given(node, type_of)]
+    plan = _plan(node.domain, node.op_type, opset, len(node.inputs), len(node.outputs))
+    return planned_types(node, plan, type_of)
+
+
+def planned_types(
+    node: ir.Node, plan: Iterable[tuple[int, ...] | ir.DataType | None], type_of: _Types
+) -> list[ir.TypeProtocol | None]:
+    """Return the type of each output: that of the first of some inputs that is known, or its own.
+
+    Args:
+        node: The node.
+        plan: For each output the positions of inputs, a type, or None where nothing is known.
+        type_of: The type of a value.
+    """
     found: list[ir.TypeProtocol | None] = []
-    for how in _plan(node.domain, node.op_type, opset, len(node.inputs), len(node.outputs)):
+    for how in plan:
         if how is None or isinstance(how, ir.DataType):
             found.append(None if how is None else ir.TensorType(how))
             continue
-        given = (node.inputs[i] for i in how)
+        given = (given_input(node, i) for i in how)
         known = (type_of(value) for value in given if value is not None)
         found.append(next((type_ for type_ in known if type_ is not None), None))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,13 +16,12 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
-from onnx_kvtool.ops.result_types import output_types
+from onnx_kvtool.ops.result_types import output_types, planned_types
 from onnx_kvtool.ops.schema import OpFacts, op_facts, op_history
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
 from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
-from onnx_kvtool.shapes.infer import contrib_types
 from onnx_kvtool.shapes.reconcile import reconcile
 from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.contents import IndexMap
@@ -331,7 +331,8 @@ class Forward:
         contrib_schema = contrib_facts(node.domain, node.op_type)
         contrib = CONTRIB.get(node.op_type) if contrib_schema else None
         if contrib is not None:
-            types = contrib_types(node, contrib, knowledge.types.get)
+            plan = (contrib.types.get(index, (0,)) for index in range(len(node.outputs)))
+            types = planned_types(node, plan, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
         if node.domain != "" and contrib_schema:
             return self._through_form(node, contrib_schema, context)
@@ -392,12 +393,8 @@ def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> tuple[int | str | None, 
 
 
 def _paired(types: Iterable[ir.TypeProtocol | None], shapes: Shapes) -> list[Outcome]:
-    found = list(types)
-    count = max(len(found), len(shapes))
-    found += [None] * (count - len(found))
-    return [
-        Outcome(type_, shapes[i] if i < len(shapes) else _NOTHING) for i, type_ in enumerate(found)
-    ]
+    pairs = itertools.zip_longest(types, shapes)
+    return [Outcome(type_, _NOTHING if shape is None else shape) for type_, shape in pairs]
 
 
 def _guarded(site: ShapeSite, rule: ShapeRule, outputs: Sequence[ir.Value]) -> Shapes:
@@ -417,8 +414,5 @@ def _by_onnx(site: ShapeSite, types: Sequence[ir.TypeProtocol | None]) -> list[O
         found = onnx_inference.of_node(site)
     except Unknown as error:
         return [Outcome(type_, error) for type_ in types]
-    known = [*types, *[None] * (len(found) - len(types))]
-    return [
-        Outcome(type_ or onnx_type, shape)
-        for type_, (onnx_type, shape) in zip(known, found, strict=False)
-    ]
+    pairs = zip(types, found, strict=False)
+    return [Outcome(type_ or onnx_type, shape) for type_, (onnx_type, shape) in pairs]

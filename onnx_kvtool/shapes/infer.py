@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from onnx_kvtool.symbolic.dimensions import is_invented
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward
-    from onnx_kvtool.symbolic.rules.contrib import Contrib
 
 
 def innermost(message: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:
@@ -37,25 +36,6 @@ def read_type(message: onnx.TypeProto) -> ir.TypeProtocol | None:
         return ir.serde.deserialize_type_proto_for_type(message)
     except ir.serde.SerdeError:
         return None
-
-
-_Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
-
-
-def contrib_types(
-    node: ir.Node, contrib: Contrib, type_of: _Types
-) -> Sequence[ir.TypeProtocol | None]:
-    """Return the type of each output of a contrib operator."""
-    found: list[ir.TypeProtocol | None] = []
-    for index in range(len(node.outputs)):
-        how = contrib.types.get(index, (0,))
-        if isinstance(how, ir.DataType):
-            found.append(ir.TensorType(how))
-            continue
-        given = (node.inputs[i] for i in how if i < len(node.inputs))
-        known = (type_of(value) for value in given if value is not None)
-        found.append(next((type_ for type_ in known if type_ is not None), None))
-    return found
 
 
 Addition = tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]

@@ -162,25 +162,17 @@ class SizeEqualities:
         Common terms cancel: if `a + n` is `b + n`, `a` is `b`.
         """
         difference = one - other
-        above = Expr.of({m: k for m, k in difference.terms if k > 0})
-        below = Expr.of({m: -k for m, k in difference.terms if k < 0})
-        one, other = above, below
+        one = Expr.of({m: k for m, k in difference.terms if k > 0})
+        other = Expr.of({m: -k for m, k in difference.terms if k < 0})
+        kinds = (Extent, Element, Dimension)
         choices = [
-            (_rank(expr), atom, rest)
+            (kinds.index(type(atom)), atom, rest)
             for expr, rest in ((other, one), (one, other))
-            if isinstance(atom := expr.atom, (Extent, Element, Dimension))
-            and atom not in set(rest.atoms())
+            if isinstance(atom := expr.atom, kinds) and atom not in set(rest.atoms())
         ]
         if choices:
             _, atom, rest = min(choices, key=lambda choice: choice[0])
             self._meaning[atom] = rest
-
-
-def _rank(expr: Expr) -> int:
-    atom = expr.atom
-    if isinstance(atom, Extent):
-        return 0
-    return 1 if isinstance(atom, Element) else 2
 
 
 # The broadcast of two sizes.

@@ -431,7 +431,8 @@ def _term(monomial: Monomial, coefficient: int, names: Mapping[int, str] | None)
 def _atom(atom: Atom, names: Mapping[int, str] | None) -> str:
     match atom:
         case Coordinate(axis):
-            return _coordinate(axis, names)
+            letter = _LETTERS[axis] if axis < len(_LETTERS) else f"i{axis}"
+            return letter if names is None else names.get(axis, letter)
         case Dimension(name):
             return name if name.isidentifier() else f"({name})"
         case Extent(value, axis):
@@ -455,12 +456,6 @@ def _atom(atom: Atom, names: Mapping[int, str] | None) -> str:
             return f"({text(of, names)} == 0)"
         case Choice(condition, yes, no):
             return f"if({text(condition, names)}, {text(yes, names)}, {text(no, names)})"
-
-
-def _coordinate(axis: int, names: Mapping[int, str] | None) -> str:
-    if names is not None and axis in names:
-        return names[axis]
-    return _LETTERS[axis] if axis < len(_LETTERS) else f"i{axis}"
 
 
 def _name(value: ir.Value) -> str:

@@ -67,7 +67,7 @@ def add_lines() -> None:
 
     from onnx_kvtool.symbolic.rules.table import OPERATOR_RULES, OperatorRules
 
-    OPERATOR_RULES._lines["EveryOther"] = OperatorRules(every_other_shape, None)
+    OPERATOR_RULES._lines["EveryOther"] = OperatorRules("EveryOther", every_other_shape)
 
     from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 

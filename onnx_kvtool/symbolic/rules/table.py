@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,143 +24,140 @@ from onnx_kvtool.symbolic.rules.folding import FoldRule
 from onnx_kvtool.symbolic.rules.site import ElementRule, ShapeRule
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorRules:
+class OperatorRules(NamedTuple):
     """What an operator says of its outputs beyond its traits.
 
     Attributes:
+        op_type: The operator.
         shape: Their shapes; None where its traits say them, or nothing does.
         elements: What each of them holds; None where its elements are unknown.
         fold: The elements of its output, where those of its inputs are numbers; None where it is
             not folded.
     """
 
-    shape: ShapeRule | None
-    elements: ElementRule | None
+    op_type: str
+    shape: ShapeRule | None = None
+    elements: ElementRule | None = None
     fold: FoldRule | None = None
 
 
-def _of(
-    op_type: str,
-    shape: ShapeRule | None = None,
-    elements: ElementRule | None = None,
-    fold: FoldRule | None = None,
-) -> tuple[str, OperatorRules]:
-    return op_type, OperatorRules(shape, elements, fold)
-
+_of = OperatorRules
 
 OPERATOR_RULES: Table[str, OperatorRules] = Table(
     "rule of an operator",
-    [
-        _of("Abs", None, elementwise.absolute_elements, folding.absolute),
-        _of("Add", None, elementwise.add_elements, folding.elementwise(np.add)),
-        _of("And", None, elementwise.multiply_elements, folding.elementwise(np.logical_and)),
-        _of("ArgMax", windows.arg_reduce),
-        _of("ArgMin", windows.arg_reduce),
-        _of("Attention", caches.attention),
-        _of("AveragePool", windows.pool),
-        _of("Cast", None, elementwise.cast_elements, folding.cast),
-        _of("CastLike", None, elementwise.cast_elements, folding.cast_like),
-        _of("Clip", None, elementwise.clip_elements, folding.clip),
-        _of("Concat", movement.concat, movement.concat_elements, folding.concat),
-        _of("Constant", sources.constant, sources.constant_elements, folding.constant),
-        _of(
-            "ConstantOfShape",
-            sources.constant_of_shape,
-            sources.constant_of_shape_elements,
-            folding.constant_of_shape,
-        ),
-        _of("Conv", windows.conv()),
-        _of("ConvInteger", windows.conv()),
-        _of("ConvTranspose", windows.conv_transpose),
-        _of("CumSum", None, movement.cumulative_sum_elements, folding.cumulative_sum),
-        _of("DeformConv", windows.conv()),
-        _of("DepthToSpace", windows.depth_to_space),
-        _of("Div", None, elementwise.divide_elements, folding.divide),
-        _of("Dropout", elementwise.like(0, outputs=2)),
-        _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
-        _of("Equal", None, elementwise.equal_elements, folding.elementwise(np.equal)),
-        _of("Expand", movement.expand, movement.expand_elements, folding.expand),
-        _of("Flatten", movement.flatten, reshape.reshape_elements, folding.flatten),
-        _of("Gather", movement.gather, movement.gather_elements, folding.gather),
-        _of("GatherElements", elementwise.like(1)),
-        _of("GatherND", movement.gather_nd, movement.gather_nd_elements),
-        _of("Gemm", windows.gemm),
-        _of(
-            "Greater",
-            None,
-            elementwise.comparison_elements(less=True, swap=True),
-            folding.elementwise(np.greater),
-        ),
-        _of(
-            "GreaterOrEqual",
-            None,
-            elementwise.comparison_elements(less=False, swap=False),
-            folding.elementwise(np.greater_equal),
-        ),
-        _of("Identity", None, movement.identity_elements, folding.identity),
-        _of("LayerNormalization", windows.layer_normalization),
-        _of(
-            "Less",
-            None,
-            elementwise.comparison_elements(less=True, swap=False),
-            folding.elementwise(np.less),
-        ),
-        _of(
-            "LessOrEqual",
-            None,
-            elementwise.comparison_elements(less=False, swap=True),
-            folding.elementwise(np.less_equal),
-        ),
-        _of("LpPool", windows.pool),
-        _of("MatMul", windows.mat_mul()),
-        _of("MatMulInteger", windows.mat_mul()),
-        _of("Max", None, elementwise.largest_of_elements, folding.of_all(np.maximum)),
-        _of("MaxPool", windows.pool),
-        _of("Min", None, elementwise.smallest_of_elements, folding.of_all(np.minimum)),
-        _of("Mod", None, elementwise.mod_elements, folding.modulo),
-        _of("Mul", None, elementwise.multiply_elements, folding.elementwise(np.multiply)),
-        _of("Neg", None, elementwise.negate_elements, folding.elementwise(np.negative)),
-        _of("NonZero", sources.non_zero, None, folding.non_zero),
-        _of("Not", None, elementwise.not_elements, folding.elementwise(np.logical_not)),
-        _of("OneHot", sources.one_hot, sources.one_hot_elements),
-        _of("Or", None, elementwise.either_elements, folding.elementwise(np.logical_or)),
-        _of("Pad", windows.pad),
-        _of("QLinearConv", windows.conv(weight=3)),
-        _of("QLinearMatMul", windows.mat_mul(right=3)),
-        _of("Range", sources.range_, sources.range_elements, folding.range_),
-        _of("ReduceMax", None, None, folding.reduce_(np.max)),
-        _of("ReduceMin", None, None, folding.reduce_(np.min)),
-        _of("ReduceProd", None, None, folding.reduce_(np.prod)),
-        _of("ReduceSum", None, None, folding.reduce_(np.sum)),
-        _of("Reshape", reshape.reshape, reshape.reshape_elements, folding.reshape),
-        _of("Resize", windows.resize),
-        _of("ScatterElements", None, movement.scattered_elements),
-        _of("Shape", sources.shape_vector, sources.shape_elements, folding.shape),
-        _of("Sign", None, None, folding.elementwise(np.sign)),
-        _of("Size", sources.scalar, sources.size_elements, folding.size),
-        _of("Slice", slicing.slice_, slicing.slice_elements, folding.slice_),
-        _of("SpaceToDepth", windows.space_to_depth),
-        _of("Split", slicing.split, slicing.split_elements),
-        _of("Squeeze", movement.squeeze, movement.squeeze_elements, folding.squeeze),
-        _of("Sub", None, elementwise.subtract_elements, folding.elementwise(np.subtract)),
-        _of("Sum", None, elementwise.add_elements, folding.of_all(np.add)),
-        _of("SwiGLU", elementwise.one_shape),
-        _of("TensorScatter", caches.tensor_scatter),
-        _of("Tile", movement.tile, movement.tile_elements, folding.tile),
-        _of("TopK", windows.top_k),
-        _of(
-            "Transpose",
-            movement.transpose,
-            movement.transpose_elements,
-            folding.transpose,
-        ),
-        _of("Trilu", None, None, folding.trilu),
-        _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements, folding.unsqueeze),
-        _of("Upsample", windows.upsample),
-        _of("Where", None, elementwise.where_elements, folding.where),
-        _of("Xor", None, elementwise.xor_elements, folding.elementwise(np.logical_xor)),
-    ],
+    (
+        (rules.op_type, rules)
+        for rules in (
+            _of("Abs", None, elementwise.absolute_elements, folding.absolute),
+            _of("Add", None, elementwise.add_elements, folding.elementwise(np.add)),
+            _of("And", None, elementwise.multiply_elements, folding.elementwise(np.logical_and)),
+            _of("ArgMax", windows.arg_reduce),
+            _of("ArgMin", windows.arg_reduce),
+            _of("Attention", caches.attention),
+            _of("AveragePool", windows.pool),
+            _of("Cast", None, elementwise.cast_elements, folding.cast),
+            _of("CastLike", None, elementwise.cast_elements, folding.cast_like),
+            _of("Clip", None, elementwise.clip_elements, folding.clip),
+            _of("Concat", movement.concat, movement.concat_elements, folding.concat),
+            _of("Constant", sources.constant, sources.constant_elements, folding.constant),
+            _of(
+                "ConstantOfShape",
+                sources.constant_of_shape,
+                sources.constant_of_shape_elements,
+                folding.constant_of_shape,
+            ),
+            _of("Conv", windows.conv()),
+            _of("ConvInteger", windows.conv()),
+            _of("ConvTranspose", windows.conv_transpose),
+            _of("CumSum", None, movement.cumulative_sum_elements, folding.cumulative_sum),
+            _of("DeformConv", windows.conv()),
+            _of("DepthToSpace", windows.depth_to_space),
+            _of("Div", None, elementwise.divide_elements, folding.divide),
+            _of("Dropout", elementwise.like(0, outputs=2)),
+            _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
+            _of("Equal", None, elementwise.equal_elements, folding.elementwise(np.equal)),
+            _of("Expand", movement.expand, movement.expand_elements, folding.expand),
+            _of("Flatten", movement.flatten, reshape.reshape_elements, folding.flatten),
+            _of("Gather", movement.gather, movement.gather_elements, folding.gather),
+            _of("GatherElements", elementwise.like(1)),
+            _of("GatherND", movement.gather_nd, movement.gather_nd_elements),
+            _of("Gemm", windows.gemm),
+            _of(
+                "Greater",
+                None,
+                elementwise.comparison_elements(less=True, swap=True),
+                folding.elementwise(np.greater),
+            ),
+            _of(
+                "GreaterOrEqual",
+                None,
+                elementwise.comparison_elements(less=False, swap=False),
+                folding.elementwise(np.greater_equal),
+            ),
+            _of("Identity", None, movement.identity_elements, folding.identity),
+            _of("LayerNormalization", windows.layer_normalization),
+            _of(
+                "Less",
+                None,
+                elementwise.comparison_elements(less=True, swap=False),
+                folding.elementwise(np.less),
+            ),
+            _of(
+                "LessOrEqual",
+                None,
+                elementwise.comparison_elements(less=False, swap=True),
+                folding.elementwise(np.less_equal),
+            ),
+            _of("LpPool", windows.pool),
+            _of("MatMul", windows.mat_mul()),
+            _of("MatMulInteger", windows.mat_mul()),
+            _of("Max", None, elementwise.largest_of_elements, folding.of_all(np.maximum)),
+            _of("MaxPool", windows.pool),
+            _of("Min", None, elementwise.smallest_of_elements, folding.of_all(np.minimum)),
+            _of("Mod", None, elementwise.mod_elements, folding.modulo),
+            _of("Mul", None, elementwise.multiply_elements, folding.elementwise(np.multiply)),
+            _of("Neg", None, elementwise.negate_elements, folding.elementwise(np.negative)),
+            _of("NonZero", sources.non_zero, None, folding.non_zero),
+            _of("Not", None, elementwise.not_elements, folding.elementwise(np.logical_not)),
+            _of("OneHot", sources.one_hot, sources.one_hot_elements),
+            _of("Or", None, elementwise.either_elements, folding.elementwise(np.logical_or)),
+            _of("Pad", windows.pad),
+            _of("QLinearConv", windows.conv(weight=3)),
+            _of("QLinearMatMul", windows.mat_mul(right=3)),
+            _of("Range", sources.range_, sources.range_elements, folding.range_),
+            _of("ReduceMax", None, None, folding.reduce_(np.max)),
+            _of("ReduceMin", None, None, folding.reduce_(np.min)),
+            _of("ReduceProd", None, None, folding.reduce_(np.prod)),
+            _of("ReduceSum", None, None, folding.reduce_(np.sum)),
+            _of("Reshape", reshape.reshape, reshape.reshape_elements, folding.reshape),
+            _of("Resize", windows.resize),
+            _of("ScatterElements", None, movement.scattered_elements),
+            _of("Shape", sources.shape_vector, sources.shape_elements, folding.shape),
+            _of("Sign", None, None, folding.elementwise(np.sign)),
+            _of("Size", sources.scalar, sources.size_elements, folding.size),
+            _of("Slice", slicing.slice_, slicing.slice_elements, folding.slice_),
+            _of("SpaceToDepth", windows.space_to_depth),
+            _of("Split", slicing.split, slicing.split_elements),
+            _of("Squeeze", movement.squeeze, movement.squeeze_elements, folding.squeeze),
+            _of("Sub", None, elementwise.subtract_elements, folding.elementwise(np.subtract)),
+            _of("Sum", None, elementwise.add_elements, folding.of_all(np.add)),
+            _of("SwiGLU", elementwise.one_shape),
+            _of("TensorScatter", caches.tensor_scatter),
+            _of("Tile", movement.tile, movement.tile_elements, folding.tile),
+            _of("TopK", windows.top_k),
+            _of(
+                "Transpose",
+                movement.transpose,
+                movement.transpose_elements,
+                folding.transpose,
+            ),
+            _of("Trilu", None, None, folding.trilu),
+            _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements, folding.unsqueeze),
+            _of("Upsample", windows.upsample),
+            _of("Where", None, elementwise.where_elements, folding.where),
+            _of("Xor", None, elementwise.xor_elements, folding.elementwise(np.logical_xor)),
+        )
+    ),
 )
 """Operators whose shape their traits do not say, and those that index arithmetic goes through."""
 
