@@ -84,7 +84,7 @@ def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Posit
     axis = _counting_axis(given)
     if axis is None:
         return None
-    others = {k: _own_axis(e) for k, e in enumerate(given) if k != axis}
+    others = {k: own_axis(e) for k, e in enumerate(given) if k != axis}
     free = [i for i in range(len(grid)) if i not in others.values() and grid[i].number != 1]
     if len(free) > 1:
         return None
@@ -98,31 +98,37 @@ def mask_positions(maps: IndexMaps, mask: ir.Value) -> Positions | None:
     described = maps.of(mask)
     if described.element is None or described.shape is None:
         return None
-    condition = described.element.atom
-    if not isinstance(condition, IsZero):
+    found = compared(described.element, 1)
+    if found is None or found[0] in found[1].axes or len(found[1].axes) > 1:
         return None
-    for axis in range(1, len(described.shape)):
-        parts = condition.of.split(axis)
+    axis, start = found
+    return Positions(axis, "linear", _value(start), next(iter(start.axes), None))
+
+
+def compared(element: Expr, first: int = 0) -> tuple[int, Expr] | None:
+    """Return the axis, from a first one on, whose coordinate a test compares, and with what."""
+    atom = element.atom
+    if not isinstance(atom, IsZero):
+        return None
+    for axis in sorted(atom.of.axes):
+        parts = atom.of.split(axis) if axis >= first else None
         sign = None if parts is None else parts[0].number
         if parts is not None and sign in (1, -1):
-            start = parts[1] if sign == -1 else -parts[1]
-            if axis in start.axes or len(start.axes) > 1:
-                return None
-            found = _value(start)
-            return Positions(axis, "linear", found, next(iter(start.axes), None))
+            return axis, parts[1] if sign == -1 else -parts[1]
     return None
 
 
 def _counting_axis(components: Sequence[Expr]) -> int | None:
     """Return the component that is not the coordinate of an axis of the grid; None if unclear."""
-    others = [k for k, e in enumerate(components) if _own_axis(e) is None and e.number != 0]
+    others = [k for k, e in enumerate(components) if own_axis(e) is None and e.number != 0]
     if len(others) == 1:
         return others[0]
     zeros = [k for k, e in enumerate(components) if e.number == 0]
     return zeros[0] if not others and len(components) == 1 and zeros else None
 
 
-def _own_axis(component: Expr) -> int | None:
+def own_axis(component: Expr) -> int | None:
+    """Return the axis whose coordinate an expression is; None for any other."""
     atom = component.atom
     return atom.axis if isinstance(atom, Coordinate) else None
 

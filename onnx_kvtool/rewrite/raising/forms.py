@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.positions import compared, own_axis
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND
@@ -24,11 +25,9 @@ from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.symbolic.expressions import (
     ONE,
     ZERO,
-    Coordinate,
     Element,
     Expr,
     Exprs,
-    IsZero,
     coordinate,
     text,
 )
@@ -139,8 +138,8 @@ def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> li
     Usually that is the only one that is no plain coordinate. If all are, as for a start of 0, the
     sizes decide.
     """
-    others = [k for k, e in enumerate(tuples) if _own_axis(e) is None and e.number != 0]
-    taken = [a for e in tuples if (a := _own_axis(e)) is not None]
+    others = [k for k, e in enumerate(tuples) if own_axis(e) is None and e.number != 0]
+    taken = [a for e in tuples if (a := own_axis(e)) is not None]
     if len(set(taken)) < len(taken):
         raise Unproven("diagonal", f"`{view.indices.name}` uses one coordinate twice")
     if not others:
@@ -153,11 +152,6 @@ def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> li
             f"`{view.indices.name}` is ({shown}), expected one component that is no coordinate",
         )
     return others
-
-
-def _own_axis(component: Expr) -> int | None:
-    atom = component.atom
-    return atom.axis if isinstance(atom, Coordinate) else None
 
 
 def _prove_rows(
@@ -189,7 +183,7 @@ def _prove_rows(
     if given is not None and len(given) == len(wanted):
         known = [[*pair] for pair in zip(wanted, given, strict=True)]
     cache_of(proof, view.data, component)
-    owners = {k: _own_axis(e) for k, e in enumerate(tuples) if k != component}
+    owners = {k: own_axis(e) for k, e in enumerate(tuples) if k != component}
     free = [m for m in range(len(grid)) if m not in owners.values()]
     wide = [m for m in free if grid[m].number != 1]
     if len(wide) > 1:
@@ -259,15 +253,8 @@ def read_mask(proof: Proof, value: ir.Value | None) -> Mask | None:
     if described.element is None or described.shape is None:
         return None
     for element, is_negated in ((described.element, False), (1 - described.element, True)):
-        atom = element.atom
-        if not isinstance(atom, IsZero):
-            continue
-        for axis in atom.of.axes:
-            parts = atom.of.split(axis)
-            sign = None if parts is None else parts[0].number
-            if parts is not None and sign in (1, -1):
-                position = parts[1] if sign == -1 else -parts[1]
-                return Mask(value, axis, position, is_negated)
+        if (found := compared(element)) is not None:
+            return Mask(value, *found, is_negated)
     return None
 
 
