@@ -263,6 +263,11 @@ _BODIES: dict[str, tuple[str, str, str]] = {
         "Identity (found)",
         "`Slice` does not take one row after the other",
     ),
+    "a mask cut along two axes": (
+        "Slice (counted, corner, beyond, both)",
+        "Identity (found)",
+        "`Slice` cuts along several axes",
+    ),
     "a mask whose last column is looked up": (
         "Gather <axis = 1> (attention_mask, back)",
         "Identity (found)",
@@ -279,6 +284,10 @@ _LACKS = {
     "last": "last = Constant <value = int64[1] {1}> ()",
     "back": "back = Constant <value = int64[1] {-1}> ()",
     "front": "front = Constant <value = int64[1] {-9999}> ()",
+    "counted": "along = Constant <value = int64 {1}> ()  counted = CumSum (attention_mask, along)",
+    "corner": "corner = Constant <value = int64[2] {0, 0}> ()",
+    "beyond": "beyond = Constant <value = int64[2] {9999, 9999}> ()",
+    "both": "both = Constant <value = int64[2] {0, 1}> ()",
     "elements": "elements = Size (attention_mask)",
     "means": "real = Cast <to = 1> (attention_mask)  mean = ReduceMean <axes = [1]> (real)"
     "  means = Cast <to = 7> (mean)",
