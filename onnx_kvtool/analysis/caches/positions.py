@@ -123,8 +123,7 @@ def _counting_axis(components: Sequence[Expr]) -> int | None:
     others = [k for k, e in enumerate(components) if own_axis(e) is None and e.number != 0]
     if len(others) == 1:
         return others[0]
-    zeros = [k for k, e in enumerate(components) if e.number == 0]
-    return zeros[0] if not others and len(components) == 1 and zeros else None
+    return 0 if [e.number for e in components] == [0] else None
 
 
 def own_axis(component: Expr) -> int | None:

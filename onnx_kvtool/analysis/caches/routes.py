@@ -271,7 +271,9 @@ class Routes:
             if (route := self._sources.get(key)) is not None:
                 break
             steps = list(self._steps(step.value, step.frame))
-            if len(steps) != 1 or key in seen or _is_choice(step.value):
+            node = step.value.producer()
+            is_choice = node is not None and traits(node).any(Trait.BRANCHES, Trait.LOOPS)
+            if len(steps) != 1 or key in seen or is_choice:
                 route = self._sources[key] = Route(step.value, step.frame)
                 break
             seen.add(key)
@@ -304,7 +306,8 @@ class Routes:
             _, _, step, route = heapq.heappop(heap)
             known = self._targets.setdefault((step.value, step.frame), [])
             # A second output of one type and shape tells no more than the first.
-            if len(known) == _MOST_TARGETS or any(_alike(route.end, r.end) for r in known):
+            forms = [(r.end.dtype, dims_of(r.end)) for r in known]
+            if len(known) == _MOST_TARGETS or (route.end.dtype, dims_of(route.end)) in forms:
                 continue
             known.append(route)
             for former in self._steps(step.value, step.frame):
@@ -344,10 +347,6 @@ class Routes:
             yield _Step(state, frame)
 
 
-def _alike(a: ir.Value, b: ir.Value) -> bool:
-    return a.dtype == b.dtype and dims_of(a) == dims_of(b)
-
-
 def _may_be_alike(value: ir.Value, past: ir.Value) -> bool:
     """Return whether declared types and shapes differ at most in lengths."""
     if value.dtype is not None and past.dtype is not None and value.dtype != past.dtype:
@@ -380,9 +379,3 @@ def _states(node: ir.Node) -> int:
     """Return the number of states of a Scan."""
     scanned = given_integer(node, "num_scan_inputs")
     return 0 if scanned is None else max(0, len(node.inputs) - scanned)
-
-
-def _is_choice(value: ir.Value) -> bool:
-    """Return whether `value` is an output of a body, in any of its forms."""
-    node = value.producer()
-    return node is not None and traits(node).any(Trait.BRANCHES, Trait.LOOPS)
