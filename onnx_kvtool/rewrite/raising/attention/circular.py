@@ -35,8 +35,8 @@ from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 #     Attention(Q, Gather(K, order), Gather(V, order), mask)   # order = (arange(W) + n) mod W
 #       ->  Attention(Q, K, V, Gather(mask, (arange(W) - n) mod W))
 #
-# Attention is a sum over keys, whatever their order, so that the columns of the mask are put into
-# the order of the rows, in place of the rows into that of the columns.
+# Attention is a sum over keys, whatever their order. So the columns of the mask are put into the
+# order of the rows, and the rows stay where they are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +138,17 @@ def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.
     return found
 
 
-# Attention over windows, made to read circular caches as they lie.
+# The same for windows that grow up to a number of rows, in steps of one token or of several.
 #
 #     Attention(Q, Concat(Gather(K, order), new), ...)  # one token, behind a full window
 #       ->  Attention(Q, K', V', Gather(mask, (j - n) mod W))
 #
 # where K' and V' are the circular caches after the step, W rows, and n the tokens so far.
-# Attention is a sum over keys, whatever their order. The row j of a full cache holds the key that
-# is number `(j - n) mod W` of those that the source reads, of which there are W where a step has
-# one token: the columns of the mask are put into that order, and no row is moved.
+# In a step of one token the source reads W keys. Row j of a full cache holds key number
+# `(j - n) mod W` of them: the columns of the mask are put into that order, and no row is moved.
 #
-# A step of several tokens overwrites rows that its first tokens still read, so that it reads the
-# rows from before the step in their order. Which of the two a step is, an If asks.
+# A step of several tokens overwrites rows that its first tokens still read. So it reads the rows
+# from before the step in their order. An If asks which of the two a step is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ def _reader(node: ir.Node, opset: int, windows: dict[ir.Value, WindowRead]) -> _
 
 
 def _computed(windows: Iterable[WindowRead]) -> Iterator[ir.Node]:
-    """Let those who read how many rows a window keeps compute the number, and count no row."""
+    """Replace the number of rows that a window keeps, as Shape counts it, by a computed number."""
     for read in windows:
         for node in {use.node for use in read.order.uses()}:
             if is_op(node, "Shape"):

@@ -21,14 +21,13 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 #     V = Slice(TensorScatter(past_value, ...), 0, n)       ->   V = TensorScatter(past_value, ...)
 #     Attention(Q, K, V, mask)  # (.., L, n)                ->   Attention(Q, K, V, Pad(mask))
 #
-# The mask that the stage writes is as long as the keys, so that what it lacks are the rows not in
-# use, which are hidden. Without a mask `nonpad_kv_seqlen` counts the rows in use:
+# The mask that the stage writes has a column for each row in use. Columns that hide are added for
+# the other rows. Without a mask `nonpad_kv_seqlen` counts the rows in use:
 #
 #     Attention(Q, K, V, nonpad_kv_seqlen=n)            ->   Attention(Q, K, V, nonpad_kv_seqlen=n)
 #     Attention(Q, K, V)                                ->   Attention(Q, K, V, nonpad_kv_seqlen=n)
 #
-# Rows that were never written count for nothing, but for NaN: a caller starts with caches of
-# zeros.
+# Hidden rows add nothing to the result unless they hold NaN: a caller starts with caches of zeros.
 
 
 ROWS = 2
@@ -100,7 +99,7 @@ def read_whole(
 
 
 def _is_counted(view: Attention, count: ir.Value, opset: int) -> bool:
-    """Return whether an Attention without a mask hides nothing, or counts the keys of all."""
+    """Return whether an Attention without a mask shows all keys, or as many as `count` says."""
     if view.nonpad_kv_seqlen is None:
         return not view.is_causal
     expand = maker(view.nonpad_kv_seqlen, "Expand")
