@@ -10,7 +10,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
-from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
     average_pooled,
@@ -235,15 +235,10 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
         if mode != "nearest":
             after = np.minimum(before + 1, numbers.shape[axis] - 1)
             between = (place - before.astype(_SINGLE)).reshape(-1, *[1] * (x.ndim - 1 - axis))
-            near = _between(near, np.take(numbers, after, axis), between)
+            mixed = near * (1 - between) + np.take(numbers, after, axis) * between
+            near = np.where(between == 0, near, mixed).astype(near.dtype, copy=False)
         numbers = near
     return narrowed(numbers, given)
-
-
-def _between(one: Reals, other: Reals, part: Reals) -> Reals:
-    """Return the value between two, `one` itself where the part is 0."""
-    mixed = one * (1 - part) + other * part
-    return np.where(part == 0, one, mixed).astype(one.dtype, copy=False)
 
 
 def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tuple[Array]:

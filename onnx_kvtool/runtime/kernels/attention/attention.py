@@ -104,7 +104,7 @@ def attention_23(
     if attn_mask is not None and context is not None and context.opset < 24:
         mask = mask_23(attn_mask, operands)
     elif attn_mask is not None:
-        warn = context.warn if context is not None else _ignore
+        warn = context.warn if context is not None else lambda _: None
         mask = mask_24(attn_mask, operands, nonpad_kv_seqlen, warn)
     factor = _scale(scale, operands)
     computed = operands
@@ -178,10 +178,6 @@ def _scale(scale: float | None, operands: Operands) -> float:
     if not scale >= 0:
         raise KernelError(f"`scale` is {scale}, expected 0 or more: its square root is applied")
     return scale
-
-
-def _ignore(_: str) -> None:
-    """Take a warning that nobody asked for."""
 
 
 # RotaryEmbedding-23.

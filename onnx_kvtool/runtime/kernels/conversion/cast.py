@@ -102,14 +102,19 @@ def from_strings(
             raise KernelError(f"{where}, expected a decimal number, INF, -INF or NaN")
         elif is_float(dtype):
             exact_side = to_round or dtype != np.float64
-            number = _nearest_side(stripped) if exact_side else np.asarray(float(stripped))
-            result[index] = round_to(number, dtype)
+            near = _nearest_side(stripped) if exact_side else np.asarray(float(stripped))
+            result[index] = round_to(near, dtype)
         else:
             exact = _fraction(stripped, where)
             if dtype == np.bool_:
                 result[index] = exact != 0
                 continue
-            result[index] = _whole(exact, dtype, where)
+            number = int(exact)
+            least, highest = INTEGER_RANGES[dtype]
+            if not least <= number <= highest:
+                expected = f"expected {least} to {highest}"
+                raise KernelError(f"{where}, which {dtype} cannot represent: {expected}")
+            result[index] = number
             if exact.denominator != 1 and undefined is None:
                 undefined = f"{where}: a fraction cast to {dtype} is undefined, taken as truncated"
     return result, undefined
@@ -133,14 +138,6 @@ def _fraction(text: str, where: str) -> Fraction:
     if len(exponent) > 4:  # more digits than any type has, and too many to write out
         raise KernelError(f"{where}, expected an exponent of at most 3 digits")
     return Fraction(text)
-
-
-def _whole(exact: Fraction, dtype: np.dtype[np.generic], where: str) -> int:
-    number = int(exact)
-    least, highest = INTEGER_RANGES[dtype]
-    if not least <= number <= highest:
-        raise KernelError(f"{where}, which {dtype} cannot represent: expected {least} to {highest}")
-    return number
 
 
 # Conversion of arrays between all element types, as Cast defines it.
@@ -174,7 +171,7 @@ def convert(
         KernelError: If one of the dtypes is complex or unknown, if `round_mode` is another string
             than its three, or if a string is no number.
     """
-    tell = warn if warn is not None else _ignore
+    tell = warn or (lambda _: None)
     if round_mode not in ROUND_MODES:
         raise KernelError(f"`round_mode` is `{round_mode}`, expected `up`, `down` or `nearest`")
     if x.dtype.kind == "U":
@@ -248,10 +245,6 @@ def _tell_first(
     place = [int(i) for i in index]
     others = f" (and {count - 1} more)" if count > 1 else ""
     tell(f"`input`{place} is {x[index]!s}{others}: what it becomes as {dtype} is undefined")
-
-
-def _ignore(_: str) -> None:
-    return None
 
 
 # Cast and CastLike.

@@ -56,7 +56,13 @@ def tensor_scatter(
     sequence_axis = _sequence_axis(past_cache.shape, update.shape, axis)
     batch, capacity = past_cache.shape[0], past_cache.shape[sequence_axis]
     length = update.shape[sequence_axis]
-    starts = [0] * batch if write_indices is None else _starts(write_indices, batch)
+    starts = [0] * batch
+    if write_indices is not None:
+        if write_indices.shape != (batch,):
+            raise KernelError(
+                f"`write_indices` has shape {write_indices.shape}, expected ({batch},)"
+            )
+        starts = write_indices.tolist()  # numbers of Python, which do not overflow
     if mode not in ("linear", "circular"):
         raise KernelError(f"`mode` is `{mode}`, expected `linear` or `circular`")
     _check_range(starts, capacity - length if mode == "linear" else None, length, capacity)
@@ -112,13 +118,6 @@ def _sequence_axis(past: tuple[int, ...], new: tuple[int, ...], axis: int) -> in
             f"expected at most max_sequence_length {past[sequence_axis]}"
         )
     return sequence_axis
-
-
-def _starts(starts: Array, batch: int) -> list[int]:
-    if starts.shape != (batch,):
-        raise KernelError(f"`write_indices` has shape {starts.shape}, expected ({batch},)")
-    found: list[int] = starts.tolist()  # numbers of Python, which do not overflow
-    return found
 
 
 def _check_range(starts: Sequence[int], last: int | None, length: int, capacity: int) -> None:
