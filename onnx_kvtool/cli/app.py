@@ -95,15 +95,12 @@ class KvtoolGroup(click.Group):
         except click.Abort:
             show_interrupted()
             code = _INTERRUPTED
-        except KvtoolError as error:  # met while the version was printed
-            show_error(error, debug=False)
-            code = error.exit_code
-        except OSError as error:  # met while help was printed
-            unwritable = as_unwritable(error)
-            if unwritable is None:
+        except (KvtoolError, OSError) as error:  # met while the version or help was printed
+            known = error if isinstance(error, KvtoolError) else as_unwritable(error)
+            if known is None:
                 raise
-            show_error(unwritable, debug=False)
-            code = unwritable.exit_code
+            show_error(known, debug=False)
+            code = known.exit_code
         try:
             sys.stdout.flush()
         except OSError:  # already reported; the interpreter would report it again

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
 
 import click
 
@@ -53,7 +52,10 @@ def check(context: click.Context, request: CheckRequest) -> None:
     in the configuration, with a baseline, or with `kvtool.ignore` in the metadata of a node, graph
     or model.
     """
-    _check_source(request.paths)
+    if len(request.paths) == 1:  # among several, that one is not there is a finding
+        (path,) = request.paths
+        if not (os.path.isdir(path) or glob.has_magic(path)):
+            check_source(path, remote=True)
     report_place(request.output, None, "")  # what it is called there depends on settings
     baseline = report_place(request.write_baseline, None, "kvtool-baseline.json")
 
@@ -78,9 +80,3 @@ def check(context: click.Context, request: CheckRequest) -> None:
     for path, failure in tally.failures:
         show_failure(path, failure, debug=context.parent.params["debug"])
     context.exit(exit_code)
-
-
-def _check_source(paths: Sequence[str]) -> None:
-    """Refuse a single model that is not there; among several, that is a finding."""
-    if len(paths) == 1 and not (os.path.isdir(paths[0]) or glob.has_magic(paths[0])):
-        check_source(paths[0], remote=True)

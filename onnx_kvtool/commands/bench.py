@@ -72,7 +72,10 @@ def run(request: BenchRequest, progress: Progress = silent) -> BenchReport:
 
 
 def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progress) -> BenchReport:
-    workload = _workload(request)
+    check_sizes(request.sizes)
+    context = request.prompt if request.context is None else request.context
+    check_least("context", context, request.prompt)
+    workload = taken(Workload, request, context=context)
     check_provider(request.provider)
     if not models:
         raise UsageError("there is no model to run")
@@ -113,7 +116,9 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
                 workers[number] = worker
                 form, in_place = worker.loaded.form, worker.loaded.in_place
                 runs[number] = replace(runs[number], form=form, in_place=in_place)
-        ids = _prompt(workload, [w.loaded.vocabulary for w in workers if w is not None])
+        sizes = [w.loaded.vocabulary for w in workers if w and w.loaded.vocabulary is not None]
+        rng, shape = np.random.default_rng(workload.seed), (workload.batch, workload.prompt)
+        ids = rng.integers(0, min(sizes, default=_VOCABULARY), shape, dtype=np.int64)
         for round_ in range(workload.rounds):
             progress("running, round", round_ + 1, workload.rounds)
             for number, runner in enumerate(workers):
@@ -141,19 +146,3 @@ def _added(run: BenchRun, done: Round) -> BenchRun:
         peak_bytes=done.peak_bytes,
         chosen=tuple(tuple(int(token) for token in row) for row in done.chosen),
     )
-
-
-def _workload(request: BenchRequest) -> Workload:
-    check_sizes(request.sizes)
-    context = request.prompt if request.context is None else request.context
-    check_least("context", context, request.prompt)
-    return taken(Workload, request, context=context)
-
-
-def _prompt(
-    workload: Workload, vocabularies: Sequence[int | None]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    known = [size for size in vocabularies if size is not None]
-    rng = np.random.default_rng(workload.seed)
-    shape = workload.batch, workload.prompt
-    return rng.integers(0, min(known, default=_VOCABULARY), shape, dtype=np.int64)

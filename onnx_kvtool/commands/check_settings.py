@@ -102,7 +102,7 @@ def resolve(request: CheckRequest) -> Settings:
         budget=Budget.parse(request.verify_budget),
         thorough=request.thorough,
         strict=request.strict,
-        fix=_fix_mode(request, values),
+        fix="show" if request.diff else "apply" if _flag(request.fix, values, "fix") else "none",
         allowed=allowed,
         baseline=_baseline(request, config),
         fail_on=cast(Severity, _word(request.fail_on, values, "fail-on", "error", LEVELS)),
@@ -191,12 +191,6 @@ def _cache_dir(request: CheckRequest, config: Config) -> str | None:
         return os.fspath(request.cache_dir)
     named = config.values.get("cache-dir")
     return None if named is None else os.path.join(config.base, named)
-
-
-def _fix_mode(request: CheckRequest, values: Mapping[str, Any]) -> FixMode:
-    if request.diff:
-        return "show"
-    return "apply" if _flag(request.fix, values, "fix") else "none"
 
 
 def _flag(given: bool | None, values: Mapping[str, Any], key: str) -> bool:

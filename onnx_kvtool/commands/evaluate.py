@@ -137,8 +137,10 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         given = {name: read_spec(text) for name, text in request.specs}
         progress("reading the model")
         model = read(path_in(request.model))
-        if request.save is not None:
-            _keep_data(request.save, model)
+        if (target := request.save) is not None and any(
+            is_same(file.path, target) for file in external_files(model)
+        ):
+            raise UsageError(f"`{target}` contains weights, and would be overwritten", help=_OTHER)
         values = input_values(model, given)
         with running_on(request.provider):
             report = _limited(
@@ -276,13 +278,6 @@ def _check_operator_request(request: EvalRequest) -> None:
             for flag, is_given in of_models.items()
         ),
     )
-
-
-def _keep_data(target: str, model: ir.Model) -> None:
-    """Refuse to overwrite a file with weights of the model."""
-    for file in external_files(model):
-        if is_same(file.path, target):
-            raise UsageError(f"`{target}` contains weights, and would be overwritten", help=_OTHER)
 
 
 def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> EvalReport:

@@ -123,8 +123,11 @@ def _inspect(
         caches, notes = caches_of(model)
         facts, inputs, outputs, ops = describe(model, path, dims)
         bound = tuple(cache.bind(dims) for cache in caches)
-        if question.dim is not None:
-            _check_capacity_dim(bound, question.dim)
+        sizes = [cache.capacity for cache in bound if isinstance(cache.capacity, str)]
+        names = sorted({name for size in sizes for name in names_in(size)})
+        if question.dim is not None and question.dim not in names:
+            text = f"no cache has a capacity called `{question.dim}`"
+            raise unknown_name(text, question.dim, names)
         if "Softmax" in ops:
             from onnx_kvtool.analysis.attention.fusing import sinks_noted
 
@@ -140,13 +143,6 @@ def _inspect(
             neighbourhoods=tuple(neighbourhood(model, cache) for cache in caches),
             whatif=answer(question, bound, facts.weight_bytes) if question.is_asked else None,
         )
-
-
-def _check_capacity_dim(caches: Sequence[Cache], name: str) -> None:
-    """Refuse a dimension that is no cache's capacity."""
-    names = {n for c in caches if isinstance(c.capacity, str) for n in names_in(c.capacity)}
-    if name not in names:
-        raise unknown_name(f"no cache has a capacity called `{name}`", name, sorted(names))
 
 
 def caches_of(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:

@@ -218,27 +218,17 @@ def run(request: OpsRequest) -> OpsReport:
         UsageError: If the operator is none of the default domain; the nearest one is named.
     """
     if request.op is None:
-        return OpsReport(NEWEST, tuple(map(_operator, _own())))
+        # Those that a table of kvtool names, as far as the installed onnx has them.
+        early = (op for table in STEPS.values() for op in table)
+        named = {*KERNELS, *LOWERINGS, *early, *UPGRADES, *RAISINGS, _RAISED}
+        named.update(op for rule in RULES.values() for op in rule.operators)
+        return OpsReport(NEWEST, tuple(_operator(op) for op in sorted(named) if op_history(op)))
     if not op_history(request.op):
-        raise UsageError(
-            f"`{request.op}` is no operator of the default domain", help=_nearest(request.op)
-        )
+        help = did_you_mean(request.op, operators())
+        if request.op.removeprefix(f"{DOMAIN}::") in CONTRIB_ATTENTIONS:
+            help = f"it belongs to `{DOMAIN}`; `kvtool inspect` finds the caches that it updates"
+        raise UsageError(f"`{request.op}` is no operator of the default domain", help=help)
     return OpsReport(NEWEST, (_operator(request.op),))
-
-
-def _own() -> list[str]:
-    """Return the operators that a table of kvtool names, as far as the installed onnx has them."""
-    early = (op for table in STEPS.values() for op in table)
-    named = {*KERNELS, *LOWERINGS, *early, *UPGRADES, *RAISINGS, _RAISED}
-    named.update(op for rule in RULES.values() for op in rule.operators)
-    return sorted(op for op in named if op_history(op))
-
-
-def _nearest(name: str) -> str | None:
-    """Return a remedy for an operator name that the default domain lacks."""
-    if name.removeprefix(f"{DOMAIN}::") in CONTRIB_ATTENTIONS:
-        return f"it belongs to `{DOMAIN}`; `kvtool inspect` finds the caches that it updates"
-    return did_you_mean(name, operators())
 
 
 def _operator(op: str) -> Operator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -110,7 +110,25 @@ def write_result(
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
     with stored(model, output) as store:
-        _write_whole(model, output, report, external_data, is_named, store)
+        with collector_paused():
+            data = serialize(model)
+        if output != "-" and not is_named and os.path.exists(output) and not _holds(output, data):
+            raise UsageError(
+                f"`{output}` exists and contains something else",
+                help=f"name the output with `-o {output}` to replace it",
+            )
+        if output == "-" or (os.path.exists(output) and not os.path.isfile(output)):
+            write(model, output, data=data)  # a device or a pipe
+        else:
+            report.notes += store()
+            report.notes += place_external_data(
+                model,
+                os.path.dirname(output),
+                external_data,
+                then=lambda: write(model, output, data=data),
+                is_done=lambda: _holds(output, data),
+            )
+        report.output = output
 
 
 def write_together(
@@ -148,47 +166,6 @@ def write_together(
                 write(models[path], path, data=data)
         undo.pop_all()
     report.output = directory
-
-
-def _write_whole(
-    model: ir.Model,
-    output: str,
-    report: Written,
-    external_data: ExternalData | None,
-    is_named: bool,
-    store: Callable[[], list[str]],
-) -> None:
-    with collector_paused():
-        data = serialize(model)
-    if output == "-":
-        write(model, output, data=data)
-        report.output = output
-        return
-    if not is_named:
-        _keep_other_file(output, data)
-    if os.path.exists(output) and not os.path.isfile(output):  # a device or a pipe
-        write(model, output, data=data)
-        report.output = output
-        return
-    report.notes += store()
-    report.notes += place_external_data(
-        model,
-        os.path.dirname(output),
-        external_data,
-        then=lambda: write(model, output, data=data),
-        is_done=lambda: _holds(output, data),
-    )
-    report.output = output
-
-
-def _keep_other_file(output: str, data: bytes) -> None:
-    """Refuse to replace a file that the user did not name, unless it has the same content."""
-    if not os.path.exists(output) or _holds(output, data):
-        return
-    raise UsageError(
-        f"`{output}` exists and contains something else",
-        help=f"name the output with `-o {output}` to replace it",
-    )
 
 
 def _holds(output: str, data: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -83,31 +82,24 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
         UnreadableModel: If the model or its data cannot be read, but for `textconv`.
         UsageError: If the text would overwrite the model.
     """
+    path = path_in(request.model)
     try:
         with requests(request.timeout) as notes:
-            printed = _run(request, progress)
+            progress("reading the model")
+            model = read(path)
+            spare_model(model, request.output)
+            progress("reading the weights")
+            printed = _print(model, shown(path), request.weights)
         return replace(printed, notes=(*notes, *printed.notes))
     except UnreadableModel as error:
         if not request.textconv:
             raise
-        path = path_in(request.model)
-        lines = tuple(f"# {line}" for line in _of_no_model(path, error))
-        return Printed(path, request.weights, lines)
-
-
-def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
-    """Yield lines about a file that is no model, the same for the same file at any path."""
-    yield escape(error.message.replace(f"`{path}`", f"`{os.path.basename(path)}`"))
-    if os.path.isfile(path):
-        yield f"{os.path.getsize(path):,} bytes, sha256 {file_digest(path)}"
-
-
-def _run(request: PrintRequest, progress: Progress) -> Printed:
-    progress("reading the model")
-    model = read(path_in(request.model))
-    spare_model(model, request.output)
-    progress("reading the weights")
-    return _print(model, shown(path_in(request.model)), request.weights)
+        # The same for the same file at any path.
+        text = escape(error.message.replace(f"`{path}`", f"`{os.path.basename(path)}`"))
+        lines = [f"# {text}"]
+        if os.path.isfile(path):
+            lines.append(f"# {os.path.getsize(path):,} bytes, sha256 {file_digest(path)}")
+        return Printed(path, request.weights, tuple(lines))
 
 
 def _print(model: ir.Model, path: str, weights: PrintedWeights) -> Printed:

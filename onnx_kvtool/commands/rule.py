@@ -40,18 +40,14 @@ class RulePage(Record):
     runtime: str | None
 
 
-def _pages(rules: tuple[Rule, ...]) -> list[RulePage]:
-    return [
-        taken(RulePage, rule, documentation=markdown(rule), runtime=rule.runtime or None)
-        for rule in rules
-    ]
-
-
-def _rules(pages: list[RulePage]) -> tuple[Rule, ...]:
-    return tuple(find_rule(page.code) for page in pages)
-
-
-_FORM = Form(list[RulePage], _pages, _rules)
+_FORM = Form(
+    list[RulePage],
+    lambda rules: [
+        taken(RulePage, one, documentation=markdown(one), runtime=one.runtime or None)
+        for one in rules
+    ],
+    lambda pages: tuple(find_rule(page.code) for page in pages),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,13 @@ def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
 def _verify(
     a: ir.Model, b: ir.Model, request: VerifyRequest, progress: Progress = silent
 ) -> VerifyReport:
-    for model, path in ((a, path_in(request.a)), (b, path_in(request.b))):
-        _check_runnable(model, path or origin(model).path)
+    for model, given in ((a, request.a), (b, request.b)):
+        path = path_in(given) or origin(model).path
+        for defect in origin(model).defects:
+            if defect.code in _UNRUNNABLE:
+                message = f"{defect.location}: {defect.message}"
+                raise UnreadableModel(f"`{path}`: {message}" if path else message, help=defect.help)
+        check_data(model, path)
         sort_nodes(model)  # onnxruntime runs such models as they are, and ours gives the same
     check_dims(a, request.sizes)
     settings = Settings(
@@ -107,20 +112,6 @@ def _verify(
     return replace(
         report, a=path_in(request.a) or origin(a).name, b=path_in(request.b) or origin(b).name
     )
-
-
-def _check_runnable(model: ir.Model, path: str) -> None:
-    """Refuse a model that cannot be run, because a part of it cannot be read.
-
-    Raises:
-        UnreadableModel: If external data is missing, data of a tensor does not fit its shape, or
-            functions call each other in a circle.
-    """
-    for defect in origin(model).defects:
-        if defect.code in _UNRUNNABLE:
-            message = f"{defect.location}: {defect.message}"
-            raise UnreadableModel(f"`{path}`: {message}" if path else message, help=defect.help)
-    check_data(model, path)
 
 
 def _check_request(request: VerifyRequest) -> None:

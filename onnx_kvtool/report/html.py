@@ -143,22 +143,16 @@ def _pictures(report: InspectReport) -> Iterator[str]:
         first = group.caches[0]
         by_node.setdefault((first.calls, first.node), []).append(group)
     for groups in list(by_node.values())[:_MOST_PICTURES]:
-        yield _picture(report, groups)
+        place = groups[0].caches[0].location
+        caption = f"{place.op} node {place.node_label} in {place.graph} updates "
+        caption += " and ".join(_name(group) for group in groups)
+        graph = joined([report.neighbourhoods[group.places[0]] for group in groups])
+        yield (
+            f"<figure><figcaption>{text(caption)}</figcaption>"
+            f'<div class="frame">\n{graph_svg(graph, caption)}\n</div></figure>'
+        )
     if len(by_node) > _MOST_PICTURES:
         yield f"<p>{len(by_node) - _MOST_PICTURES} more are not drawn.</p>"
-
-
-def _picture(report: InspectReport, groups: Sequence[Group]) -> str:
-    """Return the picture of one node, which may update several caches."""
-    first = groups[0].caches[0].location
-    caption = f"{first.op} node {first.node_label} in {first.graph} updates "
-    caption += " and ".join(_name(group) for group in groups)
-    graph = joined([report.neighbourhoods[group.places[0]] for group in groups])
-    drawn = graph_svg(graph, caption)
-    return (
-        f"<figure><figcaption>{text(caption)}</figcaption>"
-        f'<div class="frame">\n{drawn}\n</div></figure>'
-    )
 
 
 def _name(group: Group) -> str:

@@ -235,17 +235,14 @@ def _same_inputs(sides: tuple[Side, Side]) -> ValuePairs:
     for place, values in enumerate((olds, news)):
         for value in values:
             if value not in known:
-                key = _read_as(sides[place], value)
+                readers = sorted((use.node.op_type, use.idx) for use in value.uses())
+                rank = len(value.shape) if value.shape else None
+                key = str(value.type), rank, tuple(readers)
                 groups.setdefault(key, ([], []))[place].append(value)
     for before, after in groups.values():
         if len(before) == len(after):
             pairs += zip(before, after, strict=True)
     return pairs
-
-
-def _read_as(side: Side, value: ir.Value) -> Hashable:
-    readers = sorted((use.node.op_type, use.idx) for use in value.uses())
-    return str(value.type), len(value.shape) if value.shape else None, tuple(readers)
 
 
 def _renamed_outputs(graphs: GraphComparison, known: ValuePairs) -> ValuePairs:

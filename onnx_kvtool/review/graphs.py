@@ -95,7 +95,7 @@ class GraphComparison:
         """Compare two graphs."""
         inputs, outputs = ends
         self.values.update({b: a for a, b in inputs})
-        scopes = Scope.of(old), Scope.of(new)
+        scopes = Scope(old), Scope(new)
         self._hash(scopes, ends, owners)
         Matcher(*scopes, self.nodes, self.same_value).run()
         self._weights(path, scopes)

@@ -137,7 +137,10 @@ class Matcher:
         self._unique(lambda n: n.name or None, self._reads_the_same)
         self._unique(_outputs, self._reads_the_same)
         self._spread()
-        self._in_place()
+        # Nodes of different operators with the same inputs and the same reader.
+        self._pending = list(self._added)
+        while self._pending:
+            self._pair_makers(*self._pending.pop(), self._reads_the_same)
 
     def _groups(self, key: _Key) -> Iterator[tuple[list[ir.Node], list[ir.Node]]]:
         """Yield the nodes of both graphs that share a key and have no pair yet."""
@@ -211,12 +214,6 @@ class Matcher:
     def _readers_by_place(self, value: ir.Value) -> dict[Hashable, list[ir.Node]]:
         uses = (use for use in value.uses() if use.node in self._free)
         return _grouped(((use.node.op_identifier(), use.idx), use.node) for use in uses)
-
-    def _in_place(self) -> None:
-        """Pair nodes of different operators with the same inputs and the same reader."""
-        self._pending = list(self._added)
-        while self._pending:
-            self._pair_makers(*self._pending.pop(), self._reads_the_same)
 
     def _pair_makers(self, old: ir.Node, new: ir.Node, are_alike: _Alike) -> None:
         """Pair the nodes that make the inputs of two nodes, if they are alike."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -29,9 +28,11 @@ _CONSTANT_TYPES = {
 }
 
 
-@dataclass(slots=True, eq=False)
 class Scope:
     """The nodes of one graph with their hashes, which do not depend on names and order.
+
+    Args:
+        graph: The graph.
 
     Attributes:
         graph: The graph.
@@ -43,16 +44,11 @@ class Scope:
         anchors: Hash of the operator and the contents of the weights of a node that has weights.
     """
 
-    graph: ir.Graph
-    nodes: tuple[ir.Node, ...]
-    up: dict[ir.Node, int] = field(default_factory=dict)
-    down: dict[ir.Node, int] = field(default_factory=dict)
-    anchors: dict[ir.Node, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, graph: ir.Graph) -> Scope:
-        """Return the nodes of one graph, not hashed yet."""
-        return cls(graph, tuple(graph))
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph, self.nodes = graph, tuple(graph)
+        self.up: dict[ir.Node, int] = {}
+        self.down: dict[ir.Node, int] = {}
+        self.anchors: dict[ir.Node, int] = {}
 
 
 class Side:
@@ -179,7 +175,7 @@ class Side:
             labels = dict.fromkeys(self.captured(node), hash("outer"))
             for place, value in enumerate(body.inputs):
                 labels[value] = hash(("input", place, name))
-            made.append((name, self.hash_scope(Scope.of(body), labels)))
+            made.append((name, self.hash_scope(Scope(body), labels)))
         return hash(tuple(made))
 
     def _hash_down(
