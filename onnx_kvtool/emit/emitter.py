@@ -30,18 +30,10 @@ class Names:
         self._next: dict[str, int] = {}
         if model is not None:
             for _, graph, nodes in contents(model):
-                self._take_all(graph, nodes)
-
-    def _take_all(self, graph: ir.Graph, nodes: Iterable[ir.Node]) -> None:
-        taken = self._taken
-        taken.update(graph.initializers)
-        taken.update(value.name for value in graph.inputs if value.name)
-        for node in nodes:
-            if node.name:
-                taken.add(node.name)
-            for value in node.outputs:
-                if value.name:
-                    taken.add(value.name)
+                self._taken.update(graph.initializers)
+                values = [*graph.inputs, *(value for node in nodes for value in node.outputs)]
+                self._taken.update(value.name for value in values if value.name)
+                self._taken.update(node.name for node in nodes if node.name)
 
     def fresh(self, hint: str) -> str:
         """Return `hint`, or `hint_<n>` with the first free n, and take it."""

@@ -29,15 +29,6 @@ from onnx_kvtool.rewrite.report import Lowered
 _D = ir.DataType
 
 
-@dataclass(slots=True)
-class Carried:
-    """What was done: the values with a new element type, rewritten nodes, and notes."""
-
-    retyped: set[ir.Value] = field(default_factory=set)
-    lowered: list[Lowered] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carried:
     """Give values of types that `target` lacks a type that holds them exactly, in place.
 
@@ -46,13 +37,11 @@ def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carr
     that a node rounds to. The engine then refuses its nodes.
     """
     lacking = {dtype for dtype in CARRIERS if not takes("Cast", 0, dtype, target)}
-    found = Carried()
-    if not lacking:
-        return found
-    values = _values(model, lacking)
-    chosen = values - _held_back(values)
-    if chosen:
-        _Edit(source, target, names, found).run(model, chosen)
+    found = Carried(source, target, names)
+    if lacking:
+        values = _values(model, lacking)
+        if chosen := values - _held_back(values):
+            found.run(model, chosen)
     return found
 
 
@@ -139,17 +128,20 @@ def _is_integer(dtype: ir.DataType | None) -> bool:
 
 
 @dataclass(slots=True)
-class _Edit:
-    """The edits of one model."""
+class Carried:
+    """The edits of one model: values with a new element type, rewritten nodes, and notes."""
 
     source: int
     target: int
     names: Names
-    found: Carried
+    retyped: set[ir.Value] = field(default_factory=set)
+    lowered: list[Lowered] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _scopes: dict[ir.Graph, ScopedValues] = field(default_factory=dict)
     _last: dict[ir.Graph, ir.Node] = field(default_factory=dict)
 
     def run(self, model: ir.Model, chosen: set[ir.Value]) -> None:
+        """Carry the chosen values, in place."""
         packed: Counter[str] = Counter()
         for path, graph, listed in contents(model):
             for value in tuple(graph.initializers.values()):
@@ -160,13 +152,12 @@ class _Edit:
                     packed[self._take_out(graph, node)] += 1
                     continue
                 place = Location.of(path, node, index)
-                reads = node.op_type in ("DequantizeLinear", "Cast", "CastLike")
                 for output in node.outputs:
                     if output in chosen:
                         self._retype(node, output)
-                if reads:
+                if node.op_type in ("DequantizeLinear", "Cast", "CastLike"):
                     self._reader(graph, node, place)
-        self.found.notes += [
+        self.notes += [
             f"{counted(count, f'constant of type {name}', f'constants of type {name}')} "
             f"kept as bytes that the graph takes apart: opset {self.target} has no such type"
             for name, count in packed.items()
@@ -174,21 +165,18 @@ class _Edit:
         ]
 
     def _retype(self, node: ir.Node, value: ir.Value) -> None:
+        """Give a result another type; one that was saturated to a narrow type is clipped to it."""
         narrow = value.dtype
         assert narrow is not None
         carrier = CARRIERS[narrow]
         value.type = ir.TensorType(carrier)
-        self.found.retyped.add(value)
-        if node.op_type == "QuantizeLinear":
-            self._saturate(node, value, narrow)
-
-    def _saturate(self, node: ir.Node, value: ir.Value, narrow: ir.DataType) -> None:
-        """Clip a result to the range of its type: saturation to the wider one comes before."""
+        self.retyped.add(value)
+        if node.op_type != "QuantizeLinear":
+            return
         if "output_dtype" in node.attributes and node.attributes["output_dtype"].value:
-            carrier = CARRIERS[narrow]
             node.attributes["output_dtype"] = ir.AttrInt64("output_dtype", carrier.value)
         graph = node.graph
-        assert graph is not None and value.dtype is not None
+        assert graph is not None
         em = Emitter(self._scope(graph), self.source, node.name or node.op_type)
         users = tuple(value.uses())
         clipped = em.op("Clip", value, int(narrow.min), int(narrow.max))
@@ -200,7 +188,7 @@ class _Edit:
     def _reader(self, graph: ir.Graph, node: ir.Node, place: Location) -> None:
         """Mend a node that no longer reads the type that its attributes are for."""
         data = node.inputs[0]
-        if data is None or data not in self.found.retyped:
+        if data is None or data not in self.retyped:
             return
         if node.op_type != "DequantizeLinear":
             for name in ("saturate", "round_mode"):  # for results of types that are not there
@@ -210,7 +198,7 @@ class _Edit:
             em = Emitter(self._scope(graph), self.target, node.name or node.op_type)
             result = dequantized(em, NodeView(node, self.source))
             replace_node(node, em, Replacement((result,)))
-            self.found.lowered.append(Lowered(place, "dequantize_linear"))
+            self.lowered.append(Lowered(place, "dequantize_linear"))
 
     def _take_out(self, graph: ir.Graph, node: ir.Node) -> str:
         """Make the value of a Constant an initializer, and carry that."""
@@ -237,7 +225,7 @@ class _Edit:
         value.type, value.shape = ir.TensorType(stored.dtype), ir.Shape(stored.shape.numpy())
         em = Emitter(self._scope(graph), self.target, value.name)
         elements = unpacked(em, value, tensor)
-        self.found.retyped |= {value, elements}
+        self.retyped |= {value, elements}
         if elements is value:
             em.discard()
             return ""

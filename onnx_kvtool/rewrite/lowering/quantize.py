@@ -237,15 +237,12 @@ def _kept_dequantize(
     em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value, zero: ir.Value | None
 ) -> ir.Value | None:
     """Return the operator in the form of the target, the scale in the type of the result."""
-    result_type = result_type_of(view)
-    if result_type not in _FLOATS or scale.dtype not in _FLOATS or x.dtype is None:
+    result_type, attributes = result_type_of(view), _kept_attributes(em, view, scale)
+    if attributes is None or result_type not in _FLOATS or scale.dtype not in _FLOATS:
         return None
-    attributes = _kept_attributes(em, view, scale)
     for index, dtype in enumerate((x.dtype, result_type)):
-        if not takes("DequantizeLinear", index, dtype, em.opset):
+        if dtype is None or not takes("DequantizeLinear", index, dtype, em.opset):
             return None
-    if attributes is None:
-        return None
     inputs = (x, cast(em, scale, result_type), zero)
     return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=result_type)
 

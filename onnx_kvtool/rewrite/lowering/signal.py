@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -100,33 +100,16 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> ir.Value:
         marks = axis_marks(em, view.required("axis"), len(dims))
         matrices = {p: _matrix_of_parts(view, dims, p) for p in places}
         return _cut(em, marks, data, matrices, len(dims))
-    form = None if onesided or length is not None else (*dims[:-1], 2)
-    return _chosen(em, view.required("axis"), len(dims), places, transform, form)
-
-
-def _chosen(
-    em: Emitter,
-    axis: ir.Value,
-    rank: int,
-    places: list[int],
-    transform: Callable[[int], ir.Value],
-    form: tuple[Dim, ...] | None,
-) -> ir.Value:
-    """Return the transform along an axis that is known at run time, from one If per axis.
-
-    `form` is the shape of the result where it is the same for all axes.
-    """
-    marks = axis_marks(em, axis, rank)
+    marks = axis_marks(em, view.required("axis"), len(dims))
     result = transform(places[-1])
-    result.shape = None if form is None else ir.Shape(form)
+    # The shape is the same for all axes unless the length changes.
+    result.shape = None if onesided or length is not None else ir.Shape((*dims[:-1], 2))
     for place in places[:-1]:
-        result = switch(
-            em,
-            marks,
-            place,
-            result,
-            lambda _, place=place: transform(place),  # type: ignore[misc]
-        )
+
+        def along(_: ir.Value, place: int = place) -> ir.Value:
+            return transform(place)
+
+        result = switch(em, marks, place, result, along)
     return result
 
 
@@ -254,9 +237,12 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), known_type(signal)
     wide = computed_in(dtype)
     is_half = view.integer("onesided") != 0
+    known, count = _length(view, em, signal)
     elements = 0
-    known, count = _length(view, em, signal, dims)
-    if known is not None:
+    if known is None:
+        numbered = em.op("Range", 0, count, 1)
+    else:
+        numbered = em.constant(np.arange(known), "elements")
         if known <= 0:
             raise MalformedNode("bad-length", f"`frame_length` is {known}, expected at least 1")
         elements = known * parts * (known // 2 + 1 if is_half else known) * 2
@@ -265,10 +251,8 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
             raise Refusal("too-large", text)
     if known is not None and elements <= LARGEST:
         table = dft_matrix(known, parts, None, inverse=False, onesided=is_half)
-        flat = table.reshape(known * parts, -1).astype(wide.numpy())
-        matrix, numbered = em.constant(flat, "dft"), _counted(em, known, count)
+        matrix = em.constant(table.reshape(known * parts, -1).astype(wide.numpy()), "dft")
     else:
-        numbered = _counted(em, known, count)
         matrix = _matrix_of_frames(em, count, numbered, parts, is_half, wide)
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
@@ -283,36 +267,22 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     return cast(em, result, dtype)
 
 
-def _counted(em: Emitter, known: int | None, count: ir.Value) -> ir.Value:
-    """Return 0, 1, ... of a length: (N,), int64."""
-    if known is not None:
-        return em.constant(np.arange(known), "elements")
-    return em.op("Range", 0, count, 1, hint="elements")
-
-
 def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
     """Return an integer input as int64: ()."""
     whole = cast(em, value, ir.DataType.INT64)
     return whole if dims_of(value) == () else em.op("Reshape", whole, [])
 
 
-def _length(
-    view: Rewritten, em: Emitter, signal: ir.Value, dims: tuple[Dim, ...]
-) -> tuple[int | None, ir.Value]:
+def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None, ir.Value]:
     """Return the length of a frame where it is known, and as a value: (), int64."""
     window, length = view.input("window"), view.input("frame_length")
-    if window is not None:
-        shape = dims_of(window) or (None,)
-        known = shape[0]
-        if isinstance(known, int):
-            return known, em.constant(known)
-    if length is not None:
-        numbers = view.known(length)
-        if numbers is not None and numbers.size == 1:
-            return int(numbers.ravel()[0]), em.constant(int(numbers.ravel()[0]))
-        return None, _scalar(em, length)
     value, axis = (signal, 1) if window is None else (window, 0)
-    known = (dims if window is None else dims_of(window) or (None,))[axis]
+    known = (dims_of(value) or (None,))[axis]
+    if length is not None and (window is None or not isinstance(known, int)):
+        numbers = view.known(length)
+        if numbers is None or numbers.size != 1:
+            return None, _scalar(em, length)
+        known = int(numbers.ravel()[0])
     return known if isinstance(known, int) else None, size(em, known, value, axis)
 
 

@@ -17,7 +17,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     mask_covers,
     mask_fits,
     padded,
-    window_of,
 )
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
@@ -55,7 +54,7 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     if view.rank not in (3, 4) or view.past_key is not None:
         return None
     dtype = view.query.dtype
-    window = window_of(view, view.key, 1 if view.rank == 3 else 2)
+    window = Window(view, view.key, 1 if view.rank == 3 else 2)
     mask = view.attn_mask
     is_short = mask is not None and not mask_covers(mask, window.total)
     if dtype is None or not (window.hides or is_short):

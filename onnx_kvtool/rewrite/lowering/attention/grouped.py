@@ -21,8 +21,6 @@ Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(s
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter, Operand, Replacement
@@ -34,12 +32,10 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     bias_of,
     flat_operand,
-    mask_covers,
     mask_fits,
     rows_stay,
-    window_of,
 )
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
@@ -69,25 +65,10 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
     if view.past_key is not None and view.nonpad_kv_seqlen is not None:
         return None  # the text asks for one cache, not two
     mask = view.attn_mask
-    is_short = False
-    if mask is not None:
-        if not mask_fits(mask, dtype, None if heads[0] == heads[1] else heads[0]):
-            return None
-        is_short = view.pads_mask and not mask_covers(mask, _total(view))
-    return _Grouped(view, em, dtype, heads, sizes, may_branch, is_short).emit()
-
-
-def _total(view: Attention) -> Dim:
-    """Return S, where it is known: of the keys given, with the past ones."""
-    new, past = dims_of(view.key), dims_of(view.past_key)
-    added = None if new is None else new[-2]
-    if view.past_key is None:
-        return added
-    before = None if past is None else past[2]
-    if isinstance(added, int) and isinstance(before, int):
-        return before + added
-    present = dims_of(view.outputs.get("present_key"))
-    return None if present is None else present[2]
+    differing = None if heads[0] == heads[1] else heads[0]
+    if mask is not None and not mask_fits(mask, dtype, differing):
+        return None
+    return _Grouped(view, em, dtype, heads, sizes, may_branch).emit()
 
 
 class _Grouped:
@@ -101,18 +82,13 @@ class _Grouped:
         heads: tuple[int, int],
         sizes: tuple[int, int],
         may_branch: bool,
-        is_short: bool,
     ) -> None:
-        self.view = view
-        self.is_short = is_short
-        self.em = em
-        self.dtype = dtype
+        self.view, self.em, self.dtype = view, em, dtype
         self.heads, self.kv_heads = heads
         self.group = self.heads // self.kv_heads
         self.rank = 4 if self.group == 1 else 5
         self.head_size, self.value_size = sizes
         self.gives_scores = "qk_matmul_output" in view.outputs
-        self.scores_mode = view.integer("qk_matmul_output_mode")
         self.scores: dict[int, ir.Value] = {}
         self.shapes: ScoreShapes | None = None
         # Only products of these types absorb a Transpose; what a branch computes ends in it.
@@ -127,15 +103,10 @@ class _Grouped:
         if wanted or not direct:
             known["present_key"] = self._cached(view.key, view.past_key, self.head_size)
             known["present_value"] = self._cached(view.value, view.past_value, self.value_size)
-        if direct:
-            window = window_of(view, view.key, 1)
-        else:
-            window = replace(window_of(view, known["present_key"], 2), total=_total(view))
+        window = Window(view, view.key, 1) if direct else Window(view, known["present_key"], 2)
         self.shapes = None if direct else self._shapes(window)
         query = self._query()
-        bias, empty = bias_of(
-            self.em, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short
-        )
+        bias, empty = bias_of(self.em, window, self.dtype, (self.heads, self.kv_heads))
         if direct:
             weighted = self._over_flat_caches(query, bias)
         else:
@@ -168,8 +139,7 @@ class _Grouped:
             keys = flat_operand(em, view.key, heads, self.head_size, turned=True, stays=stays)
             values = flat_operand(em, view.value, heads, self.value_size, turned=False, stays=stays)
             if together:
-                window = window_of(view, view.key, 1)
-                shapes = shapes_together(em, window, self.kv_heads, self.group)
+                shapes = shapes_together(em, Window(view, view.key, 1), self.kv_heads, self.group)
                 assert shapes is not None  # where rows stay, S is a number
                 return self._weighted_together(query, keys, values, bias, shapes)
             return self._weighted(query, keys, values, bias)
@@ -279,7 +249,7 @@ class _Grouped:
 
     def _scores_output(self, empty: ir.Value | None) -> ir.Value:
         """Return what `qk_matmul_output_mode` asks for: (B, H, L, S)."""
-        mode = self.scores_mode
+        mode = self.view.integer("qk_matmul_output_mode")
         scores = self.scores[mode]
         if mode == 3 and empty is not None:
             scores = where(self.em, empty, 0.0, scores, hint="probabilities")

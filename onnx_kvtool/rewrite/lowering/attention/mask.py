@@ -32,13 +32,11 @@ class Window:
         view: The node.
         keys: Where S is read at run time, on `key_axis`.
         key_axis: Dimension of `keys` that is S.
-        total: S.
     """
 
     view: Attention
     keys: ir.Value
     key_axis: int
-    total: Dim
 
     @property
     def query_axis(self) -> int:
@@ -52,17 +50,24 @@ class Window:
         return dims[self.query_axis] if dims else None
 
     @property
+    def total(self) -> Dim:
+        """S, where it is known: of the keys given, with the past ones."""
+        view, new = self.view, dims_of(self.view.key)
+        added = None if new is None else new[-2]
+        if view.past_key is None:
+            return added
+        past, present = dims_of(view.past_key), dims_of(view.outputs.get("present_key"))
+        before = None if past is None else past[2]
+        if isinstance(added, int) and isinstance(before, int):
+            return before + added
+        return None if present is None else present[2]
+
+    @property
     def hides(self) -> bool:
         """Whether any key may be hidden."""
         view = self.view
         sides = (view.left_window, view.right_window)
         return view.is_causal or view.nonpad_kv_seqlen is not None or max(sides) >= 0
-
-
-def window_of(view: Attention, keys: ir.Value, key_axis: int) -> Window:
-    """Return the window of a node; `keys` has S on `key_axis`, past keys included."""
-    dims = dims_of(keys)
-    return Window(view, keys, key_axis, dims[key_axis] if dims else None)
 
 
 def allowed_keys(em: Emitter, window: Window) -> ir.Value:
@@ -195,8 +200,6 @@ def bias_of(
     window: Window,
     dtype: ir.DataType,
     heads: tuple[int, int],
-    *,
-    is_short: bool,
 ) -> tuple[ir.Value | None, ir.Value | None]:
     """Return what is added to the scores, and True for rows that see no key.
 
@@ -205,7 +208,6 @@ def bias_of(
         window: What hides keys beside the user's mask, which fits (see `mask_fits`).
         dtype: Element type of the scores.
         heads: H and KV.
-        is_short: Whether the mask may end before the keys do, and hides those behind it.
 
     Returns:
         (B or 1, 1 or H, L or 1, S or 1), and the same with S = 1, where H = KV; where heads are in
@@ -216,7 +218,7 @@ def bias_of(
     if not window.hides and mask is None:
         return None, None
     em = em.sharing
-    bias = _sum_of_masks(em, window, mask, dtype, is_short)
+    bias = _sum_of_masks(em, window, mask, dtype)
     if mask is None:
         empty = empty_rows(em, window)
     else:
@@ -236,9 +238,10 @@ def bias_of(
 
 
 def _sum_of_masks(
-    em: Emitter, window: Window, mask: ir.Value | None, dtype: ir.DataType, is_short: bool
+    em: Emitter, window: Window, mask: ir.Value | None, dtype: ir.DataType
 ) -> ir.Value:
-    if mask is not None and is_short:
+    if mask is not None and window.view.pads_mask and not mask_covers(mask, window.total):
+        # It may end before the keys do, and hides those behind it.
         mask = padded(em, mask, window, dtype)
     elif mask is not None and mask.shape is not None and len(mask.shape) < 4:
         mask = unsqueeze(em, mask, range(4 - len(mask.shape)))

@@ -221,7 +221,7 @@ def lower_top_k_11(view: Rewritten, em: Emitter) -> Replacement:
         return Replacement(_by_halves(em, data, count, axis, turned))
     wide = dtype if is_float else _D.DOUBLE if dtype.bitwidth == 32 else _D.FLOAT
     operand = _signed(em, cast(em, data, wide), turned)
-    values, places = _top(em, operand, count, axis)
+    values, places = em.multi("TopK", operand, count, axis=axis, count=2)
     return Replacement((cast(em, _signed(em, values, turned), dtype), places))
 
 
@@ -245,8 +245,10 @@ def _by_halves(
     by_lower, by_upper = (
         _signed(em, half.cast(_D.DOUBLE).value, turned) for half in (lower, upper)
     )
-    _, order = _top(em, by_lower, product(em, data, dims, [axis]).value, axis)
-    _, chosen = _top(em, gathered_elements(em, by_upper, dims, order, dims, axis), count, axis)
+    every = product(em, data, dims, [axis])
+    _, order = em.multi("TopK", by_lower, every, axis=axis, count=2)
+    by_upper = gathered_elements(em, by_upper, dims, order, dims, axis)
+    _, chosen = em.multi("TopK", by_upper, count, axis=axis, count=2)
     cut_dims = (*dims[:axis], None, *dims[axis + 1 :])
     places = gathered_elements(em, order, dims, chosen, cut_dims, axis)
     return gathered_elements(em, data, dims, places, cut_dims, axis), places
@@ -254,11 +256,6 @@ def _by_halves(
 
 def _signed(em: Emitter, value: ir.Value, turned: bool) -> ir.Value:
     return em.op("Neg", value) if turned else value
-
-
-def _top(em: Emitter, value: ir.Value, count: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:
-    values, places = em.multi("TopK", value, count, axis=axis, count=2)
-    return values, places
 
 
 def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
