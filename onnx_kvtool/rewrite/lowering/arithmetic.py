@@ -130,16 +130,12 @@ def lower_bitwise_18(view: Rewritten, em: Emitter) -> ir.Value:
     if view.node.op_type == "BitwiseNot":
         result = -1 - wide[0]
     else:
+        # The bits that hold every value in int64.
+        width = dtype.bitwidth + (not dtype.is_signed() and dtype.bitwidth < 64)
         places = [len(known_dims(value)) for value in values]
         columns = [x.then(unsqueeze, [place]) for x, place in zip(wide, places, strict=True)]
-        result = _by_bits(_LOGIC[view.node.op_type], columns, _width(dtype))
+        result = _by_bits(_LOGIC[view.node.op_type], columns, width)
     return result.cast(dtype).value
-
-
-def _width(dtype: ir.DataType) -> int:
-    """Return the number of bits that hold every value of `dtype` in int64."""
-    bits = dtype.bitwidth
-    return bits if dtype.is_signed() or bits == 64 else bits + 1
 
 
 def _by_bits(logic: str, columns: list[Term], width: int) -> Term:
@@ -320,7 +316,7 @@ def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | Non
     for given, compare in ((low, "Less"), (high, "Greater")):
         if given is not None:
             bound = one_number(em, given, x)
-            is_beyond = em.op(compare, result, bound, hint="is_beyond")
+            is_beyond = em.op(compare, result, bound)
             result = where(em, is_beyond, bound, result, "bounded")
     return em.op("Identity", x) if result is x else result
 

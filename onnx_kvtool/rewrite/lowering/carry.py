@@ -84,11 +84,9 @@ def _may_stand(value: ir.Value) -> bool:
     if value.producer() is not None:
         return True
     tensor = value.const_value
-    return tensor is not None and tensor.dtype in CARRIERS and not _is_sparse(tensor)
-
-
-def _is_sparse(tensor: ir.TensorProtocol) -> bool:
-    return not hasattr(tensor, "tobytes")
+    return (
+        tensor is not None and tensor.dtype in CARRIERS and hasattr(tensor, "tobytes")
+    )  # not sparse
 
 
 def _around(value: ir.Value) -> Iterable[ir.Node]:

@@ -136,7 +136,7 @@ class _Contraction:
         given = [part for part in parts if part is not None]
         if not given:
             return self.em.constant([], "shape")
-        return self.em.op("Concat", *given, axis=0, hint="shape")
+        return self.em.op("Concat", *given, axis=0)
 
     def batch(
         self, product: ir.Value, left: ir.Value, right: ir.Value, count: int
@@ -156,4 +156,4 @@ class _Contraction:
         if start == stop:
             return None
         bounds = self.em.constant([start], "start"), self.em.constant([stop], "stop")
-        return self.em.op("Slice", self.em.op("Shape", value), *bounds, hint="sizes")
+        return self.em.op("Slice", self.em.op("Shape", value), *bounds)

@@ -92,8 +92,9 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     padded = [*(a.before for a in axes), *(a.end for a in axes)]
     is_changed = padded[len(axes) :] != [a.after for a in axes]
     with_padding = op_type == "AveragePool" and view.integer("count_include_pad") != 0
+    lacks_gaps = em.opset < {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}[op_type]
     fits = all(p < a.kernel for p, a in zip(padded, (*axes, *axes), strict=True))
-    if fits and not (is_changed and with_padding) and not (has_gaps and _lacks_gaps(em, op_type)):
+    if fits and not (is_changed and with_padding) and not (has_gaps and lacks_gaps):
         return _again(view, em, op_type, axes, padded, auto_pad)
     if op_type == "MaxPool":
         return Replacement((_largest(view, em, data, axes, padded),), via="gathered")
@@ -115,10 +116,6 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
         counted = _counts(em, data, axes, padded, auto_pad, with_padding, wide)
         result = em.op("Div", result, counted)
     return Replacement((cast(em, result, dtype),), via="conv")
-
-
-def _lacks_gaps(em: Emitter, op_type: str) -> bool:
-    return em.opset < {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}[op_type]
 
 
 def _axes(view: NodeView, data: ir.Value, op_type: str) -> tuple[list[_Axis], str]:

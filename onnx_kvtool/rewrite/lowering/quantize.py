@@ -142,7 +142,8 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     and 16 bits and 8-bit floats out; an unknown rank where the scale is per axis or per block.
     """
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
-    stored = _output_type(view, zero)
+    named = _named(view, "output_dtype") or _D.UINT8
+    stored = named if zero is None else zero.dtype
     _take("QuantizeLinear", x.dtype, _FLOATS | {_D.INT32}, em.opset)
     _take("QuantizeLinear", scale.dtype, _FLOATS, em.opset)
     _take("QuantizeLinear", stored, _NARROW | _FLOAT8, em.opset)
@@ -295,12 +296,6 @@ def _bits(dtype: ir.DataType | None) -> int:
     return 0 if dtype is None else int(dtype.bitwidth)
 
 
-def _output_type(view: NodeView, zero: ir.Value | None) -> ir.DataType | None:
-    if zero is not None:
-        return zero.dtype
-    return _named(view, "output_dtype") or _D.UINT8
-
-
 def _named(view: NodeView, attribute: str) -> ir.DataType | None:
     """Return the element type that an attribute names; None for 0 and for an older version."""
     given = view.integer(attribute, 0)
@@ -355,7 +350,13 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         return stored
     dims = [int(size) for size in tensor.shape.numpy()]
     per_byte = _per_byte(tensor.dtype)
-    table = em.once(("elements of a byte", tensor.dtype), lambda: _constant(em, tensor.dtype))
+
+    def build() -> ir.Value:
+        # A node, not an initializer, which would look like a weight that the source does not have.
+        table = ir.Tensor(_table(tensor.dtype))
+        return em.op("Constant", value=table, hint=f"{tensor.dtype.name.lower()}_of_byte")
+
+    table = em.once(("elements of a byte", tensor.dtype), build)
     value = em.op("Gather", table, cast(em, stored, _D.INT32))
     if per_byte == 1:
         return value
@@ -368,13 +369,6 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         ends = (em.constant([bound], "bound") for bound in (0, count))
         value = em.op("Slice", value, *ends)
     return em.op("Reshape", value, dims)
-
-
-def _constant(em: Emitter, dtype: ir.DataType) -> ir.Value:
-    # A node, not an initializer, which would look like a weight that the source does not have.
-    table = ir.Tensor(_table(dtype))
-    hint = f"{dtype.name.lower()}_of_byte"
-    return em.op("Constant", value=table, hint=hint)
 
 
 def _per_byte(dtype: ir.DataType) -> int:

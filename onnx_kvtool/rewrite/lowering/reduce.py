@@ -226,7 +226,7 @@ def _at_run_time(
     if count and may_be_empty and not em.branches:
         # Below opset 10 the rank of what is cut has to be known. Not where the shape goes straight
         # to a Reshape: onnxruntime 1.32 takes the one of the shape for one of the data.
-        shape = em.op("Reshape", shape, [len(dims) - count], hint="shape")
+        shape = em.op("Reshape", shape, [len(dims) - count])
     return reshape_literally(em, reduced, shape, empty=may_be_empty)
 
 

@@ -84,7 +84,7 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
             lambda: [op("ConstantOfShape", shape, value=nothing)],
             hint="empty",
         ),
-        else_branch=em.nested(lambda: [op("Reshape", data, shape)], hint="reshaped"),
+        else_branch=em.nested(lambda: [op("Reshape", data, shape)]),
     )
 
 
@@ -183,8 +183,8 @@ def switch(
         return _cut_out(em, marks, axis, value, apply(value), size)
     mark = em.op("Gather", marks, axis)
     chosen = cast(em, mark, ir.DataType.BOOL)
-    marked = em.nested(lambda: [apply(value)], hint="marked")
-    unmarked = em.nested(lambda: [value], hint="unmarked")
+    marked = em.nested(lambda: [apply(value)])
+    unmarked = em.nested(lambda: [value])
     result = em.op("If", chosen, then_branch=marked, else_branch=unmarked)
     if value.shape is not None and marked.outputs[0].shape == value.shape:
         result.shape = ir.Shape(value.shape)

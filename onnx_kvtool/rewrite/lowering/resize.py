@@ -224,9 +224,7 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
             scales = em.op("ScatterElements", ones, first, scales)
         if roi is not None and roi.dtype is not None:
             whole = np.repeat(np.array([0, 1]), rank).astype(roi.dtype.numpy())
-            roi = em.op(
-                "ScatterElements", whole, np.concatenate([first, first + rank]), roi, hint="roi"
-            )
+            roi = em.op("ScatterElements", whole, np.concatenate([first, first + rank]), roi)
     if em.opset < 13:
         nothing = em.constant(np.zeros(0, np.float32), "nothing")
         roi, scales = roi or nothing, scales or nothing

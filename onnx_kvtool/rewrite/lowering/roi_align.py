@@ -58,26 +58,22 @@ def lower_roi_align_16(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
         result = pool.sampled()
     else:
         attributes["spatial_scale"] = 1.0
+        # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
+        small = (pool.sides < 1) | ~pool.sides.op("Equal", pool.sides)
+        marks = small.cast(ir.DataType.FLOAT)
+        all_large = marks.reduce("ReduceSum", [0, 1], keepdims=False) < 0.5
 
         def pooled() -> list[ir.Value]:
             return [em.op("RoiAlign", wide, boxes, batch, attributes=attributes)]
 
         result = em.op(
             "If",
-            _all_large(boxes),
-            then_branch=em.nested(pooled, hint="large"),
-            else_branch=em.nested(lambda: [pool.sampled()], hint="small"),
+            all_large.value,
+            then_branch=em.nested(pooled),
+            else_branch=em.nested(lambda: [pool.sampled()]),
             dtype=kind,
         )
     return Replacement((cast(em, result, dtype),), via="shifted")
-
-
-def _all_large(boxes: Term) -> ir.Value:
-    """Return whether no box is smaller than one pixel, either way: ()."""
-    sides = sides_of(boxes)
-    # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
-    marks = ((sides < 1) | ~sides.op("Equal", sides)).cast(ir.DataType.FLOAT)
-    return (marks.reduce("ReduceSum", [0, 1], keepdims=False) < 0.5).value
 
 
 def sides_of(boxes: Term) -> Term:

@@ -131,7 +131,7 @@ def _cut(
         if given == wanted:
             return value
         if given < wanted:  # what is added is cut off again, and means nothing
-            return em.op("Concat", value, value, axis=rank - 1, hint="widened")
+            return em.op("Concat", value, value, axis=rank - 1)
         return em.op("Gather", value, list(range(wanted)), axis=rank - 1)
 
     most = max(parts, components)
@@ -256,7 +256,10 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
         matrix = _matrix_of_frames(em, count, numbered, parts, is_half, wide)
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
-    index = _frames(em, size(em, dims[1], signal, 1), step, count, numbered)
+    stride = _scalar(em, step)
+    number = (Term(em, size(em, dims[1], signal, 1)) - count) / stride + 1
+    starts = Term(em, em.op("Range", 0, number, 1)) * stride
+    index = starts.op("Reshape", [-1, 1]) + numbered  # (frames, N)
     frames = em.op("Gather", x, index, axis=1)  # (B, frames, N, C)
     if window is not None:
         column = unsqueeze(em, cast(em, window, wide), [1])
@@ -284,16 +287,6 @@ def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None,
             return None, _scalar(em, length)
         known = int(numbers.ravel()[0])
     return known if isinstance(known, int) else None, size(em, known, value, axis)
-
-
-def _frames(
-    em: Emitter, samples: ir.Value, step: ir.Value, length: ir.Value, numbered: ir.Value
-) -> ir.Value:
-    """Return which samples each frame consists of: (frames, N), int64."""
-    stride = _scalar(em, step)
-    frames = (Term(em, samples) - length) / stride + 1
-    starts = Term(em, em.op("Range", 0, frames, 1)) * stride
-    return (starts.op("Reshape", [-1, 1]) + numbered).value
 
 
 def _matrix_of_frames(

@@ -49,7 +49,10 @@ def lower_split_18(view: Rewritten, em: Emitter) -> Replacement:
     size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     if isinstance(size, int):
         return Replacement(split(em, data, _sizes(size, count), axis))
-    computed = _computed(em, data, axis, count)
+    whole = Term(em, data).op("Shape").op("Gather", [axis])  # (1,)
+    each = whole.op("Add", [count - 1]) / [count]
+    rest = whole - each * [count - 1]
+    computed = em.op("Concat", *[each] * (count - 1), rest, axis=0)
     if em.opset < 13:
         return Replacement(_slices(em, data, computed, axis, count))
     return Replacement(em.multi("Split", data, computed, axis=axis, count=count))
@@ -77,13 +80,6 @@ def _sizes(size: int, count: int) -> list[int]:
             f"{counted(size, 'element')} cannot be split into {counted(count, 'part')} of {each}",
         )
     return sizes
-
-
-def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
-    size = Term(em, data).op("Shape").op("Gather", [axis])  # (1,)
-    each = size.op("Add", [count - 1]) / [count]
-    rest = size - each * [count - 1]
-    return em.op("Concat", *[each] * (count - 1), rest, axis=0)
 
 
 # Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.

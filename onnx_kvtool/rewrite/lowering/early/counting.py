@@ -125,7 +125,11 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
     if axis is None:
         source = em.op("Reshape", data, [-1])
         rows, along = unsqueeze(em, source, [1]), 0
-        count, width = _size(em, data), None
+        given, width = dims_of(data), None
+        if given is None:
+            count = Term(em, data).op("Size").op("Reshape", [1])
+        else:
+            count = product(em, data, given, range(len(given)))
     else:
         assert isinstance(axis, int)
         dims = known_dims(data)
@@ -140,14 +144,6 @@ def lower_unique_11(view: Rewritten, em: Emitter) -> Replacement:
     found = em.op("Gather", source, order, axis=along)
     kinds = order.op("Identity"), place, counts.op("Gather", order)
     return outputs_of(view.node, found, *(kind.value for kind in kinds))
-
-
-def _size(em: Emitter, value: ir.Value) -> Term:
-    """Return the number of elements of a value, whose rank may be unknown: (1,), int64."""
-    dims = dims_of(value)
-    if dims is not None:
-        return product(em, value, dims, range(len(dims)))
-    return Term(em, value).op("Size").op("Reshape", [1])
 
 
 def _less(rows: Term, dtype: ir.DataType, width: Term | None) -> Term:

@@ -94,7 +94,7 @@ def lower_clip_11(view: Rewritten, em: Emitter) -> ir.Value:
     if len(limits) == 2:
         return em.op("Clip", result, attributes=limits)
     for name, op_type in (("min", "Max"), ("max", "Min")):
-        result = em.op(op_type, result, bounds[name], hint="clipped")
+        result = em.op(op_type, result, bounds[name])
     return result
 
 

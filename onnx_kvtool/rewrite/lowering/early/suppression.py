@@ -35,7 +35,6 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 # NonMaxSuppression-10, for opset 9.
 
 
-_D = ir.DataType
 _BOOL = ir.DataType.BOOL
 _INT64 = ir.DataType.INT64
 _FLOAT = ir.DataType.FLOAT
@@ -54,7 +53,11 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
     dims = known_dims(scores.value)
     batch, classes, count = (product(em, scores.value, dims, [axis]) for axis in range(3))
     sides = _sides(em, view)
-    rounds = _rounds(em, view.input("max_output_boxes_per_class"), count)
+    most = view.input("max_output_boxes_per_class")
+    rounds = em.constant(0, "rounds")  # (), int64: none if the node does not say
+    if most is not None:
+        asked = Term(em, most).op("Reshape", [1])
+        rounds = clamped(asked, [0], count).op("Reshape", []).value
     search = _Search(scores, sides, batch, count, _one(em, view.input("iou_threshold")))
     threshold = view.input("score_threshold")
     if threshold is None:
@@ -68,13 +71,6 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
 def _one(em: Emitter, value: ir.Value | None) -> Operand:
     """Return a float32 number of one dimension, 0 for none: (1,)."""
     return np.zeros(1, np.float32) if value is None else em.op("Reshape", value, [1])
-
-
-def _rounds(em: Emitter, most: ir.Value | None, count: Term) -> ir.Value:
-    """Return how many boxes a class may have: (), int64; 0 if the node does not say."""
-    if most is None:
-        return em.constant(0, "rounds")
-    return clamped(Term(em, most).op("Reshape", [1]), [0], count).op("Reshape", []).value
 
 
 class _Sides(NamedTuple):

@@ -71,23 +71,20 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
         starts = em.op(
             "Reshape", update.write_indices, [-1] + [1] * (update.rank - 1), hint="starts"
         )
-        start = _start(em, update, starts, checked)
+        start = starts  # within the cache; those of linear mode certain to fail
+        if update.mode == "circular":
+            modulus = wrapping_modulus(em, update, checked=checked)
+            start = em.op("Mod", starts, modulus, hint="start")
+        elif checked:
+            start = checked_start_int32(em, starts)
         rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
         if update.mode == "circular" and update.length != 1:
-            modulus = wrapping_modulus(em, update, checked=checked)
             rows = em.op("Mod", rows, modulus, hint="row")
         if update.mode == "circular" and checked:
             rows = outside_where_negative(em, starts, rows, update.rank)
     if dtype == "int32":
         rows = cast(em, rows, ir.DataType.INT32, "row_int32")
     return em.op("Expand", rows, _shape(em, update))
-
-
-def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) -> ir.Value:
-    """Return the starts (B, 1, ..., 1) within the cache; those of linear mode certain to fail."""
-    if update.mode == "circular":
-        return em.op("Mod", starts, wrapping_modulus(em, update, checked=checked), hint="start")
-    return checked_start_int32(em, starts) if checked else starts
 
 
 def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
