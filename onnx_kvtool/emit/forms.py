@@ -116,8 +116,9 @@ def _of_two(op_type: str, *, turned: bool = False) -> Callable[[Term, Operand], 
 class Term:
     """A value in a formula: `(a + b) * 2` adds an Add and a Mul, and is the output of the Mul.
 
-    Operands are terms, values, and numbers, which become constants as `Emitter.op` says. `~`, `&`
-    and `|` are those of booleans.
+    Operands are terms, numbers, which become constants as `Emitter.op` says, and values, but for
+    the left one: `ir.Value` has operators of its own, which fail. `~`, `&` and `|` are those of
+    booleans.
 
     Attributes:
         em: Where to build.

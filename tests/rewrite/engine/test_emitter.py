@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.emit.emitter import Emitter, Names, Operand, Refusal, ScopedValues
+from onnx_kvtool.emit.forms import Term
 from tests.grids import each
 
 _D = ir.DataType
@@ -83,3 +86,45 @@ def test_what_is_shared_is_found_when_an_input_became_a_constant() -> None:
         em.sharing.op("Mul", x, five)
         em.fold({five: np.array(5)}.get, ())
     assert [node.op_type for node in em.nodes] == ["Add", "Mul"]
+
+
+FORMULAS: list[tuple[str, Callable[[Term, Term], Term], list[str]]] = [
+    ("the order of the operands", lambda a, b: b - a, ["Sub(b, a)"]),
+    ("a number in front", lambda a, b: 2 - a, ["Sub(2.0, a)"]),
+    ("a list in front", lambda a, b: [2] / a, ["Div([2.0], a)"]),
+    ("an array in front", lambda a, b: np.ones(1, np.float32) * a, ["Mul([1.0], a)"]),
+    ("a value behind", lambda a, b: a + b.value, ["Add(a, b)"]),
+    ("the left one of two terms first", lambda a, b: abs(a) % (a - b),
+     ["Abs(a)", "Sub(a, b)", "Mod(Abs, Sub)"]),
+    ("conditions", lambda a, b: ~(a < b) & (a > 0) | (b < 0),
+     ["Less(a, b)", "Not(Less)", "Greater(a, 0.0)", "And(Not, Greater)", "Less(b, 0.0)",
+      "Or(And, Less)"]),
+    ("a choice", lambda a, b: (a > b).where(a, 0), ["Greater(a, b)", "Where(Greater, a, 0.0)"]),
+    ("a form", lambda a, b: a.reduce("ReduceSum", [1]).cast(_D.INT64),
+     ["ReduceSum(a, [1])", "Cast(ReduceSum)"]),
+]  # fmt: skip
+
+
+@each(
+    ("formula", "expected"),
+    [pytest.param(*case, id=title) for title, *case in FORMULAS],
+)
+def test_a_formula_adds_a_node_for_each_operator(
+    formula: Callable[[Term, Term], Term], expected: list[str]
+) -> None:
+    em = emitter()
+    a, b = (Term(em, value(_D.FLOAT)) for _ in range(2))
+    a.value.name, b.value.name = "a", "b"
+    result = formula(a, b)
+    assert result.value is em.nodes[-1].outputs[0]
+
+    def told(given: ir.Value | None) -> str:
+        assert given is not None
+        producer = given.producer()
+        if producer is not None:
+            return producer.op_type
+        constant = given.const_value
+        return str(given.name if constant is None else constant.numpy().tolist())
+
+    found = [f"{node.op_type}({', '.join(map(told, node.inputs))})" for node in em.nodes]
+    assert found == expected
