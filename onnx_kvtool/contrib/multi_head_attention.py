@@ -176,15 +176,20 @@ def _heads(site: Site) -> tuple[ir.Value, ir.Value, ir.Value]:
             "standard form",
             help="declare their shapes",
         )
-    q, k, v = (
-        part if _rank(part) == 4 and part in (key, value) else apart(site, part, heads, width)
-        for part, width in zip(
-            _biased(site, query, key, value),
-            (_width(given) for given in (query, key, value)),
-            strict=True,
-        )
-    )
-    return q, k, v
+    bias, shares = site.input("bias"), tuple[ir.Value, ...]()
+    if bias is not None:
+        wide = last = known_size(query, 2, f"the width of `query` of `{name}`")
+        if ranks[2] == 3:
+            last = known_size(value, 2, f"the width of `value` of `{name}`")
+        shares = parts(site, bias, (wide, wide, last))
+
+    def split(given: ir.Value, place: int, hint: str) -> ir.Value:
+        if ranks[place] == 4:  # heads that are split already have no bias
+            return given
+        part = site.op("Add", given, shares[place], hint=hint) if shares else given
+        return apart(site, part, heads, _width(given))
+
+    return split(query, 0, "query"), split(key, 1, "key"), split(value, 2, "value")
 
 
 def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
@@ -192,27 +197,6 @@ def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
     turned = em.op("Transpose", packed, perm=[3, 0, 2, 1, 4], hint="unpacked")
     places = (em.constant(place, "place") for place in range(count))
     return [em.op("Gather", turned, place, axis=0) for place in places]
-
-
-def _biased(
-    site: Site, query: ir.Value, key: ir.Value, value: ir.Value
-) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Return query, key and value with their bias; heads that are split already have none."""
-    bias = site.input("bias")
-    if bias is None:
-        return query, key, value
-    name = site.node.op_type
-    wide = known_size(query, 2, f"the width of `query` of `{name}`")
-    last = wide
-    if _rank(value) == 3:
-        last = known_size(value, 2, f"the width of `value` of `{name}`")
-    shares = parts(site, bias, (wide, wide, last))
-    op = site.op
-    return (
-        op("Add", query, shares[0], hint="query"),
-        key if _rank(key) == 4 else op("Add", key, shares[1], hint="key"),
-        value if _rank(value) == 4 else op("Add", value, shares[2], hint="value"),
-    )
 
 
 def _rank(value: ir.Value) -> int | None:

@@ -8,34 +8,19 @@ from onnx_kvtool.contrib import (
     activation,
     block_quantized,
     branches,
+    causal_conv,
+    experts,
+    group_query_attention,
+    linear_attention,
+    multi_head_attention,
     normalization,
     older,
     picture,
+    positions,
     product,
     quantized,
+    recurrence,
 )
-from onnx_kvtool.contrib.causal_conv import (
-    causal_conv_with_state,
-    varlen_causal_conv_with_state,
-)
-from onnx_kvtool.contrib.experts import mixture_of_experts, quantized_mixture_of_experts
-from onnx_kvtool.contrib.group_query_attention import group_query_attention, sparse_attention
-from onnx_kvtool.contrib.linear_attention import gated_delta_net, linear_attention
-from onnx_kvtool.contrib.multi_head_attention import (
-    attention,
-    decoder_masked_multi_head_attention,
-    multi_head_attention,
-    q_attention,
-)
-from onnx_kvtool.contrib.positions import (
-    gated_relative_position_bias,
-    gemma_rotary_embedding,
-    m_rotary_embedding,
-    relative_position_bias,
-    rotary_embedding,
-)
-from onnx_kvtool.contrib.quantized import mat_mul_bnb4, mat_mul_n_bits_mlp, mat_mul_n_bits_qkv
-from onnx_kvtool.contrib.recurrence import linear_attention_gate
 from onnx_kvtool.contrib.rule import ContribRule, Form
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
@@ -56,8 +41,8 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "Gelu": activation.gelu,
         "LayerNormalization": normalization.layer_normalization,
         "MatMulIntegerToFloat": quantized.mat_mul_integer_to_float,
-        "MatMulNBitsMlp": mat_mul_n_bits_mlp,
-        "MatMulNBitsQkv": mat_mul_n_bits_qkv,
+        "MatMulNBitsMlp": quantized.mat_mul_n_bits_mlp,
+        "MatMulNBitsQkv": quantized.mat_mul_n_bits_qkv,
         "NhwcMaxPool": picture.nhwc_max_pool,
         "QLinearConv": quantized.q_linear_conv,
         "QuickGelu": activation.quick_gelu,
@@ -67,22 +52,22 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "SwiGLU": activation.swiglu,
     },
     "onnxruntime 1.32: `onnxruntime.transformers`": {
-        "Attention": attention,
+        "Attention": multi_head_attention.attention,
         "BiasAdd": picture.bias_add,
         "BiasSplitGelu": activation.bias_split_gelu,
-        "DecoderMaskedMultiHeadAttention": decoder_masked_multi_head_attention,
+        "DecoderMaskedMultiHeadAttention": multi_head_attention.decoder_masked_multi_head_attention,
         "GemmFastGelu": activation.gemm_fast_gelu,
         "GroupNorm": picture.group_norm,
-        "MultiHeadAttention": multi_head_attention,
+        "MultiHeadAttention": multi_head_attention.multi_head_attention,
         "NhwcConv": product.nhwc_conv,
-        "RelativePositionBias": relative_position_bias,
+        "RelativePositionBias": positions.relative_position_bias,
         "SkipGroupNorm": picture.skip_group_norm,
     },
     "onnxruntime 1.32: `onnxruntime.quantization`": {
         "DequantizeLinear": quantized.dequantize_linear,
-        "MatMulBnb4": mat_mul_bnb4,
+        "MatMulBnb4": quantized.mat_mul_bnb4,
         "MatMulNBits": block_quantized.mat_mul_n_bits,
-        "QAttention": q_attention,
+        "QAttention": multi_head_attention.q_attention,
         "QEmbedLayerNormalization": normalization.q_embed_layer_normalization,
         "QGemm": quantized.q_gemm,
         "QLinearAdd": quantized.q_linear_add,
@@ -103,20 +88,20 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "UnfoldTensor": older.unfold_tensor,
     },
     "onnxruntime-genai 0.18: its model builder": {
-        "CausalConvWithState": causal_conv_with_state,
+        "CausalConvWithState": causal_conv.causal_conv_with_state,
         "GatedAdd": activation.gated_add,
-        "GatedDeltaNet": gated_delta_net,
+        "GatedDeltaNet": linear_attention.gated_delta_net,
         "GatedRMSNorm": activation.gated_rms_norm,
         "GatherBlockQuantized": block_quantized.gather_block_quantized,
-        "GroupQueryAttention": group_query_attention,
-        "LinearAttention": linear_attention,
-        "LinearAttentionGate": linear_attention_gate,
-        "MRotaryEmbedding": m_rotary_embedding,
-        "MoE": mixture_of_experts,
-        "QMoE": quantized_mixture_of_experts,
-        "RotaryEmbedding": rotary_embedding,
-        "SparseAttention": sparse_attention,
-        "VarlenCausalConvWithState": varlen_causal_conv_with_state,
+        "GroupQueryAttention": group_query_attention.group_query_attention,
+        "LinearAttention": linear_attention.linear_attention,
+        "LinearAttentionGate": recurrence.linear_attention_gate,
+        "MRotaryEmbedding": positions.m_rotary_embedding,
+        "MoE": experts.mixture_of_experts,
+        "QMoE": experts.quantized_mixture_of_experts,
+        "RotaryEmbedding": positions.rotary_embedding,
+        "SparseAttention": group_query_attention.sparse_attention,
+        "VarlenCausalConvWithState": causal_conv.varlen_causal_conv_with_state,
     },
     "onnxruntime-genai: its model builder after 0.18": {
         "BranchwiseRMSNorm": branches.branchwise_rms_norm,
@@ -139,8 +124,8 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
     "yet-another-onnx-builder 0.1: its optimiser": {
         "ComplexMul": older.complex_mul,
         "ComplexMulConj": older.complex_mul_conj,
-        "GatedRelativePositionBias": gated_relative_position_bias,
-        "GemmaRotaryEmbedding": gemma_rotary_embedding,
+        "GatedRelativePositionBias": positions.gated_relative_position_bias,
+        "GemmaRotaryEmbedding": positions.gemma_rotary_embedding,
     },
 }
 """Forms by operator, and by what writes the operator today."""

@@ -33,14 +33,12 @@ class Standardised:
         refused: Every node that was not, and why; they stay as they were.
         inlined: The place of every call of a function that was inlined.
         origins: By the name of a new node, the place of the node that it comes from.
-        notes: Notes.
     """
 
     done: list[Lowered] = field(default_factory=list)
     refused: list[Diagnostic] = field(default_factory=list)
     inlined: list[Location] = field(default_factory=list)
     origins: dict[str, Location] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
 def standardise(
