@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.model_io.forms import Holder, every_holder, every_node
+from onnx_kvtool.model_io.forms import every_holder, every_node
 from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
@@ -85,7 +85,6 @@ class _Widening:
         self._message = message
         self._shaken = shaken
         self._typed = _typed_parameters(message)
-        self._names = {value for holder in every_holder(message) for value in _names(holder)}
 
     def model(self) -> int:
         """Edit the model, and return how many nodes stand at the front of its main graph."""
@@ -132,10 +131,7 @@ class _Widening:
 
     def _widened_by_cast(self, tensor: onnx.TensorProto) -> onnx.NodeProto:
         """Rename an initializer, and return the node that widens it under its old name."""
-        name = tensor.name
-        number = 0
-        while (fresh := f"{name}.narrow{number or ''}") in self._names:
-            number += 1
+        name, fresh = tensor.name, f"{tensor.name}.kvtool_narrow"
         tensor.name = fresh
         cast = onnx.NodeProto(op_type="Cast", name=f"{fresh}.cast", input=[fresh], output=[name])
         cast.attribute.add(name="to", type=_A.INT, i=_T.FLOAT)
@@ -215,15 +211,6 @@ def _typed_of(node: onnx.NodeProto, typed: Mapping[_Key, frozenset[str]]) -> fro
 
 def _key(function: onnx.FunctionProto) -> _Key:
     return function.domain, function.name, function.overload
-
-
-def _names(holder: Holder) -> Iterator[str]:
-    if isinstance(holder, onnx.GraphProto):
-        for values in (holder.input, holder.initializer):
-            for value in values:
-                yield value.name
-    for node in holder.node:
-        yield from node.output
 
 
 def _tensors(message: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

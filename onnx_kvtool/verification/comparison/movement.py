@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import onnx
@@ -16,7 +17,7 @@ from onnx_kvtool.ops.traits import Trait, dtype_name, given_type, traits
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Arrays, RuntimeName, Session, open_session
-from onnx_kvtool.verification.inputs.flow import is_default
+from onnx_kvtool.verification.inputs.roles import is_default
 
 _RANKS = {
     ir.DataType.DOUBLE: 0,
@@ -306,27 +307,21 @@ class Emptiness:
         self._model = model
         self._directory = directory
         self._runtime = runtime
-        self._session: Session | None = None
-        self._is_open = False
 
     def __call__(self, inputs: Arrays) -> bool:
         """Return whether an output of floats is empty although no input is.
 
         A model that no runtime loads with such outputs is taken at its word.
         """
-        if any(value.size == 0 for value in inputs.values()):
-            return False
-        if not self._is_open:
-            self._is_open = True
-            self._open()
-        if self._session is None:
+        if self._session is None or any(value.size == 0 for value in inputs.values()):
             return False
         with suppress(RunFailed):
             values = self._session.run(inputs).values()
             return any(v.size == 0 and np.dtype(v.dtype).kind not in "biuO" for v in values)
         return False
 
-    def _open(self) -> None:
+    @cached_property
+    def _session(self) -> Session | None:
         message = onnx.ModelProto.FromString(self._model)
         names = [
             name
@@ -335,9 +330,10 @@ class Emptiness:
             or (node.op_type == "Slice" and node.domain in DEFAULT_DOMAINS)
             for name in node.output[:1]
         ]
-        if names:
-            del message.graph.output[:]
-            message.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-            with suppress(RuntimeUnavailable):
-                data = message.SerializeToString()
-                self._session = open_session(self._runtime, data, self._directory)
+        if not names:
+            return None
+        del message.graph.output[:]
+        message.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+        with suppress(RuntimeUnavailable):
+            return open_session(self._runtime, message.SerializeToString(), self._directory)
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import onnx_ir as ir
@@ -175,7 +176,6 @@ class Noise:
         self._model = model
         self._directory = directory
         self._runtime = runtime
-        self._sessions: list[Session] | None = None
 
     def compare(
         self,
@@ -230,8 +230,6 @@ class Noise:
 
     def others(self, name: str, inputs: Arrays) -> Iterator[Array]:
         """Yield what the model gives for the output `name` when it is evaluated in other ways."""
-        if self._sessions is None:
-            self._sessions = list(self._open())
         for session in self._sessions:
             # One that fails on these inputs has nothing to say about them.
             with suppress(RunFailed):
@@ -239,13 +237,16 @@ class Noise:
                 give_back()
                 yield found
 
-    def _open(self) -> Iterator[Session]:
+    @cached_property
+    def _sessions(self) -> list[Session]:
         ways: list[tuple[RuntimeName, bool]] = [
             (runtime, True) for runtime in RUNTIMES if runtime != self._runtime
         ]
         if self._runtime == "onnxruntime":
             ways.append(("onnxruntime", False))
+        found = []
         for runtime, optimize in ways:
             with suppress(RuntimeUnavailable):
                 session = open_session(runtime, self._model, self._directory, optimize=optimize)
-                yield self._hosted(session)
+                found.append(self._hosted(session))
+        return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
 """What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
@@ -149,32 +149,16 @@ class Reading:
     """One way to read dimensions that can be read in several ways.
 
     Attributes:
-        batch: Number of sequences; None for that of the case.
-        length: Number of new rows; None for that of the case.
-        past: Rows of growing caches; None for that of the case.
-        start: Where new rows are written; None for that of the case.
+        changes: Other sizes and starts than those of the case, by its attributes.
         lone: What the only dimension of an input counts when nothing else tells.
         total: What the last dimension of a mask counts.
         size: Size of dimensions that count something else; None for sizes that are all different.
     """
 
-    batch: int | None = None
-    length: int | None = None
-    past: int | None = None
-    start: Start | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
     lone: Kind = "batch"
     total: Kind = "total"
     size: int | None = None
-
-    def apply(self, case: Case) -> Case:
-        """Return `case` with the sizes and starts of this reading."""
-        return replace(
-            case,
-            batch=case.batch if self.batch is None else self.batch,
-            length=case.length if self.length is None else self.length,
-            past=case.past if self.past is None else self.past,
-            start=self.start or case.start,
-        )
 
 
 LIKELIEST = Reading()
@@ -184,16 +168,16 @@ _HEAD_SIZES = (8, 16, 32, 64, 128)
 READINGS: tuple[Reading, ...] = (
     LIKELIEST,
     Reading(lone="length"),
-    Reading(past=4),
+    Reading({"past": 4}),
     Reading(total="capacity"),
     Reading(total="length"),
-    Reading(start="zero"),
-    Reading(start="zero", lone="length"),
-    Reading(batch=1),
-    Reading(batch=1, past=0),
-    Reading(batch=1, length=1),
+    Reading({"start": "zero"}),
+    Reading({"start": "zero"}, lone="length"),
+    Reading({"batch": 1}),
+    Reading({"batch": 1, "past": 0}),
+    Reading({"batch": 1, "length": 1}),
     *(Reading(size=size) for size in _HEAD_SIZES),
-    *(Reading(size=size, batch=1, past=0) for size in _HEAD_SIZES),
+    *(Reading({"batch": 1, "past": 0}, size=size) for size in _HEAD_SIZES),
 )
 """The likeliest first. What counts what is partly guessed from names; some exporters write models
 that run for one sequence only, and some leave the head size symbolic though weights fix it."""

@@ -12,7 +12,7 @@ from onnx_kvtool.core.walk import nodes, producer
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.cases import Case, Range, Start
-from onnx_kvtool.verification.inputs.flow import is_default, small_integer, small_numbers
+from onnx_kvtool.verification.inputs.roles import is_default, small_integer, small_numbers
 
 _DEEPEST = 8
 """Nodes above a value that are looked at."""

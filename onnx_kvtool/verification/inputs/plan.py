@@ -16,10 +16,9 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.verification.inputs.cases import Case, Kind
 from onnx_kvtool.verification.inputs.corners import corner_cases
-from onnx_kvtool.verification.inputs.flow import Flow, Place
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches, find_caches
 from onnx_kvtool.verification.inputs.points import Directions, Points, points_of
-from onnx_kvtool.verification.inputs.roles import Role, Uses, Write, uses_of
+from onnx_kvtool.verification.inputs.roles import Flow, Place, Role, Uses, Write, uses_of
 from onnx_kvtool.verification.inputs.windows import Windows, windows_of
 
 Dim = int | str

@@ -17,7 +17,7 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
 from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.corners import Corners, corners_of, stays_within
-from onnx_kvtool.verification.inputs.flow import is_default, small_numbers
+from onnx_kvtool.verification.inputs.roles import is_default, small_numbers
 
 _MOST_NUMBERS = 64
 """Numbers that are kept; more would leave each of them too few elements of an input."""

@@ -52,7 +52,7 @@ def attempts(
     """
     seen: list[object] = []
     for reading, found in _readings(plan, known, case.extra):
-        changed = reading.apply(case)
+        changed = replace(case, **reading.changes)
         sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims, **dict(case.sizes)}
         # All else that is drawn follows from these.
         drawn = sizes, changed.start, changed.length
@@ -86,7 +86,7 @@ def _readings(plan: InputPlan, known: Sizes | None, extra: int) -> Iterator[tupl
             yield LIKELIEST, {**dict.fromkeys(open_names, number), **windows.channels}
 
 
-_ALONE = Reading(batch=1)
+_ALONE = Reading({"batch": 1})
 
 
 def _open_names(plan: InputPlan) -> list[str]:

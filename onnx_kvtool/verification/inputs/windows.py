@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.verification.inputs.cases import Sizes
-from onnx_kvtool.verification.inputs.flow import is_default, small_numbers
+from onnx_kvtool.verification.inputs.roles import is_default, small_numbers
 
 # Sizes that may suit inputs that a model looks at through windows, as images and sound.
 

@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.runtime.errors import CannotDraw
-from onnx_kvtool.verification.inputs.flow import Flow, Place
 from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.roles import Flow, Place
 from tests.grids import each
 from tests.runtime.recorded import NAMES, model, native, recorded_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.verification.inputs.flow import wraps
+from onnx_kvtool.verification.inputs.roles import wraps
 from tests.grids import each
 from tests.runtime.recorded import model
 
