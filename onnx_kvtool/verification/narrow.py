@@ -383,26 +383,17 @@ def rounding_note(
     said = "products with quantized weights were computed in float32"
     said += f": {', '.join(changed)}" if changed else ", which onnxruntime does not do by default"
     try:
-        ours, theirs = (_as_it_is(subject, inputs) for subject in (a, b))
+        ours, theirs = (
+            s.hosted(onnxruntime.Session(s.model, s.directory, exact=False)).run(inputs)
+            for s in (a, b)
+        )
     except (RunFailed, RuntimeUnavailable) as error:
         return f"{said}; the unchanged models do not run: {error.message}"
-    apart = {
-        name: seen.max_abs_diff
-        for name, value in ours.items()
-        if (seen := compare(name, value, theirs[name])).max_abs_diff is not None
-    }
-    name = max(apart, key=lambda one: apart[one] or 0.0, default=None)
-    most = 0.0 if name is None else apart[name] or 0.0
-    if name is None or most <= found:
+    apart = {n: compare(n, value, theirs[n]).max_abs_diff or 0.0 for n, value in ours.items()}
+    name = max(apart, key=lambda one: apart[one])
+    if apart[name] <= found:
         return f"{said}; the unchanged models differ by no more" if changed else None
     return (
-        f"{said}; the unchanged models differ by up to {most:.2g} in `{name}`, whose largest "
-        f"value is {largest(ours[name]):.2g}"
+        f"{said}; the unchanged models differ by up to {apart[name]:.2g} in `{name}`, whose "
+        f"largest value is {largest(ours[name]):.2g}"
     )
-
-
-def _as_it_is(subject: Subject, inputs: Arrays) -> Arrays:
-    from onnx_kvtool.runtime import onnxruntime
-
-    session = onnxruntime.Session(subject.model, subject.directory, exact=False)
-    return subject.hosted(session).run(inputs)

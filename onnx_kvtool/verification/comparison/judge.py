@@ -194,15 +194,15 @@ class Judge:
         reason = f"{self._names[1]} fails {where}: {error.message}"
         self._differ(Difference(reason, inputs, is_failure=True))
 
-    def stop(self, error: RunFailed, where: str) -> None:
-        """Note that the other model failed where it has to."""
-        first, *_ = error.message.splitlines()
-        self.account.end = f"{self._names[1]} fails {where}, as it has to: {first}"
-
-    def run_on(self, inputs: Arrays, where: str) -> None:
-        """Note that the other model ran where it has to fail."""
-        reason = f"{self._names[1]} runs {where}, where it has to fail"
-        self._differ(Difference(reason, inputs, is_failure=True))
+    def stop(self, inputs: Arrays, where: str, error: RunFailed | None) -> None:
+        """Note whether the other model failed where it has to."""
+        name = self._names[1]
+        if error is None:
+            reason = f"{name} runs {where}, where it has to fail"
+            self._differ(Difference(reason, inputs, is_failure=True))
+        else:
+            first, *_ = error.message.splitlines()
+            self.account.end = f"{name} fails {where}, as it has to: {first}"
 
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
         """Compare all outputs of one run."""
@@ -223,9 +223,9 @@ class Judge:
                 self.account.unsteady = name
                 continue
             self._note(seen, difference, inputs, where)
-            if name not in self._measure.moved and difference.max_abs_diff is not None:
-                largest = max(self.account.max_abs_diff, difference.max_abs_diff)
-                self.account.max_abs_diff = largest
+            if name not in self._measure.moved:
+                apart = difference.max_abs_diff or 0.0
+                self.account.max_abs_diff = max(self.account.max_abs_diff, apart)
         self.account.random |= self._random.varied
         self.account.sampled |= self._random.sampled
 

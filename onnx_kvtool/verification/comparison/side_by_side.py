@@ -241,12 +241,12 @@ def _run_past_the_end(other: Session, script: Script, judge: Judge, limit: int) 
             if table is not None:
                 reason = f"the source fails there, with `{table}` of {limit} positions"
             continue
+        failure = None
         try:
             other.run(inputs)
         except RunFailed as error:
-            judge.stop(error, where)
-        else:
-            judge.run_on(inputs, where)
+            failure = error
+        judge.stop(inputs, where, failure)
         return
     judge.account.end = f"nothing was run past the capacity of {limit} rows: {reason}"
 

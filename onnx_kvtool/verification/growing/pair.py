@@ -193,13 +193,15 @@ def growing_pair(
     if not caches:
         return None
     linear = [cache.capacity for cache in caches if not cache.is_circular]
+    mask = covering_mask(a.plan)
+    columns = None if mask is None else other[mask.name].shape[-1]
     return GrowingPair(
         plan=plan,
         counter=counter,
         caches=caches,
         capacity=min(linear, default=None),
         is_counter_fed=bool(more),
-        mask_columns=_mask_columns(a.plan, other),
+        mask_columns=columns if isinstance(columns, int) else None,
         dims=bound,
     )
 
@@ -280,12 +282,6 @@ def _size(dim: Dim, dims: Sizes) -> int:
     return dim if isinstance(dim, int) else dims.get(dim, CAPACITY)
 
 
-def _mask_columns(plan: InputPlan, other: Mapping[str, InputSpec]) -> int | None:
-    mask = covering_mask(plan)
-    columns = None if mask is None else other[mask.name].shape[-1]
-    return columns if isinstance(columns, int) else None
-
-
 def _bound(plan: InputPlan, other: Mapping[str, InputSpec], dims: Sizes) -> dict[str, int]:
     """Return the sizes that B has as numbers, by their names in A, and those of the user.
 
@@ -324,12 +320,9 @@ def kept_rows_of(
         capacity: Rows of the cache in its other form.
         dims: Sizes that are bound.
     """
-    full = None
     # A cache that keeps all rows beside this one may leave no room for a token more.
-    for tokens in (capacity, capacity - 1, 1):
-        if (full := _step(subject, plan, pair, tokens, dims)) is not None:
-            break
-    if full is None:
+    runs = (_step(subject, plan, pair, tokens, dims) for tokens in (capacity, capacity - 1, 1))
+    if (full := next(filter(None, runs), None)) is None:
         return None
     past, present = full
     before, after = past.shape[axis], present.shape[axis]
@@ -338,9 +331,7 @@ def kept_rows_of(
         return None  # no row of the past is found behind another one
     if after != before or before != capacity:
         return ("grows", after) if after < before + new and after <= capacity else None
-    if capacity < 3:
-        return None
-    begun = _step(subject, plan, pair, 1, dims)
+    begun = None if capacity < 3 else _step(subject, plan, pair, 1, dims)
     if begun is None:
         return None
     past, present = begun
