@@ -17,8 +17,8 @@ from onnx_kvtool.decoding.bound import BoundSession, Buffer
 from onnx_kvtool.runtime.sessions import Array, Arrays, accelerator
 from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.inputs.cases import Case
+from onnx_kvtool.verification.inputs.drawing import Counters, covering_mask
 from onnx_kvtool.verification.inputs.interface import CachePair
-from onnx_kvtool.verification.inputs.padding import Counters, covering_mask
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate

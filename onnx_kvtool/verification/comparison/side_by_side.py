@@ -14,8 +14,7 @@ from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Arrays, Session
 from onnx_kvtool.verification.comparison.judge import Judge
 from onnx_kvtool.verification.inputs.cases import Case, Range, Sizes
-from onnx_kvtool.verification.inputs.drawing import draw
-from onnx_kvtool.verification.inputs.padding import tokens_of
+from onnx_kvtool.verification.inputs.drawing import draw, tokens_of
 from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.inputs.stepping import advance, reached, rows_of
 from onnx_kvtool.verification.inputs.symbols import attempts, fitting, reaching, roomier

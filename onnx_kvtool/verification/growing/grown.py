@@ -20,13 +20,13 @@ from onnx_kvtool.verification.growing.pair import (
     kept_rows_of,
 )
 from onnx_kvtool.verification.inputs.cases import CASES, Case, Padding
-from onnx_kvtool.verification.inputs.interface import CachePair, Port
-from onnx_kvtool.verification.inputs.padding import (
+from onnx_kvtool.verification.inputs.drawing import (
     covering_mask,
     dead_rows,
     padding_input,
     tokens_of,
 )
+from onnx_kvtool.verification.inputs.interface import CachePair, Port
 from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.inputs.stepping import rows_of
 from onnx_kvtool.verification.inputs.symbols import fitting, kinds_of, least_memory

@@ -15,13 +15,12 @@ from onnx_kvtool.runtime.errors import CannotDraw, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays
 from onnx_kvtool.verification.comparison.compare import bits_differ, moved_rows
 from onnx_kvtool.verification.inputs.cases import CAPACITY, Case, Shape, Sizes
-from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.drawing import covering_mask, draw
 from onnx_kvtool.verification.inputs.interface import (
     CachePair,
     Interface,
     interface_difference,
 )
-from onnx_kvtool.verification.inputs.padding import covering_mask
 from onnx_kvtool.verification.inputs.plan import Dim, InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Uses
 from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of

@@ -10,7 +10,7 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 from onnx_kvtool.verification.inputs.cases import CASES, Sizes
-from onnx_kvtool.verification.inputs.padding import (
+from onnx_kvtool.verification.inputs.drawing import (
     counted_positions,
     covering_mask,
     lengthened,
