@@ -47,16 +47,16 @@ def causal_conv_with_state(site: Site) -> Replacement:
         pads = [0] * (2 * rank)
         pads[place] = rows
         whole = op("Pad", x, pads, hint="positions")
-    bounds = ([-rows], [_END]) if rows else ([0], [0])
-    places = (site.constant(values, "bound") for values in (*bounds, [place]))
-    present = op("Slice", whole, *places, hint="present_state") if is_read(site, 1) else None
+    present = None
+    if is_read(site, 1):
+        bounds = ([-rows], [_END]) if rows else ([0], [0])
+        present = op("Slice", whole, *bounds, [place], hint="present_state")
     if is_last:
         whole = op("Reshape", whole, [0, 0, channels]) if rank > 3 else whole
         whole = channels_first(site, whole, 3)
-    bias = site.input("bias")
-    operands = [whole, weight, *([] if bias is None else [bias])]
+    operands = filter(None, (whole, weight, site.input("bias")))
     wide = (cast(site, operand, _D.FLOAT) for operand in operands)
-    y = op("Conv", *wide, attributes={"group": channels, "dilations": [dilation]})
+    y = op("Conv", *wide, group=channels, dilations=[dilation])
     y = cast(site, _activated(site, y), dtype_of(x))
     if is_last:
         y = channels_last(site, y, 3)
