@@ -174,10 +174,8 @@ def mish_18(X: Array) -> tuple[Array]:
 def gelu_20(X: Array, *, approximate: str) -> tuple[Array]:
     """Return x times the normal distribution function of x.
 
-    Args:
-        X: Any shape.
-        approximate: `none` for 0.5 * x * (1 + erf(x / sqrt(2))), in float64 for all types; `tanh`
-            for 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
+    `approximate` is `none` for 0.5 * x * (1 + erf(x / sqrt(2))), in float64 for all types, or
+    `tanh` for 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
 
     Raises:
         KernelError: If `approximate` is another string.

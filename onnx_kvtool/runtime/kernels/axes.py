@@ -19,12 +19,6 @@ from onnx_kvtool.runtime.memory import available_memory
 def count_axis(axis: int, rank: int, *, name: str = "axis", of: str = "data") -> int:
     """Return an axis counted from the front.
 
-    Args:
-        axis: An axis, from the back if negative.
-        rank: Number of axes.
-        name: The attribute or input that gives the axis, for the message.
-        of: The value with the axes, for the message.
-
     Raises:
         KernelError: If `axis` lies outside -rank to rank - 1; always if `rank` is 0.
     """
@@ -56,12 +50,7 @@ def count_axes(
 
 
 def read_integers(value: Array, name: str, *, or_scalar: bool = False) -> list[int]:
-    """Return the elements of an input that lists sizes, axes or positions.
-
-    Args:
-        value: (N,), N of 0 included.
-        name: The formal name of the input.
-        or_scalar: Whether one number of rank 0 is allowed.
+    """Return the elements of an input that lists sizes, axes or positions; (0,) lists none.
 
     Raises:
         KernelError: If `value` is not of rank 1 (or 0, if it may).
@@ -89,10 +78,7 @@ _SMALL = 64 << 20
 def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the result") -> None:
     """Check that there is memory for an array; also for a view, since its readers make copies.
 
-    Args:
-        sizes: Its shape, sizes of 0 or more.
-        dtype: Its dtype; a string counts as one pointer.
-        what: The array, for the message.
+    A string counts as one pointer.
 
     Raises:
         KernelError: If it has more axes than numpy supports, or needs more memory than is left.

@@ -15,11 +15,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
 
 
 def flag(name: str, value: Value) -> bool:
-    """Return a condition as a boolean.
-
-    Args:
-        name: What the schema calls it.
-        value: bool, one element; its rank does not matter, as the text asks for one element only.
+    """Return a condition as a boolean. Its rank does not matter.
 
     Raises:
         KernelError: If it is no boolean array of one element.
@@ -47,12 +43,7 @@ def conditional(cond: Value, *, then_branch: Body, else_branch: Body) -> tuple[V
 
 
 class Stack:
-    """One scan output.
-
-    Args:
-        body: The body that makes its elements.
-        position: Which output of the body it is.
-    """
+    """One scan output."""
 
     def __init__(self, body: Body, position: int) -> None:
         self._body = body
@@ -79,13 +70,9 @@ class Stack:
         self._elements.append(np.array(element, copy=True))
 
     def result(self, axis: int = 0, *, backwards: bool = False) -> Array:
-        """Return all elements along a new axis.
+        """Return all elements along a new axis of the result; a negative one counts from the back.
 
         Without any, the shape is the one that the body declares, with 0 for sizes that are open.
-
-        Args:
-            axis: Position of the new axis in the result; negative counts from the back.
-            backwards: Whether the last element comes first.
 
         Raises:
             KernelError: If `axis` is out of range, or there is no element and the body declares no
@@ -308,12 +295,7 @@ _Sequence = list[Value]
 
 
 def optional(input: Value = None, *, type: object = None) -> tuple[Value]:
-    """Return an optional with `input`; an empty one if that is absent.
-
-    Args:
-        input: A tensor or sequence; None if absent.
-        type: The type of an absent input; for type inference only.
-    """
+    """Return an optional with `input`; an empty one if that is absent."""
     return (input,)
 
 
@@ -322,11 +304,7 @@ def sequence_insert(
 ) -> tuple[_Sequence]:
     """Return the sequence with one more element.
 
-    Args:
-        input_sequence: N elements.
-        tensor: The new element, of the type of the others.
-        position: int32 or int64, one element, in [-N, N]: its place in the result; None for the
-            end.
+    `position` is the place in the result, in [-N, N] for N elements; None for the end.
 
     Raises:
         KernelError: If `position` is out of range, or `tensor` is of another type.
@@ -345,14 +323,7 @@ def sequence_map(
 ) -> tuple[Value, ...]:
     """Run a body on each element of a sequence.
 
-    Args:
-        input_sequence: N elements.
-        additional_inputs: Sequences of N elements: each run gets one element; or tensors: each run
-            gets the whole.
-        body: (element, additional...) to outputs.
-
-    Returns:
-        One sequence of N elements per output of the body.
+    Each run gets one element of an additional sequence, and the whole of an additional tensor.
 
     Raises:
         KernelError: If the sequences differ in length.

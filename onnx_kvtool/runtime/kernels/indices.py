@@ -100,15 +100,8 @@ def element_axis(data: Array, indices: Array, axis: int) -> int:
 def element_places(indices: Array, shape: tuple[int, ...], axis: int) -> Indices:
     """Return the place of each element that an index along one axis names.
 
-    The other coordinates of the element are those of the index itself.
-
-    Args:
-        indices: (I0, ..., In), int32 or int64; In at most Dn but on `axis`.
-        shape: (D0, ..., Dn), the shape of `data`.
-        axis: The axis that is indexed, counted from the front.
-
-    Returns:
-        (I0 * ... * In,), in row-major order of `indices`.
+    The other coordinates of the element are those of the index itself: `indices` has the rank of
+    `shape`, and is no longer than it except along `axis`. The result is flat, in row-major order.
 
     Raises:
         KernelError: If an index is out of range.
@@ -170,17 +163,9 @@ def position(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 def gather(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
     """Take slices of `data` along one axis.
 
-    Negative indices count from the back. Gather-1 only wants indices "within bounds"; they are
-    taken so there too, as in onnxruntime.
-
-    Args:
-        data: (D0, ..., Dr-1), r of 1 or more, any dtype.
-        indices: Any shape, rank 0 included, int32 or int64; -s to s - 1 where s is the size of
-            `axis`.
-        axis: Axis of `data`, counted from the back if negative.
-
-    Returns:
-        One array of shape `data.shape[:axis] + indices.shape + data.shape[axis + 1:]`.
+    The result has shape `data.shape[:axis] + indices.shape + data.shape[axis + 1:]`. Negative
+    indices count from the back. Gather-1 only wants indices "within bounds"; they are taken so
+    there too, as in onnxruntime.
 
     Raises:
         KernelError: If `axis` or an index is out of range.
@@ -199,14 +184,7 @@ def gather_elements(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
 
     For a matrix and axis 0: `output[i, j] = data[indices[i, j], j]`.
 
-    Args:
-        data: (D0, ..., Dn), rank 1 or more, any dtype.
-        indices: (I0, ..., In), int32 or int64; -s to s - 1 where s is the size of `axis`. Other
-            dimensions are at most those of `data`. May be empty.
-        axis: Axis of `data`, counted from the back if negative.
-
-    Returns:
-        One array with the shape of `indices` and the dtype of `data`.
+    The other dimensions of `indices` are at most those of `data`. It may be empty.
 
     Raises:
         KernelError: If ranks or dimensions do not fit; if `axis` or an index is out of range.

@@ -47,10 +47,8 @@ class Body(Protocol):
     def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
         """Run the body once on its inputs in order and return its outputs in order.
 
-        Args:
-            inputs: The values.
-            given_up: Positions of inputs that the caller will not read again, so that their
-                buffers may be written into. An output may lie in such a buffer.
+        The caller will not read the inputs at the positions `given_up` again: an output may lie in
+        the buffer of one.
         """
         ...
 

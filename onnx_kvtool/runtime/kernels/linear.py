@@ -31,10 +31,6 @@ def explicit_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> str:
     which broadcast; without `->` the output has the dimensions of the ellipsis and then the letters
     that occur once, in the order of ASCII. An ellipsis that the output leaves out is summed.
 
-    Args:
-        equation: As the attribute has it; spaces do not count.
-        shapes: Those of the operands.
-
     Raises:
         KernelError: If a term has other characters, two ellipses, or not the rank of its operand;
             if a letter stands for two sizes; if dimensions of ellipses do not broadcast; if the
@@ -114,15 +110,11 @@ def _check_sizes(
 
 
 def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
-    """Compute Einsum from version 12 on: sums of products by an equation.
+    """Compute Einsum from version 12 on: sums of products by an equation (`explicit_equation`).
 
     Narrow floats are computed in float32 and rounded once; integers wrap around. Sizes of a letter
     must agree, also where one is 1, which numpy would broadcast: the text broadcasts the
     dimensions of ellipses only.
-
-    Args:
-        Inputs: One operand per term, of one dtype.
-        equation: See `explicit_equation`.
 
     Raises:
         KernelError: If the equation is wrong or does not fit the operands.
@@ -147,11 +139,7 @@ def matrix_product(A: Array, B: Array) -> Array:
 
     Narrow floats are multiplied and added in float32 and rounded once. Integers wrap around; as
     long as no sum can exceed 53 bits they go through float64, which is exact then and many times
-    faster.
-
-    Args:
-        A: (..., M, K), or (K,).
-        B: (..., K, N), or (K,), of the dtype of `A`; see `check_factors`.
+    faster. The shapes fit (`check_factors`).
     """
     if A.dtype.kind not in "iu":
         return narrowed(np.matmul(widened(A), widened(B)), A.dtype)
@@ -277,14 +265,8 @@ def _check_addend(C: Array | None, shape: tuple[int, int]) -> None:
 def mat_mul_1(A: Array, B: Array) -> tuple[Array]:
     """Compute MatMul of every version: the product as `numpy.matmul` defines it.
 
-    See `matrix_product` for the precision.
-
-    Args:
-        A: (..., M, K), or (K,), which counts as one row that the result does not have.
-        B: (..., K, N), or (K,), which counts as one column that the result does not have.
-
-    Returns:
-        (..., M, N), the dimensions before the matrices broadcast.
+    See `matrix_product` for the precision. A vector counts as one row of `A` or one column of `B`,
+    which the result does not have.
 
     Raises:
         KernelError: If one input is a scalar, K differs or the other dimensions do not broadcast.
@@ -310,14 +292,8 @@ def mat_mul_integer_10(
     Exact in float64: 2^37 terms of 16 bits are needed to exceed it. Sums beyond int32 wrap around,
     which the text allows.
 
-    Args:
-        A: (..., M, K), int8 or uint8.
-        B: (..., K, N), int8 or uint8.
-        a_zero_point: A scalar, (M,) or (..., M, 1), of the dtype of `A`; None is 0.
-        b_zero_point: A scalar, (N,) or (..., 1, N), of the dtype of `B`; None is 0.
-
-    Returns:
-        int32, as `numpy.matmul` shapes it.
+    `a_zero_point` is a scalar, (M,) or (..., M, 1). `b_zero_point` is a scalar, (N,) or
+    (..., 1, N).
 
     Raises:
         KernelError: If shapes do not fit.
@@ -343,18 +319,8 @@ def q_linear_mat_mul_10(
     Scales and quotient are taken in float64, so that only the rounding to even shows; runtimes
     that multiply the scales in float32 may be off by one where that is a tie.
 
-    Args:
-        a: (..., M, K): quantized values.
-        a_scale: A scalar, (M,) or (..., M, 1).
-        a_zero_point: Of the shape of `a_scale`, of the dtype of `a`.
-        b: (..., K, N): quantized values.
-        b_scale: A scalar, (N,) or (..., 1, N).
-        b_zero_point: Of the shape of `b_scale`, of the dtype of `b`.
-        y_scale: As `a_scale`, for the rows of the result.
-        y_zero_point: Of the shape of `y_scale`, of the dtype of the result.
-
-    Returns:
-        Quantized values of the dtype of `y_zero_point`, as `numpy.matmul` shapes them.
+    `a_scale` and `y_scale` are scalars, (M,) or (..., M, 1). `b_scale` is a scalar, (N,) or
+    (..., 1, N). Each zero point has the shape of its scale.
 
     Raises:
         KernelError: If shapes do not fit.

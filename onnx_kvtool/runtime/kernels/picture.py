@@ -39,18 +39,8 @@ def average_pool(
     With `ceil_mode` the last window may reach beyond the padding; elements there do not count. It
     does so with VALID too, as in onnx's inference and in onnxruntime 1.32, against the text.
 
-    Args:
-        X: (N, C, sizes...).
-        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-        ceil_mode: Whether the number of windows is rounded up.
-        count_include_pad: Whether padding, of 0, counts.
-        dilations: For each axis; 1 if absent.
-        kernel_shape: For each axis.
-        pads: Those in front, then those behind; 0 if absent.
-        strides: For each axis; 1 if absent.
-
-    Returns:
-        (N, C, places...).
+    `pads` lists the padding before all axes, then that after them. With `count_include_pad` it
+    counts, as 0.
 
     Raises:
         KernelError: If attributes are not those of the rank, nothing fits, or a window sees
@@ -193,13 +183,8 @@ def upsample_9(X: Array, scales: Array, *, mode: str) -> tuple[Array]:
     `nearest` takes the element before this place; `linear` interpolates between that and the next
     one, if there is one. The text says no more; onnxruntime 1.32 does the same.
 
-    Args:
-        X: Of any shape; linear ones are numbers.
-        scales: (rank,), float32, each 1 or more.
-        mode: `nearest`, or `linear`, in version 1 `bilinear`.
-
-    Returns:
-        Each size times its scale, in float32, rounded down. Integers are truncated.
+    Each size is multiplied by its scale, in float32, and rounded down. Integers are truncated.
+    Version 1 calls `linear` `bilinear`.
 
     Raises:
         KernelError: If there is not one scale for each axis, one is below 1, or `mode` is another
@@ -248,13 +233,9 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
     axis of size 1, which the text does not place with `align_corners`, is at -1, as in
     onnx.reference 1.23; onnxruntime 1.32 puts it at 0.
 
-    Args:
-        theta: (N, 2, 3), or (N, 3, 4) for three axes.
-        size: (4,) or (5,), int64: N, C and the sizes; C does not matter.
-        align_corners: Whether -1 and 1 are the middles of the outermost points, not their edges.
-
-    Returns:
-        (N, sizes..., 2 or 3), the last axis of the picture first.
+    `theta` is (N, 2, 3), or (N, 3, 4) for three axes; `size` is N, C and the sizes. The result is
+    (N, sizes..., 2 or 3), the last axis of the picture first. With `align_corners`, -1 and 1 are
+    the middles of the outermost points, not their edges.
 
     Raises:
         KernelError: If the shapes do not fit to each other, or a size is negative.

@@ -253,15 +253,7 @@ def top_k_10(
     Of equal elements the one with the lower index comes first. NaN counts as the largest, which the
     text does not mention. Without `sorted` the order is undefined; it is the same here.
 
-    Args:
-        X: Rank 1 or more.
-        K: (1,), int64: how many; 0 gives empty results, although the text asks for a positive one.
-        axis: From the back if negative.
-        largest: Whether the largest are taken, in descending order; else the smallest, ascending.
-        sorted: Has no effect.
-
-    Returns:
-        Values, and positions along `axis` as int64, of size k along `axis`.
+    A `K` of 0 gives empty results, although the text asks for a positive one.
 
     Raises:
         KernelError: If `axis` is out of range, `K` is not one element, or it is negative or larger

@@ -33,9 +33,7 @@ KERNELS: Lines = Table("kernel", [line for module in MODULES for line in module.
 def find_kernel(op_type: str, version: int) -> KernelFunction | None:
     """Return the kernel of a version of an operator; None when there is none of our own.
 
-    Args:
-        op_type: An operator of the default domain.
-        version: The version of the operator (`since_version` of its schema), not an opset.
+    `version` is the `since_version` of a schema of the default domain, not an opset.
     """
     found = None
     for since, kernel in KERNELS.get(op_type, {}).items():

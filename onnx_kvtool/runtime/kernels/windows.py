@@ -102,12 +102,8 @@ class _Way:
 class Sliding:
     """How a window moves, by the attributes of Conv and pooling.
 
-    Attributes:
-        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-        dilations: One for each axis; None for 1.
-        pads: Those before all axes, then those after; None for 0.
-        strides: One for each axis; None for 1.
-        is_ceiled: Whether the last window may reach beyond the end.
+    `pads` lists the padding before all axes, then that after them. If `is_ceiled`, the last window
+    may reach beyond the end.
     """
 
     auto_pad: str
@@ -117,11 +113,7 @@ class Sliding:
     is_ceiled: bool = False
 
     def ways(self, shape: Sequence[int], kernel: Sequence[int]) -> list[_Way]:
-        """Return how a window moves along each axis.
-
-        Args:
-            shape: (N, C, sizes...).
-            kernel: The size of the window.
+        """Return how a window moves along each axis after N and C.
 
         Raises:
             KernelError: If attributes do not fit the rank or are too small, or no window fits.
