@@ -218,19 +218,10 @@ def additive_bias(
 
     A query i is at place i + offset among the keys; offset is P with an internal cache,
     nonpad_kv_seqlen - L with an external one, and 0 without. It sees no later keys if causal, none
-    outside of the windows, none after the valid ones, and none that the mask hides.
+    outside of the windows (-1 has no limit), none after the valid ones, none that the mask hides.
 
-    Args:
-        operands: Queries and keys.
-        attn_mask: Broadcasts to (B, H, L, S); True where a key is seen, or numbers, which are
-            rounded to the element type of the query as in the schema's function body.
-        nonpad_kv_seqlen: (B,), int64, valid keys of each row; see `check_nonpad`.
-        is_causal: Whether later keys are hidden.
-        left: Keys before a query that it sees, -1 for all.
-        right: Keys after a query that it sees, -1 for all.
-
-    Returns:
-        Broadcasts to (B, H, L, S); None when every query sees every key.
+    Numbers of the mask are rounded to the element type of the query, as in the schema's function
+    body. The bias broadcasts to (B, H, L, S); it is None when every query sees every key.
 
     Raises:
         KernelError: If a window is below -1.
@@ -332,12 +323,6 @@ def without_padding(
     Attention over the result is Attention over all, except for the rounding of sums. The arguments
     are returned unchanged if a hidden score or value may be NaN or infinite, which reaches the
     output by the text, and if the mask has numbers, which may be so as well.
-
-    Args:
-        operands: The operands; their sizes fit each other.
-        attn_mask: Broadcasts to (B, H, L, S); True where a key is seen, or numbers.
-        nonpad_kv_seqlen: (B,), 0 to S: valid keys of each row.
-        scale: Factor of the scores.
     """
     total = operands.scores_shape[-1]
     count = int(nonpad_kv_seqlen.max(initial=0))

@@ -146,15 +146,9 @@ def causal_conv_with_state_27(
 ) -> tuple[Array, Array]:
     """Sum the last k positions of each channel, weighted; 16-bit types in float32, rounded once.
 
-    Args:
-        input: (B, C, L).
-        weight: (C, 1, k), k of 1 or more; the last tap weighs the current position.
-        bias: (C,).
-        past_state: (B, C, k - 1), the positions before; None for zeros.
-        activation: `none`, or `silu` and `swish`: the sum times its sigmoid.
-
-    Returns:
-        output, (B, C, L); present_state, (B, C, k - 1), the last positions as they are.
+    `input` is (B, C, L) and `weight` (C, 1, k); its last tap weighs the current position.
+    `past_state` is (B, C, k - 1), the positions before, zeros if absent. The activations `silu` and
+    `swish` multiply the sum by its sigmoid.
 
     Raises:
         KernelError: If a shape is another, or the activation unknown.

@@ -27,10 +27,6 @@ from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 def _check_bias(bias: Array, shape: tuple[int, int, int, int]) -> None:
     """Check the shape of a bias; only batch and heads are broadcast.
 
-    Args:
-        bias: The bias.
-        shape: Batch, heads, query rows and key rows of the scores.
-
     Raises:
         KernelError: If it has another shape, the first two dimensions being 1 or not.
     """

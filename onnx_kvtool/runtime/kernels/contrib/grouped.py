@@ -40,11 +40,6 @@ def refuse_input(name: str, value: object) -> None:
 def refuse_value(name: str, value: object, *implemented: object) -> None:
     """Refuse a value of an attribute that is not implemented.
 
-    Args:
-        name: The attribute.
-        value: Its value; None where it has no default and was not given.
-        implemented: The values that are.
-
     Raises:
         KernelError: If it is none of them.
     """
@@ -77,12 +72,7 @@ def split_heads(
 ) -> Heads:
     """Return the heads as views.
 
-    Args:
-        query: (B, L, H * D); or (B, L, (H + 2 * KV) * D) without the others.
-        key: (B, L, KV * D).
-        value: (B, L, KV * D).
-        heads: H.
-        kv_heads: KV.
+    Without `key` and `value`, `query` is (B, L, (H + 2 * KV) * D), with them behind.
 
     Raises:
         KernelError: If KV does not divide H, a width is no multiple of its heads, a shape does not
@@ -132,12 +122,8 @@ def rotated(
 ) -> Heads:
     """Return the heads with the first R elements of query and key rotated.
 
-    Args:
-        heads: The heads.
-        positions: (B, L), of the new rows.
-        cos_cache: (M, R / 2).
-        sin_cache: (M, R / 2).
-        interleaved: Whether neighbours are rotated, not halves; None for no.
+    `positions` is (B, L), and both caches are (M, R / 2). If `interleaved`, neighbours are rotated,
+    not halves.
 
     Raises:
         KernelError: If a cache is absent, or as for `rotary_embedding_23`.
@@ -197,13 +183,7 @@ def read_lengths(
 ) -> Lengths:
     """Return the lengths after checking that they and the buffers agree.
 
-    Args:
-        heads: The new rows.
-        past_key: (B, KV, P, D); None for P = 0.
-        past_value: Likewise.
-        seqlens_k: One less than the valid rows, B elements.
-        total_sequence_length: One element.
-        all_kept: Whether the buffers hold all positions, which then cannot be more than their rows.
+    If `all_kept`, the buffers hold all positions, so that there are no more of these than rows.
 
     Raises:
         KernelError: If a past buffer is given alone, is not (B, KV, P, D) or of another type than
@@ -267,13 +247,7 @@ def _past_rows(heads: Heads, past_key: Array | None, past_value: Array | None) -
 
 
 def updated(past: Array | None, new: Array, lengths: Lengths) -> Array:
-    """Return a buffer with the past rows, the new ones behind them, and zeros behind those.
-
-    Args:
-        past: (B, KV, P, D); None for no rows.
-        new: (B, KV, L, D).
-        lengths: Where the new rows begin.
-    """
+    """Return a buffer with the past rows, then the new ones, then zeros."""
     batch, heads, length, size = new.shape
     present = np.zeros((batch, heads, lengths.buffer, size), new.dtype)
     for row, start in enumerate(lengths.past.tolist()):
@@ -319,12 +293,7 @@ class Window(NamedTuple):
         )
 
     def evicted(self, rows: Array, located: Lengths) -> Array:
-        """Return a buffer of the capacity with the kept rows, and zeros behind them.
-
-        Args:
-            rows: (B, KV, buffer, D), the rows kept before the call, then the new ones.
-            located: Their lengths.
-        """
+        """Return a buffer of the capacity with the kept rows, and zeros behind them."""
         batch, heads, _, size = rows.shape
         present = np.zeros((batch, heads, self.capacity, size), rows.dtype)
         for row, (valid, first) in enumerate(
@@ -391,17 +360,8 @@ def attended(
 ) -> tuple[Array, Array | None]:
     """Return the weighted values, and the scores that `qk_output` asks for.
 
-    Args:
-        query: (B, H, L, D).
-        keys: (B, KV, buffer, D).
-        values: (B, KV, buffer, D).
-        lengths: Valid rows of the buffers.
-        bias: (B or 1, H or 1, L, total); None for none.
-        softmax: How scores become weights.
-        qk_output: 0 for no scores, 1 for those before the softmax, 2 for those after it.
-
-    Returns:
-        (B, H, L, D), and (B, H, L, total) with 0 for hidden keys or None, of the type of the query.
+    `qk_output` is 0 for no scores, 1 for those before the softmax, 2 for those after it. The
+    scores are (B, H, L, total), with 0 for hidden keys.
     """
     batch, heads, length, _ = query.shape
     kind = widened(query[:0]).dtype

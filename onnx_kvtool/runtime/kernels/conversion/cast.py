@@ -40,12 +40,6 @@ def to_strings(x: Array) -> Array:
     the ml_dtypes ones with those of float32, and with `.0` if they are whole, as onnx.reference
     does; the special ones as `INF`, `-INF` and `NaN`, the spellings that Cast reads. Booleans are
     `1` and `0`, as in onnxruntime 1.31; the text does not say.
-
-    Args:
-        x: Of any real dtype or bool, any shape.
-
-    Returns:
-        An array of str objects of the shape of `x`.
     """
     if x.dtype == np.bool_ or is_integer(x.dtype):
         wide = x.astype(np.uint64 if x.dtype == np.uint64 else np.int64)
@@ -157,15 +151,9 @@ def convert(
     For the limits of each kind see `round_to`, `round_to_scale`, `to_integers`, `to_strings` and
     `from_strings`.
 
-    Args:
-        x: Of any dtype but the complex ones, any shape; strings as objects.
-        dtype: The dtype of the result.
-        saturate: As the attribute of Cast; concerns float 8 and float8e8m0 only.
-        round_mode: As the attribute of Cast; concerns float8e8m0 only.
-        warn: Called with a sentence if the text leaves an element undefined; it names the first.
-
-    Returns:
-        An array of the shape of `x`; `x` itself if it has the dtype already.
+    `saturate` and `round_mode` are the attributes of Cast. `saturate` concerns float 8 and
+    float8e8m0 only, `round_mode` float8e8m0 only. `warn` is called with a sentence that names the
+    first undefined element. The result is `x` itself if it has the dtype already.
 
     Raises:
         KernelError: If one of the dtypes is complex or unknown, if `round_mode` is another string
@@ -203,10 +191,6 @@ def convert(
 
 def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:
     """Return the dtype of an element type of ONNX.
-
-    Args:
-        element_type: A number of `onnx.TensorProto.DataType`.
-        name: The attribute that gave it, for the message.
 
     Raises:
         KernelError: If it is no element type of numpy or ml_dtypes.
@@ -257,13 +241,6 @@ def cast_6(
 
     Versions before 19 have no float 8 types, those before 24 no float8e8m0; the defaults of the
     attributes that they lack have no effect on the types that they have.
-
-    Args:
-        input: Any shape, any dtype but the complex ones.
-        to: The element type wanted, by its number in `onnx.TensorProto.DataType`.
-        saturate: Whether float 8 types give their largest number for what is out of range.
-        round_mode: How to round to float8e8m0: `up`, `down` or `nearest`.
-        context: Told which elements are undefined.
 
     Raises:
         KernelError: As `convert`, or if `to` is the number of no type.

@@ -28,13 +28,8 @@ def _broadcast(
 ) -> Callable[[Array], Array]:
     """Return what brings scales or zero points into a shape that broadcasts to that of `x`.
 
-    Args:
-        x: The input.
-        scale: Per tensor, per axis or blocked; see `ops.quantization`.
-        zero_point: None, or of the shape of `scale`.
-        axis: Counted from the back if negative; not read per tensor.
-        block_size: 0 unless blocked.
-        prefix: The prefix of the names of the inputs, `x` or `y`.
+    The scale is per tensor, which does not read `axis`, per axis, or blocked; else `block_size` is
+    0. See `ops.quantization`.
 
     Raises:
         KernelError: If the text does not allow a shape, or if `axis` is outside the rank.
@@ -75,19 +70,8 @@ def quantize_linear_10(
     are rounded to even before the zero point is added; float 8 and narrower types after, by the
     tables of Cast. NaN becomes the least integer.
 
-    Args:
-        x: Any shape; float32, float16, bfloat16 or int32.
-        y_scale: Per tensor, per axis or blocked; see `_broadcast`.
-        y_zero_point: Of the shape of `y_scale`, of the type of the result; None is 0.
-        axis: The axis of per-axis and blocked quantization, from the back if negative.
-        saturate: As in Cast; concerns float 8 only.
-        block_size: Elements per scale along `axis`; 0 for none.
-        output_dtype: Type of the result if there is no zero point; 0 is uint8.
-        precision: Type to divide in, by its number; 0 is that of `y_scale`.
-        context: Told if `x` has NaN that become integers.
-
-    Returns:
-        Quantized values of the shape of `x`.
+    A scale is for the tensor, for one element of `axis`, or for `block_size` elements along `axis`.
+    Without a zero point the result has the type `output_dtype`; 0 is uint8.
 
     Raises:
         KernelError: If the shapes do not fit; if `axis` is out of range; if `output_dtype` is not
@@ -117,10 +101,6 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
     its scale of 0 leaves the result undefined; the scale is then 1 and the zero point 0, as in
     onnxruntime 1.31. NaN or infinity in `x` makes the scale NaN or infinite, and the quantized
     values meaningless.
-
-    Args:
-        x: float32, any shape.
-        context: Told in the undefined case.
     """
     zero = np.float32(0)
     low = np.min(x, initial=zero)
@@ -176,16 +156,8 @@ def dequantize_linear_10(
     product: "the output type also determines the precision of the multiplication". onnx.reference
     1.23.2 multiplies in float32 for every type.
 
-    Args:
-        x: Quantized values, any shape.
-        x_scale: Per tensor, per axis or blocked; see `_broadcast`.
-        x_zero_point: Of the shape of `x_scale` and the dtype of `x`; None is 0.
-        axis: The axis of per-axis and blocked quantization, from the back if negative.
-        block_size: Elements per scale along `axis`; 0 for none.
-        output_dtype: Type of the result by its number; 0 is that of `x_scale`.
-
-    Returns:
-        Dequantized values of the shape of `x`.
+    A scale is for the tensor, for one element of `axis`, or for `block_size` elements along `axis`.
+    The result has the type `output_dtype`; 0 is that of `x_scale`.
 
     Raises:
         KernelError: If the shapes do not fit; if `axis` is out of range; if `x` is int32 and a zero

@@ -70,12 +70,6 @@ def as_doubles(x: Array) -> Doubles:
     Every type but int64 and uint64 fits float64. For integers of more than 53 bits, one bit stands
     for all lower ones ("round to odd"), so that they stay on their side of every midpoint of a type
     with a mantissa of up to 40 bits; float64 has more.
-
-    Args:
-        x: Of any real dtype or bool, any shape.
-
-    Returns:
-        A new array, or `x` itself if it is float64.
     """
     if x.dtype not in (np.int64, np.uint64):
         return np.asarray(x, np.float64)
@@ -97,14 +91,8 @@ def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) ->
     on float 4 of the onnx documentation has it. A NaN keeps its sign where the type has one; types
     without NaN give -0, as the backend cases of Cast-23 do (that page says 6).
 
-    Args:
-        x: Of any real dtype or bool, any shape.
-        dtype: The type wanted.
-        saturate: Whether float 8 types give their largest number for what is out of range; else
-            infinity, or NaN where there is none.
-
-    Returns:
-        An array of the shape of `x`; `x` itself if it has the type already.
+    For what is out of range, float 8 types give their largest number; without `saturate` they give
+    infinity, or NaN where there is none. The result is `x` itself if it has the type already.
     """
     if x.dtype == dtype:
         return x
@@ -142,7 +130,7 @@ def _round(x: Doubles, dtype: np.dtype[np.generic], saturate: bool) -> Array:
 
 
 def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    """Return numbers as an integer type.
+    """Return numbers as an integer type of `INTEGER_RANGES`.
 
     Integers lose their higher bits, as Cast says. Floats are truncated towards zero; where the
     result is out of range, which Cast leaves undefined, it is that of numpy and onnxruntime 1.31 on
@@ -150,13 +138,6 @@ def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
     through int64 for the others. The least number of these stands for everything that does not fit
     (NaN and infinities too), and the higher bits are dropped. So 9.0 is -7 as int4, as the backend
     cases of Cast expect.
-
-    Args:
-        x: Of any real dtype or bool, any shape.
-        dtype: A key of `INTEGER_RANGES`.
-
-    Returns:
-        A new array of the shape of `x`.
     """
     if x.dtype == np.bool_ or is_integer(x.dtype):
         return x.astype(dtype)
@@ -217,13 +198,7 @@ def round_to_scale(x: Doubles, round_mode: str, *, saturate: bool) -> Array:
     The table has two columns; the other combinations follow the same two rules. Where it leaves the
     result open, -0 is 0, and negative numbers give NaN.
 
-    Args:
-        x: Numbers of any shape, exact in float64.
-        round_mode: `up` away from zero, `down` towards zero, `nearest` with ties up.
-        saturate: Whether numbers outside the range, and 0, give its nearer end; else NaN.
-
-    Returns:
-        Quantized values as float8_e8m0fnu, of the shape of `x`.
+    The round mode is `up` away from zero, `down` towards zero, or `nearest` with ties up.
 
     Raises:
         KernelError: If `round_mode` is another string.

@@ -23,10 +23,6 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, L
 def broadcast_shape(shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape that all shapes broadcast to, aligned at their last axes.
 
-    Args:
-        shapes: At least one.
-        names: Formal names of the inputs, for the message.
-
     Raises:
         KernelError: If two shapes have different sizes along one axis and neither is 1.
     """
@@ -120,11 +116,8 @@ def over_a_b(compute: Compute) -> KernelFunction:
     differences and products that is the same as rounding the exact result once. Overflow, division
     by zero and invalid operations give infinity and NaN.
 
-    Args:
-        compute: The function; its result has the dtype that the schema wants.
-
-    Returns:
-        A kernel that raises KernelError if the shapes do not broadcast.
+    The result of `compute` has the dtype that the schema wants. The kernel raises KernelError if
+    the shapes do not broadcast.
     """
 
     def kernel(A: Array, B: Array) -> tuple[Array]:
@@ -275,11 +268,6 @@ def read_scalar(value: Array, name: str, context: Context) -> Array:
 
     One element in one dimension, which exporters write and onnxruntime 1.31 takes, is accepted
     with a warning.
-
-    Args:
-        value: The input.
-        name: Its formal name.
-        context: Told about the dimension.
 
     Raises:
         KernelError: If `value` has another shape than () or (1,).

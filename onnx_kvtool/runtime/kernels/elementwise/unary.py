@@ -126,15 +126,8 @@ def dropout_12(
     onnx.reference 1.23 does, by the legacy generator of numpy, whose stream for a seed never
     changes. Without a seed it is 0, so that runs can be compared.
 
-    Args:
-        data: Any shape.
-        ratio: The share to drop, a scalar in [0, 1); None is 0.5. Read in training mode only.
-        training_mode: A bool scalar; None is false.
-        seed: Seed of the generator.
-        context: Warned if elements are dropped at random.
-
-    Returns:
-        `data` or what is left of it, scaled by 1 / (1 - ratio); and where elements are left.
+    `ratio` is 0.5 if absent, and read in training mode only. What is left is scaled by
+    1 / (1 - ratio); the mask is true where it is.
 
     Raises:
         KernelError: If `ratio` or `training_mode` is no scalar, or `ratio` is outside [0, 1) in
@@ -219,13 +212,8 @@ def erf(x: Array) -> Array:
     points of [-7, 7] and on magnitudes down to 1e-300: at most 2 units in the last place of float64
     (mostly 1), and half a unit of float32.
 
-    Args:
-        x: Floats of any width, ml_dtypes included, of any shape; integers are computed in float64
-            and truncated on the way back, as Erf-9 allows them.
-
-    Returns:
-        A new array of the shape and dtype of `x`. Infinities give 1 and -1, NaN gives NaN, and the
-        sign of zero is kept.
+    Integers are computed in float64 and truncated on the way back, as Erf-9 allows them. Infinities
+    give 1 and -1, NaN gives NaN, and zero keeps its sign.
     """
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty(flat.shape, flat.dtype)

@@ -29,18 +29,9 @@ def constant_1(
 ) -> tuple[Array]:
     """Return the attribute that is given; `sparse_value` came with version 11, the next with 12.
 
-    Args:
-        value: Any array.
-        sparse_value: Any array, made dense.
-        value_float: Becomes a float32 of rank 0.
-        value_floats: Become (N,), float32.
-        value_int: Becomes an int64 of rank 0.
-        value_ints: Become (N,), int64.
-        value_string: Becomes a string of rank 0.
-        value_strings: Become (N,), strings as objects.
-
-    Returns:
-        One array, read-only, as the node keeps it for the next run.
+    A number or string becomes an array of rank 0, a list an array of rank 1. Their types are
+    float32, int64, or strings as objects. The array is read-only, since the node keeps it for the
+    next run.
 
     Raises:
         KernelError: If none or more than one is given.
@@ -68,12 +59,7 @@ def constant_1(
 def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
     """Return an array of one value.
 
-    Args:
-        input: (N,), int64, the shape, sizes of 0 or more; empty for a scalar.
-        value: One element, of any dtype; None for a float32 0.
-
-    Returns:
-        One array.
+    `input` is the shape, empty for a scalar. Without `value` the elements are float32 zeros.
 
     Raises:
         KernelError: If `input` is of another rank, or holds negative numbers; if `value` is not one
@@ -104,16 +90,9 @@ def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> tupl
 def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> tuple[Array]:
     """Mark each index on a new axis.
 
-    Args:
-        indices: (D0, ..., Dn), any numbers, cast to int64 if no integers; -`depth` to `depth` - 1,
-            others mark nothing.
-        depth: One element, rank 0 or 1, any number, cast to int64: the size of the new axis, 0 or
-            more.
-        values: (2,), any dtype: what stands everywhere, and what stands at the index.
-        axis: The new axis, in the result; from its back if negative.
-
-    Returns:
-        One array of rank n + 2, of the dtype of `values`.
+    Indices and `depth` are cast to int64 if they are no integers. An index outside -`depth` to
+    `depth` - 1 marks nothing. `values` is what stands everywhere, then what stands at the index.
+    `axis` is an axis of the result.
 
     Raises:
         KernelError: If `depth` or `values` has another shape; if `depth` is negative; if `axis` is
@@ -179,15 +158,6 @@ def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tu
 
     float16 and bfloat16 are computed in float32 and rounded once at the end.
 
-    Args:
-        start: One element, rank 0 or 1, of a float or integer dtype.
-        limit: The same dtype; exclusive.
-        delta: The same dtype; not 0.
-        stash_type: Number of the element type that computes float16 and bfloat16: 1, float32.
-
-    Returns:
-        (N,), of the dtype of the inputs.
-
     Raises:
         KernelError: As `range_11`; if `stash_type` is another number.
     """
@@ -218,11 +188,7 @@ def non_zero(X: Array) -> tuple[Array]:
 
     NaN is not zero, -0 is; a string is not zero if it is not empty, as in numpy.
 
-    Args:
-        X: Rank r, any dtype.
-
-    Returns:
-        (r, N), int64; (0, N) for a scalar, N of 1 or 0.
+    The result is (r, N), int64, for rank r; for a scalar (0, N), N of 1 or 0.
     """
     if X.ndim == 0:
         return (np.zeros((0, int(bool(X))), np.int64),)
@@ -230,15 +196,9 @@ def non_zero(X: Array) -> tuple[Array]:
 
 
 def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array]:
-    """Keep the slices whose condition is true.
+    """Keep the slices whose condition is true; drop those behind the last condition.
 
-    Args:
-        input: Rank 1 or more, any dtype.
-        condition: (N,), bool, N at most the size of the axis; what is behind it is dropped.
-        axis: Counted from the back if negative; None for `input` made one-dimensional.
-
-    Returns:
-        One array.
+    Without `axis`, `input` is made one-dimensional first.
 
     Raises:
         KernelError: If `input` has rank 0; if `condition` is of another rank, or longer than the
@@ -320,15 +280,7 @@ def unique(
 
 
 def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
-    """Take each element from `X` where `condition` holds, else from `Y`.
-
-    Args:
-        condition: bool.
-        X: Any dtype.
-        Y: The dtype of `X`. All three are broadcast to one shape.
-
-    Returns:
-        One array.
+    """Take each element from `X` where `condition` holds, else from `Y`; all are broadcast.
 
     Raises:
         KernelError: If the shapes do not fit.

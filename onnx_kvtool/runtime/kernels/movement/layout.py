@@ -18,14 +18,8 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Lines, Value
 def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> tuple[Array]:
     """Give `data` another shape with the same number of elements; `allowzero` came with 14.
 
-    Args:
-        data: Any shape and dtype.
-        shape: (N,), int64. -1, at most once, is what the other sizes leave; 0 is the size of `data`
-            in the same dimension or, if `allowzero`, a size of 0. Empty for a scalar.
-        allowzero: 0 or 1; with 1, `shape` may not hold both 0 and -1.
-
-    Returns:
-        One array, a view of `data` where its layout permits.
+    A -1 in `shape`, at most one, is what the other sizes leave. A 0 is the size of `data` in the
+    same dimension or, if `allowzero`, a size of 0. The result is a view of `data` if possible.
 
     Raises:
         KernelError: If `shape` is of another rank, holds numbers below -1, more than one -1, a 0
@@ -82,12 +76,7 @@ def flatten_1(input: Array, *, axis: int) -> tuple[Array]:
 def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
     """Make a matrix of `input`: the axes before `axis` are its rows, the others its columns.
 
-    Args:
-        input: Rank r, 0 included, any dtype.
-        axis: -r to r; 0 makes one row, r one column.
-
-    Returns:
-        One array of rank 2, a view of `input` where its layout permits.
+    `axis` is -r to r for rank r; 0 makes one row, r one column.
 
     Raises:
         KernelError: If `axis` is out of range.
@@ -114,14 +103,9 @@ def squeeze_1(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
 def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
     """Drop dimensions of size 1.
 
-    Args:
-        data: Any shape and dtype.
-        axes: (N,), or a scalar as in cases of the onnx wheel; int64, from the back if negative;
-            None for all dimensions of size 1. An input that is there but empty names none, as in
-            onnx.reference; onnxruntime takes it for None.
-
-    Returns:
-        One array, a view of `data`.
+    Without `axes`, all dimensions of size 1 are dropped. An input that is there but empty names
+    none, as in onnx.reference; onnxruntime takes it for absent. A scalar is one axis, as in cases
+    of the onnx wheel.
 
     Raises:
         KernelError: If `axes` is of another rank; if one is out of range, named twice, or of
@@ -138,13 +122,8 @@ def unsqueeze_1(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
 def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
     """Insert dimensions of size 1.
 
-    Args:
-        data: Any shape and dtype.
-        axes: (N,), or a scalar as in cases of the onnx wheel; int64, axes of the result, in any
-            order, from its back if negative.
-
-    Returns:
-        One array, a view of `data`, of rank r + N.
+    `axes` are axes of the result, in any order. A scalar is one axis, as in cases of the onnx
+    wheel.
 
     Raises:
         KernelError: If `axes` is of another rank; if one is out of range or named twice.
@@ -180,13 +159,8 @@ def _unsqueeze(data: Array, axes: Sequence[int]) -> tuple[Array]:
 def expand(input: Array, shape: Array) -> tuple[Array]:
     """Repeat `input` along dimensions of size 1, in both directions.
 
-    Args:
-        input: Any shape and dtype.
-        shape: (N,), int64, sizes of 0 or more, aligned at the last dimension with those of `input`.
-            A size of 1 leaves the dimension of `input` as it is.
-
-    Returns:
-        One array, a read-only view of `input`.
+    `shape` is aligned with that of `input` at the last dimension. A size of 1 leaves the dimension
+    of `input` unchanged. The result is a read-only view of `input`.
 
     Raises:
         KernelError: If `shape` is of another rank, or holds negative numbers; if two aligned sizes
@@ -207,14 +181,7 @@ def expand(input: Array, shape: Array) -> tuple[Array]:
 
 
 def tile(input: Array, repeats: Array) -> tuple[Array]:
-    """Repeat `input` as a whole along each dimension.
-
-    Args:
-        input: Rank r, any dtype.
-        repeats: (r,), int64, 0 or more.
-
-    Returns:
-        One array, each dimension as many times as large.
+    """Repeat `input` as a whole along each dimension, 0 times or more.
 
     Raises:
         KernelError: If `repeats` is of another rank or length, or holds negative numbers.
@@ -236,15 +203,9 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
 
 
 def transpose(data: Array, *, perm: tuple[int, ...] | None) -> tuple[Array]:
-    """Permute the axes of `data`.
+    """Permute the axes of `data`, or reverse them without `perm`.
 
-    Args:
-        data: Any shape and dtype.
-        perm: The axis of `data` that each axis of the result is; None reverses them. The text knows
-            no negative axes here.
-
-    Returns:
-        One array, a view of `data`.
+    The text knows no negative axes here.
 
     Raises:
         KernelError: If `perm` is not a permutation of the axes of `data`.
@@ -267,13 +228,7 @@ def transpose(data: Array, *, perm: tuple[int, ...] | None) -> tuple[Array]:
 def shape_1(data: Array, *, start: int = 0, end: int | None = None) -> tuple[Array]:
     """Return the shape of `data`, or some of it since version 15.
 
-    Args:
-        data: Any shape and dtype.
-        start: First dimension, from the back if negative; then clamped to 0 to r.
-        end: Dimension to stop before, alike; None for r.
-
-    Returns:
-        (N,), int64; empty if `start` is not before `end`.
+    A `start` or `end` below 0 counts from the back. Both are then clamped to 0 to the rank.
     """
     # Python's slices clamp as the text does.
     return (np.array(data.shape[start:end], np.int64),)

@@ -41,16 +41,8 @@ def slice_10(
     s - 1, the end to -1 to s - 1. A start before the first element and a negative step thus yield
     the first element, as in onnxruntime; onnx.reference, which follows numpy, yields none.
 
-    Args:
-        data: Any shape and dtype.
-        starts: (N,), int32 or int64, in elements.
-        ends: (N,), exclusive.
-        axes: (N,), from the back if negative; None for the first N axes. The text wants N to be the
-            rank then; onnx's shape inference and the runtimes take fewer.
-        steps: (N,), not 0; None for 1.
-
-    Returns:
-        One array, a view of `data`.
+    Without `axes`, N starts apply to the first N axes. The text wants N to be the rank then;
+    onnx's shape inference and the runtimes take fewer. The result is a view of `data`.
 
     Raises:
         KernelError: If an input is of another rank, or of another length than `starts`; if there
@@ -142,16 +134,6 @@ def split_18(
     `num_outputs`, rounded up, and the last part is the rest. If more parts than the last one get
     nothing, the text gives no sizes, and the kernel refuses, as onnxruntime does.
 
-    Args:
-        input: Rank 1 or more, any dtype.
-        split: (N,), int64, the sizes of the parts, 0 or more.
-        axis: Counted from the back if negative.
-        num_outputs: Number of parts, that of the node's outputs.
-        context: Tells how many outputs the node has.
-
-    Returns:
-        As many arrays as the node has outputs, views of `input`.
-
     Raises:
         KernelError: If `axis` is out of range; if `split` is of another rank, has another length
             than there are outputs, contains negative sizes or does not sum up to the size of the
@@ -212,12 +194,7 @@ def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tup
 def concat(*inputs: Array, axis: int) -> tuple[Array]:
     """Join arrays along an axis.
 
-    Args:
-        inputs: One or more arrays of one dtype and rank, alike in all dimensions but `axis`.
-        axis: Counted from the back if negative, before version 11 too, as in onnxruntime.
-
-    Returns:
-        One array.
+    A negative axis counts from the back, before version 11 too, as in onnxruntime.
 
     Raises:
         KernelError: If ranks or other dimensions differ; if `axis` is out of range, as it always is
@@ -277,16 +254,8 @@ def pad_19(
     repeat the first and last element and goes back and forth where it needs more elements than
     there are, one alone repeated, as numpy does; onnxruntime refuses that.
 
-    Args:
-        data: Any shape and dtype.
-        pads: (2 * N,), int64, in elements: those before each of the N axes, then those after.
-        constant_value: One element of the dtype of `data`, rank 0 or 1; None for 0, False or the
-            empty string. Ignored by the other modes.
-        axes: (N,), int32 or int64, from the back if negative; None for all axes.
-        mode: `constant`, `reflect`, `edge` or (from version 19 on) `wrap`.
-
-    Returns:
-        One array.
+    `pads` lists the pads before each of the N axes, then those after. An absent `constant_value` is
+    0, False or the empty string; the modes but `constant` ignore it.
 
     Raises:
         KernelError: If `mode` is none of the version's; if an input is of another rank or length;
@@ -363,14 +332,7 @@ def _fill(data: Array, constant_value: Array | None) -> Any:
 def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
     """Keep one triangle of each matrix and set the rest to zero.
 
-    Args:
-        input: (..., N, M), rank 2 or more, numbers or bool.
-        k: One element, rank 0 or 1, int64: the diagonal that bounds the triangle, itself kept;
-            above 0 an upper one. None for 0.
-        upper: Whether to keep what is on and above the diagonal, else on and below.
-
-    Returns:
-        One array with the shape and dtype of `input`.
+    The diagonal `k`, 0 if absent and of rank 0 or 1, bounds the triangle and is kept.
 
     Raises:
         KernelError: If `input` has rank below 2 or holds strings, which have no zero; if `k` is not

@@ -146,13 +146,6 @@ def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tup
     Channel c sums over c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist.
     16-bit types are computed in float32 and rounded once.
 
-    Args:
-        X: (N, C, D1, ..., Dn), rank 2 or more.
-        alpha: Factor of the sum.
-        beta: The exponent.
-        bias: Added to the sum.
-        size: Channels that are summed, 1 or more.
-
     Raises:
         KernelError: If the rank is below 2 or `size` below 1.
     """

@@ -38,10 +38,6 @@ def rounded(values: Reals, dtype: np.dtype[Any]) -> Reals:
 def floating_type(number: int, attribute: str) -> np.dtype[Any]:
     """Return the dtype of an element type that an attribute names.
 
-    Args:
-        number: An element type of ONNX.
-        attribute: The name of the attribute, for the message.
-
     Raises:
         KernelError: If it is none of float (1), float16 (10), double (11) and bfloat16 (16).
     """
@@ -86,12 +82,8 @@ def standardize(
     The function bodies of onnx 1.23.2 take the mean of squares less the square of the mean, which
     cancels where the mean is great; the texts of the operators do not.
 
-    Args:
-        x: Values rounded to `stash` already.
-        axes: Axes over which mean and variance are taken; of length 0 they make NaN.
-        epsilon: Added to the variance.
-        stash: Type of the computation; one of 16 bits rounds mean, inverse and normalized values,
-            and accumulates in float32.
+    `x` is rounded to `stash` already. If that has 16 bits, sums are float32, and mean, inverse and
+    normalized values are rounded to it. Axes of length 0 make NaN.
     """
     mean = rounded(mean_over(x, axes), stash)
     distance = x - mean
@@ -160,17 +152,8 @@ def layer_normalization_17(
     The first stage is computed in `stash_type`, for a double as well; the normalized values are
     rounded to the type of `X`; the second stage is rounded once.
 
-    Args:
-        X: (..., normalized), rank 1 or more.
-        Scale: Broadcasts to the shape of `X`.
-        B: Broadcasts to the shape of `X`; None for zero.
-        axis: The first axis that is normalized, counted from the back if negative.
-        epsilon: Added to the variance.
-        stash_type: 1 (float) or 16 (bfloat16); sums of the latter are float32.
-
-    Returns:
-        Y, of the shape and type of `X`; Mean and InvStdDev, of the type of `stash_type`, with the
-        normalized axes of length 1.
+    `stash_type` is 1 (float) or 16 (bfloat16); sums of the latter are float32. `Mean` and
+    `InvStdDev` are of this type, with the normalized axes of length 1.
 
     Raises:
         KernelError: If `axis` is outside the rank, a shape does not broadcast, or `stash_type` is
@@ -202,16 +185,8 @@ def rms_normalization_23(
 
     The first stage is computed in `stash_type` and its result rounded to the type of `X`.
 
-    Args:
-        X: (..., normalized), rank 1 or more.
-        scale: Broadcasts to the shape of `X`; may be of another type.
-        axis: The first axis that is normalized, counted from the back if negative.
-        epsilon: Added to the mean square.
-        stash_type: 1 (float), 10 (float16), 11 (double) or 16 (bfloat16); the sums of 16-bit types
-            are float32.
-
-    Returns:
-        Y, of the shape of `X` and the type of `scale`.
+    `stash_type` is 1 (float), 10 (float16), 11 (double) or 16 (bfloat16); the sums of 16-bit types
+    are float32. `Y` is of the type of `scale`, which may be another than that of `X`.
 
     Raises:
         KernelError: If `axis` is outside the rank, `scale` does not broadcast, or `stash_type` is
@@ -257,14 +232,8 @@ def group_normalization_21(
     The first stage is computed in `stash_type` and its result rounded to the type of `X`; the
     second is rounded once.
 
-    Args:
-        X: (N, C, D1, ..., Dn).
-        scale: (C,).
-        bias: (C,).
-        epsilon: Added to the variance.
-        num_groups: A divisor of C.
-        stash_type: 1 (float), 10 (float16), 11 (double) or 16 (bfloat16); the sums of 16-bit types
-            are float32.
+    `stash_type` is 1 (float), 10 (float16), 11 (double) or 16 (bfloat16); the sums of 16-bit types
+    are float32.
 
     Raises:
         KernelError: If the rank is below 2, `num_groups` does not divide C, `scale` or `bias` have

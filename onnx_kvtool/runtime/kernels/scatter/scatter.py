@@ -53,11 +53,8 @@ def _check_reduction(reduction: str, dtype: np.dtype[np.generic], context: Conte
 def destination(array: Array, in_place: bool, *sources: Array) -> Array:
     """Return the array to write into: `array` itself if allowed and harmless, else a copy.
 
-    Args:
-        array: The input that is to be overwritten.
-        in_place: Whether it may be.
-        sources: What is read while writing. A source that may share memory with `array` forces a
-            copy, as one write could change what a later one reads; so does a read-only array.
+    A read-only array is copied, and one that may share memory with a source: a write could change
+    what a later one reads.
     """
     shared = any(np.may_share_memory(array, source) for source in sources)
     if in_place and array.flags.writeable and not shared:
@@ -72,11 +69,8 @@ def write(target: Array, places: Indices, updates: Array, reduction: str) -> Non
     was there first. `add` and `mul` of bool are or and and, `max` and `min` as well. NaN wins in
     `max` and `min`; integers wrap around.
 
-    Args:
-        target: (R, W), contiguous; W of 1 for elements.
-        places: (N,), from 0 to R - 1.
-        updates: (N, W), of the dtype of `target`.
-        reduction: `none`, `add`, `mul`, `max` or `min`.
+    `target` is (R, W), contiguous, with W of 1 for elements. `places` is (N,), from 0 to R - 1, and
+    `updates` (N, W).
     """
     if target.size == 0 or updates.size == 0:
         return
@@ -109,12 +103,7 @@ def _rows(matrix: Array) -> Array:
 
 
 def has_duplicates(places: Indices, count: int) -> bool:
-    """Return whether a place occurs twice, in time linear in `places` and `count`.
-
-    Args:
-        places: (N,), from 0 to `count` - 1.
-        count: Number of places that there are.
-    """
+    """Return whether a place occurs twice, in time linear in `places` and `count`."""
     if len(places) > count:
         return True
     if len(places) * 16 < count:  # sorting few places is cheaper than marking among many
@@ -131,17 +120,7 @@ def find_duplicates(
     source: Callable[[int], str],
     target: Callable[[int], str],
 ) -> str | None:
-    """Say which updates write to the same place; None if none do.
-
-    Args:
-        places: (N,), from 0 to `count` - 1.
-        count: Number of places that there are.
-        source: Names the n-th entry of `places`.
-        target: Names a place.
-
-    Returns:
-        One sentence without full stop, with the first few pairs of entries.
-    """
+    """Name the first few pairs of updates that write to the same place; None if none do."""
     if not has_duplicates(places, count):
         return None
     order = np.argsort(places, kind="stable")
@@ -202,21 +181,12 @@ def scatter_elements_11(
 
     Reductions came with version 16, `max` and `min` with 18.
 
-    Args:
-        data: (D0, ..., Dn), rank 1 or more, any dtype, strings as objects.
-        indices: (I0, ..., In), int32 or int64, in elements along `axis`, -s to s - 1 where s is
-            the size of `axis` in `data`. Other dimensions are at most those of `data`; that of
-            `axis` may be larger. May be empty.
-        updates: Shape of `indices`, dtype of `data`.
-        axis: Axis of `data`, counted from the back if negative.
-        reduction: `none`, `add`, `mul`, `max` or `min`. Of bool, `add` and `max` are or, `mul` and
-            `min` are and, as in onnxruntime and numpy. NaN wins in `max` and `min`, as in numpy.
-        context: Receives the warning about duplicates; None to leave them unchecked.
-        in_place: Whether `data` may be overwritten and returned. It is not if it is read-only or
-            may share memory with another operand.
+    Dimensions of `indices` are at most those of `data`, except along `axis`. Of bool, `add` and
+    `max` are or, `mul` and `min` are and, as in onnxruntime and numpy. NaN wins in `max` and `min`,
+    as in numpy.
 
-    Returns:
-        One array, `output`, with the shape and dtype of `data`.
+    With `in_place`, `data` may be overwritten and returned. It is not if it is read-only or may
+    share memory with another operand. Without `context`, duplicates are not looked for.
 
     Raises:
         KernelError: If ranks or shapes do not fit; if `axis` or an index is out of range; if
@@ -289,15 +259,9 @@ def scatter_nd_11(
 
     Reductions came with version 16, `max` and `min` with 18.
 
-    Args:
-        data: (D0, ..., Dr-1), r of 1 or more, any dtype, strings as objects.
-        indices: (I0, ..., k), rank q of 1 or more, int64; k from 0 to r. Component j lies in -Dj to
-            Dj - 1. With k of 0 each tuple is empty and its slice is the whole of `data`.
-        updates: `indices.shape[:-1] + data.shape[k:]`, dtype of `data`.
-        reduction: As for `scatter_elements_11`. Strings have `none` alone: the text defines no sum
-            of them, although onnxruntime concatenates for `add`.
-        context: As for `scatter_elements_11`.
-        in_place: As for `scatter_elements_11`.
+    A tuple without elements names the whole of `data`. Strings have `none`
+    alone: the text defines no sum of them, although onnxruntime concatenates for `add`. For the
+    other reductions, `context` and `in_place`, see `scatter_elements_11`.
 
     Raises:
         KernelError: If ranks or shapes do not fit; if an index is out of range; if `reduction` is
