@@ -70,10 +70,8 @@ class ConstantFolder:
     def partial(self, value: ir.Value | None) -> Partial | None:
         """Return what is known of the elements of an integer or bool value.
 
-        Returns:
-            Numbers and a mask of the known ones, both of the value's shape; None if the value has
-            more than `LARGEST` elements, is no integer, or is unknown. The result of a node that no
-            version of its operator allows is unknown.
+        None if the value has more than `LARGEST` elements, is no integer, or is unknown. The result
+        of a node that no version of its operator allows is unknown.
         """
         if value is None:
             return None
@@ -124,9 +122,8 @@ def _fold_rule(op_type: str) -> FoldRule | None:
 def bound_attributes(node: ir.Node) -> tuple[OpFacts, dict[str, Any]] | None:
     """Return the attributes of a node of the default domain, defaults among them.
 
-    Returns:
-        The newest version of the operator that allows the inputs and attributes of the node, and
-        the attributes by name; None where no version allows them.
+    The newest version of the operator that allows the node gives them, and is returned, too. None
+    if no version allows the node.
     """
     facts = next((one for one in op_history(node.op_type) if _is_allowed(node, one)), None)
     if facts is None:
@@ -204,9 +201,6 @@ class Constants:
     only move them (Expand, Concat, Where, ...), from ConstantOfShape, and from a Cast of integers
     that is exact. For a movement, it folds positions in place of the elements, which stay
     bit-identical.
-
-    Args:
-        folder: Folds integers.
     """
 
     def __init__(self, folder: ConstantFolder) -> None:
@@ -216,9 +210,8 @@ class Constants:
     def of(self, value: ir.Value) -> NDArray[Any] | None:
         """Return the elements of a value in its own type, of its shape.
 
-        Returns:
-            None where an element is unknown, where the type of the value is, where there are more
-            than `LARGEST`, or where they stand in a file of their own.
+        None where an element is unknown, where the type of the value is, where there are more
+        than `LARGEST`, or where they stand in a file of their own.
         """
         if value.dtype is None:
             return None

@@ -13,11 +13,9 @@ from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 
 def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[Diagnostic]:
-    """Yield errors for dimensions of inputs that are not fixed; one for all that `--dim` can fix.
+    """Yield errors for sizes of inputs that are not fixed; one for all that `--dim` can fix.
 
-    Args:
-        model: The model.
-        growing: Names of dimensions that grow with each step, and cannot be fixed.
+    It cannot fix those in `growing`, which grow with each step.
     """
     path = graph_path(model.graph.name)
     by_name: dict[str, list[tuple[ir.Value, int, str]]] = {}

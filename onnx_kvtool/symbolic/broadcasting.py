@@ -110,12 +110,7 @@ class SizeEqualities:
         return low > 0 or high < 0
 
     def resolved(self, size: Expr, *, unnamed_only: bool = False) -> Expr:
-        """Return a size with each atom that equals something else replaced.
-
-        Args:
-            size: The size.
-            unnamed_only: Whether names stay and only sizes without one are replaced.
-        """
+        """Return a size with equal atoms replaced; `unnamed_only` leaves names."""
         if not self._meaning:
             return size
         for _ in range(len(self._meaning) + 1):

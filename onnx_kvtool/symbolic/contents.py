@@ -184,7 +184,6 @@ class Partial:
 
     Attributes:
         numbers: int64, of the value's shape; an unknown element has any number.
-        known: bool, of the same shape.
     """
 
     numbers: NDArray[np.int64]

@@ -52,12 +52,7 @@ _HIGHEST = 8
 
 
 class SizeText(NamedTuple):
-    """A text that was read.
-
-    Attributes:
-        size: What it stands for.
-        names: The names in it, in order, without repetition.
-    """
+    """The size that a text stands for, and the names in the text, in order, without repetition."""
 
     size: Expr
     names: tuple[str, ...]
@@ -106,11 +101,7 @@ class _Ratio(NamedTuple):
 
 
 def _read(node: ast.expr) -> _Ratio:
-    """Return what an expression stands for.
-
-    Raises:
-        ValueError: If it is none, or one too large to be a size.
-    """
+    """Return what an expression stands for. Raise ValueError if it is no size, or too large."""
     match node:
         case ast.Name(id=name):
             return _Ratio(variable(Dimension(name)), ONE)
@@ -378,12 +369,7 @@ def _words(size: Expr) -> str:
 
 
 def _atom(atom: Atom, *, alone: bool) -> tuple[str, int]:
-    """Return the text of an atom, and -1 where it is that of the negated atom.
-
-    Args:
-        atom: The atom.
-        alone: Whether it is the only factor of its term.
-    """
+    """Return the text of an atom, and -1 where it is that of the negated atom."""
     match atom:
         case Dimension(name):
             return (name if name.isidentifier() else f"({name})"), 1

@@ -401,12 +401,7 @@ _LETTERS = "ijklmnpqr"
 def text(expr: Expr, names: Mapping[int, str] | None = None) -> str:
     """Return an expression as it would be written: `start[b] + s`.
 
-    Args:
-        expr: The expression.
-        names: What the coordinate along each axis is called; by default i, j, k, ...
-
-    Returns:
-        Text in which a value stands under its name. The order of terms depends on the text only.
+    `names` are those of coordinates, by default i, j, k, ... Terms are in the order of their texts.
     """
     words = [(_term(m, abs(k), names), k < 0) for m, k in expr.terms if m]
     # Names before numbers before negative terms: `w[b] + s - 1`.

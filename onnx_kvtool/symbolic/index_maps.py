@@ -207,11 +207,7 @@ class IndexMaps:
         return found
 
     def _result(self, site: ElementSite, value: ir.Value) -> Exprs | None:
-        """Return the shape of an output by its rule; sizes that this does not know, as declared.
-
-        Raises:
-            MalformedNode: If the operands contradict each other.
-        """
+        """Return the shape of an output by its rule, with declared sizes where it knows none."""
         declared, found = self._declared(value), self._inferred(site)
         if found is None or declared is None or len(declared) != len(found):
             return declared if found is None else found

@@ -48,9 +48,7 @@ from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, simplifi
 class Seen:
     """Elements of a value, one for each point of a frame.
 
-    Attributes:
-        value: The value.
-        index: The coordinate along each axis of the value, over the coordinates of the frame.
+    `index` has the coordinate along each axis of the value, over the coordinates of the frame.
     """
 
     value: ir.Value
@@ -63,11 +61,9 @@ class Sight:
 
     Attributes:
         maps: What integer values hold, and the shape of any value.
-        knowledge: Sizes that are equal.
-        opset: Version of the default domain.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
-        bounds: What is known of sizes besides, such as that no cache has more rows than are asked
-            for.
+        bounds: What is known of sizes besides equal sizes, such as that no cache has more rows than
+            are asked for.
     """
 
     maps: IndexMaps
@@ -221,12 +217,7 @@ class Frame(Sight):
     def index(self, shape: Exprs, last: Expr) -> Exprs | None:
         """Return where a value has the row of b, h and i, and in it the element `last`.
 
-        Args:
-            shape: Shape of the value: of one of the forms above, whatever its last size.
-            last: The coordinate along the last axis.
-
-        Returns:
-            None for a shape of another form.
+        The shape is of one of the forms above, whatever its last size; None for another form.
         """
         batch, heads, queries, _ = self.sizes
         b, h, i = self.at(BATCH), self.at(HEAD), self.at(QUERY)
@@ -295,10 +286,8 @@ SUMMED = 4
 class Product:
     """A value that is the sum over `SUMMED` of products of elements of two others.
 
-    Attributes:
-        operands: The two, as the result is seen.
-        sizes: How many products are added up, as each operand has it. One expression or not, they
-            are equal in every run that does not fail.
+    `sizes` is how many products are added up, as each operand has it. One expression or not, the
+    two are equal in every run that does not fail.
     """
 
     operands: tuple[Seen, Seen]
@@ -320,10 +309,7 @@ def _is_stored(value: ir.Value) -> bool:
 def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | None:
     """Return what a value is the product of; None where it is none or its sizes are unknown.
 
-    Args:
-        seen: The value.
-        sight: What is known of the model.
-        summed: What stands for the index of the sum; the coordinate `SUMMED` by default.
+    `summed` stands for the index of the sum; it is the coordinate `SUMMED` by default.
     """
     node = seen.value.producer()
     view = sight.view(node) if node is not None and is_product(node) else None

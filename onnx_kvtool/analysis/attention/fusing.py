@@ -40,10 +40,7 @@ class Fusion:
     """An Attention to be.
 
     Attributes:
-        softmax: The Softmax of the source.
-        frame: Its sizes.
         operands: Queries, keys and values.
-        dtype: Their element type.
         scale: Factor of the scores.
         softcap: Limit of the scores; None without one.
         masking: What hides keys.
@@ -85,11 +82,7 @@ class Fusion:
 
 
 class MayBeEmpty(Unproven):
-    """Raised where all is proven, but rests on sizes that are known only if others are not 0.
-
-    Attributes:
-        sizes: These others.
-    """
+    """Raised where all is proven, but rests on sizes that are known only if `sizes` are not 0."""
 
     def __init__(self, sizes: Exprs) -> None:
         super().__init__("may-be-empty", f"sizes are known only where `{sizes[0]}` is not 0")
@@ -128,12 +121,7 @@ def _has_sinks(node: ir.Node) -> bool:
 def sinks_noted(
     model: ir.Model, place: Callable[[str, ir.Node, int], Location] = Location.of
 ) -> list[str]:
-    """Return a sentence on the attention that has sinks; none for a model without it.
-
-    Args:
-        model: The model.
-        place: Says of a graph's path, a node of it and its index where it stands.
-    """
+    """Return a sentence on the attention that has sinks; none for a model without it."""
     found = [place(path, node, index) for path, index, node in nodes(model) if _has_sinks(node)]
     if not found:
         return []
@@ -206,11 +194,7 @@ def _prove(softmax: ir.Node, end: ir.Node, frame: Frame, choice: AttentionChoice
 
 
 def _is_guarded(scores: Scores, weighted: Weighted) -> bool:
-    """Return whether rows without any key are zero in the source.
-
-    Raises:
-        Unproven: If other rows are.
-    """
+    """Return whether rows without any key are zero in the source. Raise Unproven if others are."""
     for mask in weighted.guards:
         alone = scores.masks[0] if len(scores.masks) == 1 else None
         if mask is not None and (alone is None or alone.seen.value is not mask):
@@ -220,11 +204,7 @@ def _is_guarded(scores: Scores, weighted: Weighted) -> bool:
 
 
 def _operands(scores: Scores, weighted: Weighted, frame: Frame) -> tuple[Operand, Operand, Operand]:
-    """Return queries, keys and values; of keys and values those with the same number of heads.
-
-    Raises:
-        Unproven: If one of them is not as Attention takes it.
-    """
+    """Return queries, keys and values; keys and values have the same number of heads."""
     every, count = frame.sizes[HEAD], frame.sizes[QUERY]
     both = tuple(zip(scores.product.operands, scores.product.sizes, strict=True))
     missing: Unproven | None = None
@@ -334,11 +314,7 @@ def _is_single(number: float) -> bool:
 
 
 def _check_assumed(frame: Frame) -> None:
-    """Refuse sizes that are known only if others are not 0, unless nothing is computed then.
-
-    Raises:
-        MayBeEmpty: If there are such others.
-    """
+    """Raise MayBeEmpty if sizes are known only if others are not 0, and something is computed."""
     lacking = tuple(
         size
         for size in frame.knowledge.assumed

@@ -65,13 +65,8 @@ Stored = tuple[Operand, Operand]
 def element_of(mask: Mask, frame: Frame, *, least: float = SWALLOWS) -> Expr | None:
     """Return an expression that is 1 for a key that the mask shows, and 0 for a hidden one.
 
-    None if the mask does more than to hide keys, or if its elements are unknown.
-
-    Args:
-        mask: The mask.
-        frame: The frame of the scores; its coordinates are those of the expression.
-        least: The mask has to lower the scores of hidden keys by this number; 0 for any other
-            score.
+    None if the mask does more than to hide keys, or if its elements are unknown. The mask has to
+    lower the scores of hidden keys by `least`; 0 for any other score.
     """
     condition = _condition(mask, frame, least)
     if condition is None:
@@ -142,13 +137,7 @@ def _source(node: ir.Node) -> ir.Value | None:
 def without_padding(
     element: Expr, frame: Frame, unpadded: Collection[ir.Value] | None = None
 ) -> tuple[Expr, tuple[ir.Value, ...]]:
-    """Return what `element_of` returns if inputs of the model are 1 throughout, and these inputs.
-
-    Args:
-        element: What `element_of` returns.
-        frame: The frame.
-        unpadded: Inputs with that assumption granted; None for all.
-    """
+    """Return the element if inputs (`unpadded`, or any) are 1 throughout, and these inputs."""
     atoms: dict[Atom, Expr] = {
         atom: ONE
         for atom in element.atoms()
@@ -164,20 +153,12 @@ def without_padding(
 
 
 def causality(element: Expr, frame: Frame, stored: Stored) -> tuple[Causality, Expr] | None:
-    """Return how Attention is told which keys a mask shows, and `ahead`.
+    """Return how Attention is told which keys a mask shows, and `ahead`; None for other masks.
 
     The texts of the releases of onnx differ in what `is_causal` means with other numbers of queries
     and keys; with `nonpad_kv_seqlen` they agree that the last query is at the last key that is
     counted. So the count has to be proven: to be that of all keys, or of the rows up to the last
     one that is written in this step, to each sequence on its own.
-
-    Args:
-        element: What `element_of` returns.
-        frame: The frame.
-        stored: Keys and values.
-
-    Returns:
-        None for any other mask.
     """
     shown = frame.simplified(element).atom
     if not isinstance(shown, IsNegative):
@@ -344,7 +325,6 @@ class MaskPart:
     """One mask.
 
     Attributes:
-        value: Bool or of the type of the scores.
         axes: For b, h, i and j the axis of `value`; None where it is the same along it.
         rank: How many axes `value` has; the others have size 1.
         factor: What a mask of numbers is multiplied by.
@@ -365,11 +345,9 @@ class Masking:
     """What Attention takes for the masks of some scores.
 
     Attributes:
-        parts: The masks.
         causal: How Attention is told that they show key j to query i where j <= i + `ahead`, and no
             other; None where they may show others.
         as_bool: Whether the mask may be one of bools.
-        sentences: What is to be said of it.
         function: What they hold, from which they can be written for other keys; None where that is
             not known.
         unpadded: Inputs that are granted to be 1 throughout, where what is said rests on that.
@@ -386,17 +364,9 @@ class Masking:
 def masking(
     scores: Scores, dtype: ir.DataType, frame: Frame, stored: Stored, *, guarded: bool
 ) -> Masking:
-    """Return what stands for the masks of some scores.
+    """Return what stands for the masks of some scores. Raise Unproven if nothing does.
 
-    Args:
-        scores: The scores.
-        dtype: Element type of the queries.
-        frame: The frame of the scores.
-        stored: Keys and values.
-        guarded: Whether probabilities that are no numbers become zeros.
-
-    Raises:
-        Unproven: If Attention would not compute the same with any mask.
+    `guarded`: probabilities that are no numbers become zeros.
     """
     if not scores.masks:
         return Masking((), None, False, ())
@@ -442,9 +412,9 @@ def _needs_no_mask(element: Expr, frame: Frame, stored: Stored) -> bool:
 
 
 def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, *, alive: bool) -> None:
-    """Refuse a fill value that would act differently if it were added to the scores.
+    """Raise Unproven if a fill value would act differently if it were added to the scores.
 
-    `alive`: all masks together show some key to each query. Raises `Unproven`.
+    `alive`: all masks together show some key to each query.
     """
     if mask.fill is None or mask.fill == -math.inf:
         return
@@ -462,11 +432,7 @@ def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, *, alive: bool) ->
 
 
 def _part(mask: Mask, frame: Frame) -> MaskPart:
-    """Return a mask whose axes are those of the frame, at `mask.seen` or above it.
-
-    Raises:
-        Unproven: If there is none.
-    """
+    """Return a mask with the axes of the frame, at `mask.seen` or above. Else raise Unproven."""
     seen, factor = mask.seen, mask.factor
     for _ in range(_DEEPEST):
         axes = _axes(seen, frame)

@@ -39,11 +39,8 @@ class Weighted:
 
     Attributes:
         values: The values, as the point (b, h, i) and the index of the sum see them.
-        rows: How many rows they have.
-        size: Size of a value head.
         result: What holds the weighted values.
         result_is_whole: Whether `result` is (B, H, L, E); else it is the product.
-        shape: Shape of the product.
         guards: What makes rows without any key zero: None for a test for what is no number, a mask
             for a test whether all of its row is -inf.
     """
@@ -73,11 +70,7 @@ def weighted_by(probabilities: ir.Value) -> ir.Node | None:
 
 
 def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame) -> Weighted:
-    """Return what the probabilities of a frame are multiplied with.
-
-    Raises:
-        Unproven: If the probabilities are read elsewhere, or it is no such product.
-    """
+    """Return what the probabilities of a frame are multiplied with, and nothing else reads."""
     result = end.outputs[0]
     shape = frame.shape(result)
     last = shape[-1] if shape else ONE
@@ -106,8 +99,7 @@ def _to_softmax(
 ) -> tuple[ir.Value | None, ...] | None:
     """Return the guards between a Softmax and an operand; None if it is another value.
 
-    Raises:
-        Unproven: If it comes from the Softmax in another order, or is read elsewhere on the way.
+    Raise Unproven if it has the axes in another order, or if others read it on the way.
     """
     guards: list[ir.Value | None] = []
     readers, final = 1, seen.value.dtype
@@ -168,9 +160,8 @@ def _check_unread(value: ir.Value, readers: int) -> None:
 def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | None:
     """Return the probabilities whose rows without any key a Where sets to zero, and its test.
 
-    Returns:
-        None if the node does something else. The test is None for IsNaN; otherwise, it is the mask
-        whose row has to be -inf throughout, as in the body of Attention.
+    None if the node does something else. The test is None for IsNaN; otherwise, it is the mask
+    whose row has to be -inf throughout, as in the body of Attention.
     """
     condition, yes, no = node.inputs
     test = maker(condition, "IsNaN", "Equal")

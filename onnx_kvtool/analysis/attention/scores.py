@@ -52,11 +52,8 @@ class Operand:
     """A value that holds queries, keys or values.
 
     Attributes:
-        value: The value.
-        heads: How many heads it has.
-        width: Size of a head.
-        axes: Its axis for the batch, the heads, the rows and the width; None for one of size 1
-            that it lacks. () where it is (B, rows, heads * width).
+        axes: Its axis for the batch, the heads, the rows and the width; None for one of size 1 that
+            it lacks. () where it is (B, rows, heads * width).
         factor: What it is multiplied by on the way to the product.
         steps: How far above the product it stands.
     """
@@ -88,12 +85,7 @@ def operands_above(
 ) -> Iterator[Operand]:
     """Yield what may be taken for an operand of a product, upwards.
 
-    Args:
-        seen: The operand of the product, seen from the frame and from `SUMMED`.
-        rows: The coordinate that numbers its rows, that of the queries or that of the keys, and how
-            many there are.
-        width: Size of a head.
-        frame: The frame.
+    `rows` is the coordinate that numbers its rows, and how many rows there are.
     """
     factor, facts = 1.0, frame.facts(width)
     for step in range(_DEEPEST_OPERAND):
@@ -243,8 +235,6 @@ class Scores:
     """How scores come from a product.
 
     Attributes:
-        product: The product.
-        value: Its result.
         masks: What is added and replaced, from the Softmax upwards.
         scale: Factor of the product.
         softcap: Limit of the scaled product; None without one.
@@ -305,9 +295,7 @@ def read_scores(scores: Seen, frame: Frame) -> Scores:
 class _Reading:
     """One run of `read_scores`.
 
-    Attributes:
-        frame: The frame of the scores.
-        tried: Sums whose two addends were tried; a chain of `x + x` would take for ever.
+    `tried` counts the sums with both addends tried; a chain of `x + x` would take for ever.
     """
 
     frame: Frame

@@ -44,13 +44,6 @@ def _obstacles(
     reaches the update unchanged and that no other node reads, the present is an output without
     further changes, and both have the same shape. These may read the past: nodes that need only its
     shape, and nodes that run before the update because it writes where their result says.
-
-    Args:
-        program: The graphs of the model.
-        frame: Where the node of the update is.
-        update: What it does.
-        source: Where the past comes from; None if there is no past.
-        target: The output that gets the present; None if there is none.
     """
     if source is None:
         yield "there is no past"
@@ -154,9 +147,7 @@ def _readers(program: Program, frame: Frame, update: Update, source: Route) -> I
 def reads_before(reader: ir.Node, positions: Iterable[ir.Value | None]) -> bool:
     """Return whether a node has to be done before it is known where an update writes.
 
-    Args:
-        reader: A node that reads the content of a past.
-        positions: What says where the update writes. It is followed upwards a few nodes far.
+    `positions` say where the update writes. They are followed upwards a few nodes far.
     """
     pending = [value for value in positions if value is not None]
     seen: set[ir.Node] = set()

@@ -200,12 +200,7 @@ def rolling_in_words(caches: Sequence[Cache]) -> str:
 
 
 def rolling_command(caches: Sequence[Cache], model: str = "") -> str:
-    """Return the command that makes circular caches of them.
-
-    Args:
-        caches: Caches that roll.
-        model: The model, as the command line has it; empty to leave it out.
-    """
+    """Return the command that makes circular caches of them; an empty `model` is left out."""
     # What a scatter writes into has a number of rows, even where it is unknown along which axis.
     fixed = (isinstance(cache.capacity, int) or cache.kind != "concat" for cache in caches)
     capacity = "" if all(fixed) else "--capacity N"

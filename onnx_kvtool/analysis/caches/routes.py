@@ -29,12 +29,9 @@ an exporter writes, but functions that call each other to make the number explod
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """The main graph, or a function body for one call.
+    """The main graph, or a function body for one call, which `outer` makes.
 
     Attributes:
-        function: The function; None for the main graph.
-        call: The call; None for the main graph.
-        outer: The frame of the call; None for the main graph.
         opset: Version of the default domain there; 0 when none is imported.
         inner: The frames of the calls made here, by the call.
     """
@@ -57,20 +54,10 @@ class Frame:
 
 
 class Program:
-    """The graphs of `model` and their nesting; the model stays unchanged.
-
-    Attributes:
-        model: The model.
-        main: The frame of the main graph.
-    """
+    """The graphs of `model` and their nesting; the model stays unchanged."""
 
     def __init__(self, model: ir.Model, wanted: frozenset[str]) -> None:
-        """Walk the model once.
-
-        Args:
-            model: The model.
-            wanted: Operators whose nodes `nodes` yields.
-        """
+        """Walk the model once. `nodes` yields the nodes of `wanted` operators."""
         self.model = model
         self.main = Frame(None, None, None, default_version(model.opset_imports))
         self._wanted = wanted
@@ -209,7 +196,6 @@ class Route:
 
     Attributes:
         end: The value at the other end.
-        frame: Where `end` is.
         axes: For each axis of the value, the axis of `end`.
         link: The link that changes most on the way, of equal ones the nearest to the value; None
             when all hand on the very same tensor.

@@ -36,8 +36,6 @@ class Link:
     """How an output of a node contains one of its inputs.
 
     Attributes:
-        node: The node.
-        source: The input.
         how: `same` tensor; a `view` with other dimensions; `cast` to another type; rows `moved` or
             left out; `updated` by a scatter.
         axes: For each axis of the output, the axis of the input.
@@ -132,10 +130,9 @@ Numbers = Callable[[ir.Value], Exprs | None]
 
 
 def operand_of(view: NodeView, name: str, numbers: Numbers) -> Exprs | None:
-    """Return integers that a node has as an attribute or, in later versions, as an input.
+    """Return integers of an attribute or, in later versions, of an input; None if unknown.
 
-    Returns:
-        () if they are left out; None if they are unknown.
+    They are () if the node leaves them out.
     """
     if name in view.facts.attributes:
         given = view.attribute(name)
@@ -215,16 +212,11 @@ class Update:
     """One way of a node to update a tensor.
 
     Attributes:
-        node: The node.
-        kind: What it is.
-        past: The tensor; None when the operator starts from nothing.
         present: The updated one; None when the operator does not hand it out.
         update: The value with the new rows; None when it is not a value of the graph.
         write_indices: The value that says where they go.
         axis: The sequence axis of `past`, negative where the node counts it from the back.
-        mode: Whether positions wrap around.
         is_growing: Whether the present is the rows of the past and the new ones.
-        batch_axis: The axis of the sequences of a batch; None when the operator does not say.
         reads: Positions of the inputs of the node through which it takes `past`.
         shares: Whether the operator writes into the past when past and present are one buffer,
             though their declared shapes differ.
@@ -257,10 +249,6 @@ def updates(node: ir.Node, opset: int) -> Iterator[Update]:
 
     A node that its schema does not allow has no meaning and yields nothing; only a TensorScatter is
     taken for one all the same, its axis and mode unknown.
-
-    Args:
-        node: A node of one of `OPERATORS`.
-        opset: Version of the default domain where it stands.
     """
     try:
         if node.domain == DOMAIN and node.op_type in CONTRIB_ATTENTIONS:

@@ -175,13 +175,7 @@ def broadcast(site: ShapeSite) -> Shapes:
 def broadcast_shapes(
     site: ShapeSite, shapes: Sequence[tuple[int, Shape]], output: int = 0
 ) -> Shape:
-    """Return the broadcast shape of some shapes.
-
-    Args:
-        site: The node.
-        shapes: Each with the position of the input whose shape it is, for the report.
-        output: The output that gets the shape, for sizes that depend.
-    """
+    """Return the broadcast of some shapes, each with the position of its input, for the report."""
     rank = max((len(shape) for _, shape in shapes), default=0)
     result = []
     for axis in range(rank):

@@ -103,9 +103,7 @@ def tile(site: ShapeSite) -> Shapes:
 def _renumbered(site: ElementSite, places: Mapping[int, int]) -> IndexMap | None:
     """Return the first input with its axes in other places.
 
-    Args:
-        site: The node.
-        places: The new axis of each old one; the coordinate along an axis without one is 0.
+    `places` has the new axis of each old one; the coordinate along an axis without one is 0.
     """
     data, shape = site.ranked(0)
     rank = len(shape)

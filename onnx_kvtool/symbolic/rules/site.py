@@ -45,9 +45,7 @@ class ShapeSite:
     """A node and what is known of its inputs.
 
     Attributes:
-        node: The node.
         opset: Version of the default domain that it was written for.
-        place: Where it stands.
         knowledge: Types and shapes so far.
         content: Returns the content of an integer value.
         conditional: Whether the node may never run, so that its requirements say nothing about the
@@ -64,11 +62,7 @@ class ShapeSite:
 
     @property
     def view(self) -> NodeView:
-        """The node read through its schema.
-
-        Raises:
-            MalformedNode: If the schema does not allow the node.
-        """
+        """The node read through its schema."""
         if self._view is None:
             # LayerNormalization is onnxruntime's where ONNX has none yet, and reads the same.
             domain, op_type = self.node.domain, self.node.op_type
@@ -82,11 +76,7 @@ class ShapeSite:
         return given_input(self.node, index)
 
     def value(self, index: int) -> ir.Value:
-        """Return the input at `index`, which the operator needs.
-
-        Raises:
-            Unknown: If it is absent.
-        """
+        """Return the input at `index`, which the operator needs. Raise Unknown if it is absent."""
         found = self.given(index)
         if found is None:
             raise Unknown("malformed", f"input {index} of `{self.node.op_type}` is absent")
@@ -98,22 +88,14 @@ class ShapeSite:
         return None if shape is None else len(shape)
 
     def shape_of(self, value: ir.Value) -> Shape:
-        """Return the shape of a value.
-
-        Raises:
-            Unknown: If its rank is unknown.
-        """
+        """Return the shape of a value. Raise Unknown if its rank is unknown."""
         shape = self.knowledge.shapes.get(value)
         if shape is None:
             raise Unknown("unknown-input", "", value)
         return shape
 
     def shape(self, index: int) -> Shape:
-        """Return the shape of the input at `index`.
-
-        Raises:
-            Unknown: If it is absent, or its rank is unknown.
-        """
+        """Return the shape of the input at `index`. Raise Unknown if there is none."""
         return self.shape_of(self.value(index))
 
     def integer(self, name: str) -> int:
@@ -157,11 +139,7 @@ class ShapeSite:
         return self.view.find(name) is not None
 
     def listed(self, name: str) -> tuple[int, ...] | None:
-        """Return the same as `integers`; None only where the node has no such numbers.
-
-        Raises:
-            Unknown: If they are not constant.
-        """
+        """Return the same as `integers`, but raise Unknown if the numbers are not constant."""
         found, operand = self.integers(name), self.view.find(name)
         if found is None and operand is not None:
             raise Unknown("data-dependent", f"`{name}` is not constant: {self.cause_of(operand)}")
@@ -183,12 +161,7 @@ class ShapeSite:
     def same(self, a: Expr, b: Expr, index: int, axis: int, what: str) -> Expr:
         """Return a size that two operands must share, the one that says more.
 
-        Args:
-            a: Size of one operand.
-            b: Size of the input at `index` along `axis`.
-            index: Position of an input, where a contradiction is reported.
-            axis: Its axis.
-            what: What the two sizes are, for the report.
+        `b` is that of the input at `index` along `axis`; a report calls both sizes `what`.
         """
         if a == b:
             return a
@@ -273,11 +246,7 @@ def malformed_if(is_wrong: bool, why: str) -> None:
 
 
 def placed(axis: int, rank: int) -> int:
-    """Return an axis counted from the front.
-
-    Raises:
-        Unknown: If it lies outside of the rank.
-    """
+    """Return an axis counted from the front. Raise Unknown if it lies outside of the rank."""
     malformed_if(not -rank <= axis < rank, f"axis {axis} lies outside of rank {rank}")
     return axis % rank
 
@@ -314,13 +283,7 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
-    """Two sizes: one is broadcast to the other unless they are equal.
-
-    Attributes:
-        axis: Axis of the result.
-        size: Size of the operand.
-        other: Size of the result.
-    """
+    """Two sizes along an axis of a result: one is broadcast to the other unless they are equal."""
 
     axis: int
     size: Expr
@@ -333,8 +296,6 @@ class ElementSite(ShapeSite):
 
     Attributes:
         output: Index of the output.
-        dtype: Its element type; None when unknown.
-        sizes: Its shape.
         unrelated: Sizes whose equality a rule would need; rules add to it.
     """
 

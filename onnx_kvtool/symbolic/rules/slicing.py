@@ -54,11 +54,7 @@ def slice_(site: ShapeSite) -> Shapes:
 
 
 def _count(site: ShapeSite, starts: Exprs | None, ends: Exprs | None) -> int:
-    """Return how many axes are cut.
-
-    Raises:
-        Unknown: If that is unknown.
-    """
+    """Return how many axes are cut. Raise Unknown if that is unknown."""
     for name, given in (("starts", starts), ("ends", ends)):
         if given is not None:
             return len(given)

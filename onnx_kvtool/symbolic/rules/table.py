@@ -28,7 +28,6 @@ class OperatorRules(NamedTuple):
     """What an operator says of its outputs beyond its traits.
 
     Attributes:
-        op_type: The operator.
         shape: Their shapes; None where its traits say them, or nothing does.
         elements: What each of them holds; None where its elements are unknown.
         fold: The elements of its output, where those of its inputs are numbers; None where it is

@@ -33,9 +33,6 @@ class _Window:
 
     Attributes:
         extent: From its first to its last element, dilation included.
-        stride: The step.
-        before: Padding in front.
-        after: Padding behind.
         auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER; padding may be computed from it.
     """
 
@@ -130,11 +127,7 @@ def _legal(site: ShapeSite, sizes: Sequence[Expr]) -> Sequence[Expr]:
 
 
 def _windows(site: ShapeSite, filters: Sequence[Expr]) -> list[_Window]:
-    """Return the window along each spatial axis, as long as `kernel_shape` or the filters say.
-
-    Raises:
-        Unknown: If an attribute has not as many numbers as there are axes.
-    """
+    """Return the window along each spatial axis, as long as `kernel_shape` or the filters say."""
     view, rank = site.view, len(filters)
     kernel = [*map(integer, view.integers("kernel_shape"))] or filters
     strides = view.integers("strides") or [1] * rank
