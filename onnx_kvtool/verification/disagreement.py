@@ -166,13 +166,8 @@ class Disagreement:
     ) -> str | None:
         """Give the model that leads each part of the other, and see whether runs show it.
 
-        Args:
-            run: Runs the leader beside a copy of it with that part of the other.
-            leads_b: Whether B leads.
-            seconds: Time after which no further part is tried.
-
-        Returns:
-            Why the models are different; None if they are not.
+        `run` runs the leader beside a copy of it with that part of the other. No further part is
+        tried after `seconds`. Return why the models are different; None if they are not.
         """
         leader = self._subjects[int(leads_b)]
         detail = None
@@ -397,16 +392,7 @@ def earliest_difference(
     others; a value inside a body or a function is known by the node that holds it. Both models
     run with these values as outputs and without optimisation.
 
-    Args:
-        a: Model A.
-        b: Model B.
-        inputs: Inputs that make outputs differ.
-        measure: How close values have to be.
-        runtime: What runs the models.
-        found: How the models correspond; None if they are not alike.
-
-    Returns:
-        The difference and None, or None and why none can be named.
+    Return the difference and None, or None and why none can be named.
     """
     views = GraphView.of(a), GraphView.of(b)
     common = [(name, name) for name in views[0].producers if name in views[1].producers]

@@ -409,12 +409,7 @@ class _Comparison:
         give_back(at_once=True)
 
     def _covered(self, probed: Covered, *, is_same: bool) -> Covered:
-        """Return what the comparison covered.
-
-        Args:
-            probed: What was seen within the models.
-            is_same: Whether they are one model but for names, so that no run has to show anything.
-        """
+        """Return what the comparison covered."""
         account, said = self._account, self._disagreement
         coarse = [] if self._twins is None else self._twins.unnoticed()
         unnoticed = *said.unnoticed, *coarse

@@ -45,13 +45,7 @@ _ONE_IN = 8
 
 
 class TwinRun(NamedTuple):
-    """One run of both twins.
-
-    Attributes:
-        inputs: What they were fed: the inputs of the models, widened.
-        a: What the twin of A gave.
-        b: What the twin of B gave.
-    """
+    """What both twins were fed, the inputs of the models widened, and what each gave."""
 
     inputs: Arrays
     a: Arrays
@@ -360,13 +354,10 @@ def widened_inputs(inputs: Arrays) -> Arrays:
 def rounding_note(
     a: Subject, b: Subject, inputs: Arrays, runtime: RuntimeName, found: float
 ) -> str | None:
-    """Return what was changed for the comparison, and what the models differ by as they are.
+    """Return what was changed for the comparison, and what the models differ by; None if nothing.
 
     Products with weights of a few bits are compared in float32. `accuracy_level` of such a node,
     or a default of onnxruntime for those that it fuses, lets it round the other operand to 8 bits.
-
-    Returns:
-        The remark; None where nothing was changed that matters.
     """
     if runtime != "onnxruntime":
         return None

@@ -81,11 +81,7 @@ def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place
     operator, with other attributes, bodies or inputs, by a function with another body, or from a
     weight with other values. In both models the same nodes compute all other values from these.
 
-    Args:
-        a: Model A.
-        b: Model B.
-        settings: How the models are compared. If B was made of A, weights of one name have the
-            same values.
+    If B was made of A, weights of the same name have the same values.
     """
     functions = _other_functions(a.proto, b.proto)
     random = a.subject.random | b.subject.random
@@ -246,13 +242,7 @@ def open_to_mistakes(
     Each value of `dtypes` has an input more, `port(name)`, whose default of zero changes no bit of
     the value. One that is fed moves the value for all that read it, bodies and outputs included.
 
-    Args:
-        view: The model.
-        names: Values of its main graph.
-        dtypes: The dtype of each of them that mistakes may be planted in.
-
-    Returns:
-        The model, and the values that have such an input.
+    Return the model, and the values that have such an input.
     """
     model = onnx.ModelProto.FromString(view.subject.model)
     graph = model.graph

@@ -137,14 +137,9 @@ class Probes:
     ) -> tuple[Covered, EarliestDifference | None]:
         """Compare the places in `runs`, then plant mistakes.
 
-        Args:
-            runs: Inputs where the models agree, at least of one run.
-            last: Inputs of one more run, for places where these say nothing; None for none.
-            seconds: How long the comparison took so far.
-
-        Returns:
-            The places, and those where a mistake would have been noticed; then the first place
-            whose values differ though they must not.
+        `last` has the inputs of one more run, for places where `runs` say nothing. Return the
+        places, and those where a mistake would have been noticed; then the first place whose values
+        differ though they must not.
         """
         for probe in () if self._thorough else self._probes:
             probe.is_seen = probe.place.a == probe.place.b and probe.place.a in self._lit
@@ -355,12 +350,7 @@ def _reason(value: Array, tolerance: Tolerance) -> str:
 
 
 class _Run(NamedTuple):
-    """The outputs of B in one run.
-
-    Attributes:
-        outputs: Its outputs, as its host reads them.
-        values: Its values at the places.
-    """
+    """The outputs of B in one run, as its host reads them, and its values at the places."""
 
     outputs: Arrays
     values: Arrays
@@ -395,15 +385,7 @@ class _Open:
         *,
         is_open: bool,
     ) -> _Open | None:
-        """Return the copy after it was run; None if no runtime runs it.
-
-        Args:
-            view: B.
-            dtypes: The values, and their dtypes as A has them.
-            runtime: What runs it.
-            runs: Inputs that B runs on.
-            is_open: Whether mistakes can be planted; else it only hands out values.
-        """
+        """Return the copy after it was run; None if no runtime runs it."""
         opened = _Open._try(view, dtypes, dtypes if is_open else {}, runtime, runs)
         if opened is not None or not is_open:
             return opened

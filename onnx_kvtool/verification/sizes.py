@@ -210,12 +210,8 @@ class Candidate:
     def of(model: ir.Model, name: str, settings: Settings, limit: int | None = None) -> Candidate:
         """Capture a model, which may then be edited.
 
-        Args:
-            model: The model; no weight is read.
-            name: What messages call it.
-            settings: How it will be compared.
-            limit: Bytes that both models may take if they have no copies and are run directly
-                beyond the budget; None for a few times the budget.
+        `limit` bounds the bytes of both models if they have no copies and are run directly beyond
+        the budget. Without it that is a few times the budget.
 
         Raises:
             KvtoolError: If the model has no written form.

@@ -67,10 +67,6 @@ def wide_host(dtype: np.dtype[Any], narrow: Collection[str]) -> Host:
     """Return the host of a model that has another type where the comparison has bfloat16.
 
     It rounds the outputs `narrow` to bfloat16, so that data which was only moved has the same bits.
-
-    Args:
-        dtype: The type that the model has.
-        narrow: Outputs that the comparison has in bfloat16.
     """
     return Host(
         lambda inputs: {
@@ -233,11 +229,7 @@ class Subject:
 
 
 def capture(model: ir.Model, name: str) -> Subject:
-    """Capture `model`, which is not changed and may be edited afterwards.
-
-    Args:
-        model: The model; its external data is not read.
-        name: What messages call it, such as `the source`.
+    """Capture `model`, which is not changed and may be edited afterwards; no external data is read.
 
     Raises:
         KvtoolError: If the model has no written form.

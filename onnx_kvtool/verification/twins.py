@@ -37,15 +37,9 @@ def twin(model: bytes, shaken: Collection[bytes] = ()) -> tuple[bytes, int]:
     as it is: it is data, and rounding to it is part of what the model means. Names and the order
     of nodes stay.
 
-    Args:
-        model: The serialised model.
-        shaken: Constants, as `roundable` names them, that are moved by half a unit of the last
-            place of the type that they had, some up and some down: what they may have been before
-            they were rounded.
-
-    Returns:
-        The serialised model, and the number of nodes at the front of its main graph that the model
-        it was made of does not have.
+    Constants in `shaken` (see `roundable`) are moved by half a unit of the last place of the type
+    that they had, some up and some down: rounding may have moved them as much. Return the model and
+    the number of new nodes at the front of its main graph.
 
     Raises:
         NoTwin: If what the model computes depends on the bits of the type (BitCast), or its main

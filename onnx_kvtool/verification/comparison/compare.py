@@ -188,11 +188,9 @@ def compare_form(name: str, expected: Array, actual: Array) -> OutputDifference:
 
 
 def largest(values: Array, left_out: bool | Mask = False) -> float:
-    """Return the largest finite magnitude in `values`; 0.0 where there is none.
+    """Return the largest finite magnitude in `values` but for `left_out`; 0.0 where there is none.
 
-    Args:
-        values: Numbers of any type. A cache is large: nothing wider is made of it than has to be.
-        left_out: Which elements are not looked at: an array of booleans that broadcasts to them.
+    A cache is large: nothing wider is made of it than has to be.
     """
     numbers = values.reshape(-1)
     looked_at = ~np.broadcast_to(np.asarray(left_out), values.shape).reshape(-1)
@@ -286,14 +284,9 @@ def _text(value: Any) -> str:
 def kept_rows(past: Array, present: Array, axis: int | None) -> bool | Mask:
     """Return which elements of `present` belong to rows that are those of `past`, bit for bit.
 
-    Args:
-        past: A cache.
-        present: The same cache later; it may have grown.
-        axis: The sequence axis; a row is everything at one batch index and one index of it. None
-            takes what lies along the last axis for a row.
-
-    Returns:
-        An array of the shape of `present`; False if the two do not fit each other.
+    A row is everything at one batch index and one index of the sequence axis. Without an axis, what
+    lies along the last one is a row. The result has the shape of `present`; it is False if the two
+    do not fit each other.
     """
     if past.dtype != present.dtype or past.ndim != present.ndim or past.ndim == 0:
         return False

@@ -208,12 +208,7 @@ class _Walk:
             self._facts[id(value)] = _Fact(is_exact, is_discrete, dtype, coarse)
 
     def _judge(self, node: ir.Node, is_exact: bool) -> tuple[bool, bool]:
-        """Return whether the outputs of a node are exact, and whether they hold no floats.
-
-        Args:
-            node: A node without bodies.
-            is_exact: Whether its inputs are.
-        """
+        """Return whether the outputs of a node are exact, and whether they hold no floats."""
         kinds, inputs = traits(node), read_values(node)
         if not is_default(node) or Trait.RANDOM in kinds:
             return False, False

@@ -237,10 +237,7 @@ def unlike(
     Elements that are the same in all runs of both models have to agree. Of the others the means
     over the runs have to agree, and the mean and mean square over all elements.
 
-    Args:
-        pair: What A and what B gives.
-        tolerance: How close equal values have to be.
-        is_random: Whether random numbers go into the output of A, and into that of B.
+    `is_random` tells whether random numbers go into the output of A, and into that of B.
     """
     a, b = pair
     for is_drawn, other, names in zip(is_random, (b, a), ("AB", "BA"), strict=True):

@@ -104,10 +104,8 @@ class Measure:
     def of(self, value: Array, *names: str) -> Tolerance:
         """Return the tolerance for a result of the dtype of `value`.
 
-        Args:
-            value: The result.
-            names: What A calls it, and what B does if that is another name. The coarsest type on
-                the path to it counts, in either model; without a name, no path does.
+        `names` is what A calls it, and what B calls it if that differs. The coarsest type on the
+        path to it counts, in either model; without a name, no path counts.
         """
         usual = tolerance_of(value.dtype)
         because = value.dtype.name
@@ -194,17 +192,9 @@ class Noise:
         what the model shows of itself: a few elements that rounding moves far do not excuse an
         offset of all.
 
-        Args:
-            name: Name of the output.
-            inputs: What the model was fed.
-            pair: What A and B gave.
-            usual: The tolerance for models that are not noisy.
-            exact: Which elements have to agree in every bit.
-            led: What this model gave; None if it is A.
-            most: The tolerance that no noise may exceed by far; None for the usual one.
-
-        Returns:
-            How they compare, and the tolerance that was asked for; None if the model has no noise.
+        Without `led`, this model is A. No noise may exceed `most` by far; without it, the usual
+        tolerance. Return how the outputs compare and the tolerance that was applied; None if the
+        model has no noise.
         """
         expected = pair[0] if led is None else led
         others = [value for value in self.others(name, inputs) if value.shape == expected.shape]

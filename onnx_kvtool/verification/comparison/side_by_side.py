@@ -134,14 +134,6 @@ def _run_case(
     """Compare a first run and the decode steps after it.
 
     Nothing of a step is held when the next one runs but what it reads.
-
-    Args:
-        other: The other model.
-        script: What is run.
-        judge: Compares the runs.
-        case: The case.
-        number: Its number; what steps draw follows from it.
-        first: Inputs of the first run, and what the leader gave; it is emptied.
     """
     inputs, led = first
     first.clear()

@@ -46,10 +46,7 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
 
     The first run of a case fits into the capacity; its steps end there.
 
-    Args:
-        pair: The models.
-        count: How many cases; None for the usual ones, more for others in other sizes.
-        steps: Decode steps after the first run of each; None for those of the cases.
+    `count` and `steps` are None for the usual ones; a larger count adds cases of other sizes.
     """
     room = pair.room
     usual = _usual(pair, room)
@@ -134,11 +131,6 @@ def padding_host(plan: InputPlan, ports: Iterable[Port] = (), left_out: str | No
 
     A right model may compute anything there, and hands the rows of caches on to nobody but
     attention, which a mask keeps from looking at them.
-
-    Args:
-        plan: What the inputs of the comparison mean.
-        ports: The outputs, where the model may name their axes of sequences and of new rows.
-        left_out: The input that the model does not have; None for none.
     """
     kinds = kinds_of(plan)
     axes: dict[str, tuple[int, int]] = {}
@@ -245,12 +237,6 @@ def _read(pair: GrowingPair, reader: Host, inputs: Arrays, outputs: Arrays) -> A
     """Return the outputs with caches of the rows that are in use, as the other model has them.
 
     A cache of another shape than it went in with stays as it is.
-
-    Args:
-        pair: The models.
-        reader: Reads what was given back as the other model would have given it.
-        inputs: The inputs of the comparison.
-        outputs: What the fixed form gave.
     """
     tokens = sum(rows_of(pair.plan, inputs))
     read = dict(outputs)
@@ -267,13 +253,7 @@ def _read(pair: GrowingPair, reader: Host, inputs: Arrays, outputs: Arrays) -> A
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A growing model and its fixed form.
-
-    Attributes:
-        pair: What they are to each other.
-        a: The growing model, with a host that reads no padding.
-        b: The fixed form, with a host that keeps its caches in buffers.
-    """
+    """A growing model `a` and its fixed form `b`, each with a host that the comparison needs."""
 
     pair: GrowingPair
     a: Subject

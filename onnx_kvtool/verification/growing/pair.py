@@ -66,10 +66,7 @@ class FixedCache:
     def fixed(self, rows: Array, tokens: int, rest: Array) -> Array:
         """Return the cache of B that holds what `rows` of A hold after so many tokens.
 
-        Args:
-            rows: The cache of A.
-            tokens: Tokens that went by.
-            rest: Rows that are not in use in B, in the shape of the result.
+        `rest` has the rows that are not in use in B, in the shape of the result.
         """
         buffer = np.array(rest, rows.dtype)
         buffer[self._places(tokens, rows.shape[self.axis])] = rows
@@ -163,16 +160,9 @@ def growing_pair(
 ) -> GrowingPair | None:
     """Return how the caches of A, which grow or roll, correspond to those of B, which do not.
 
-    Args:
-        a: The model with caches that grow, or that drop their first rows for new ones.
-        b: The other one. It has the same inputs, outputs and caches; some caches have a fixed
-            number of rows and are written in place. It may have one more input, the number of
-            tokens before a step.
-        dims: Sizes that the user has bound.
-        probe: Returns how A keeps the rows of a cache that is circular in B.
-
-    Returns:
-        The pair; None for models that differ in anything else, or have all caches alike.
+    B may have one more input, the number of tokens before a step. `probe` returns how A keeps the
+    rows of a cache that is circular in B. Return None for models that differ in anything else, or
+    have all caches alike.
     """
     if a.plan is None or b.plan is None:
         return None
@@ -236,15 +226,7 @@ def _caches(
     dims: Sizes,
     probe: Callable[[CachePair, int, int], tuple[Arrangement, int] | None],
 ) -> Iterator[FixedCache]:
-    """Yield the caches that two models keep in different ways, in the order of the inputs.
-
-    Args:
-        a: The plan of A.
-        b: The plan of B.
-        interface: That of B.
-        dims: Sizes that are bound.
-        probe: Returns how A keeps the rows of a cache.
-    """
+    """Yield the caches that two models keep in different ways, in the order of the inputs."""
     ports = {port.name: port.shape for port in interface.outputs}
     of_a, of_b = ({spec.name: spec.shape for spec in plan.inputs} for plan in (a, b))
     for pair in a.pairs:
@@ -311,13 +293,7 @@ def kept_rows_of(
 ) -> tuple[Arrangement, int] | None:
     """Return how a model keeps the rows of a cache, and how many; None if it rolls in no known way.
 
-    Args:
-        subject: The model.
-        plan: Its inputs, and one that counts the tokens before a step.
-        pair: The cache.
-        axis: The sequence axis.
-        capacity: Rows of the cache in its other form.
-        dims: Sizes that are bound.
+    `capacity` is that of the cache in its other form.
     """
     # A cache that keeps all rows beside this one may leave no room for a token more.
     runs = (_step(subject, plan, pair, tokens, dims) for tokens in (capacity, capacity - 1, 1))

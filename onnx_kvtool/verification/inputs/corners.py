@@ -46,11 +46,8 @@ def corner_cases(a: Corners, b: Corners, *, has_floats: bool, is_narrowed: bool)
     Only where one of them computes in a way in which the other does not, so that models which were
     rewritten well are not told apart by how far their numbers reach.
 
-    Args:
-        a: How the one computes.
-        b: How the other does.
-        has_floats: Whether some input holds floats that nothing limits.
-        is_narrowed: Whether one of them alone casts starts to int32 before their remainder.
+    `has_floats` says whether some input holds floats that nothing limits. `is_narrowed` says
+    whether one model alone casts starts to int32 before their remainder.
     """
     is_told = a.is_told and b.is_told
     if is_told and has_floats and a.squares != b.squares:

@@ -64,11 +64,8 @@ def padded(shape: Shape, past: int, padding: Padding, *, is_counted: bool) -> np
 
     Each sequence keeps a new row, and each new row of a step after the first is a token.
 
-    Args:
-        shape: (batch, rows).
-        past: Rows before the new ones; the padding is among them where there are any.
-        padding: On which side of the tokens it stands.
-        is_counted: Whether the ones of a sequence come first, however many new rows there are.
+    Padding stands among the `past` rows before the new ones, if there are any. If `is_counted`, the
+    ones of a sequence come first, however many new rows there are.
     """
     mask = np.ones(shape, np.int64)
     batch, total = shape
@@ -90,10 +87,7 @@ def padded(shape: Shape, past: int, padding: Padding, *, is_counted: bool) -> np
 def lengthened(old: Array, shape: Shape, *, is_counted: bool) -> Array:
     """Return the mask of the step after the one that had `old`; its new rows are all tokens.
 
-    Args:
-        old: (batch, rows).
-        shape: (batch, more rows).
-        is_counted: Whether the ones of a sequence come first.
+    If `is_counted`, the ones of a sequence come first.
     """
     mask = np.ones(shape, old.dtype)
     kept = min(old.shape[-1], shape[-1])
@@ -259,12 +253,8 @@ def draw(
     them, valid lengths are start + L, token ids and positions index within their tables, masks are
     ones but for a first column of padding where rows stand before the new ones.
 
-    Args:
-        plan: The model's inputs.
-        case: Sizes and starts that are wanted; numbers in the model's shapes come first.
-        seed: The same seed gives the same values.
-        dims: Sizes of names; those that are missing are taken from the case.
-        memory: Bytes that a run may take; None for what the machine has left.
+    Numbers in the model's shapes and sizes in `dims` override those of the case. The same seed
+    gives the same values. A run may take `memory` bytes; None for what the machine has left.
 
     Raises:
         CannotDraw: If a dimension comes out negative.

@@ -128,11 +128,9 @@ class InputPlan:
         return [spec for spec in self.inputs if spec.role in roles]
 
     def compared(self, other: InputPlan | None, directions: Directions) -> InputPlan:
-        """Return the plan of a comparison with a model that has the plan `other`.
+        """Return the plan of a comparison with a model that has the plan `other`, if it has one.
 
-        Args:
-            other: The plan of the other model, whose points count as well; None if it has none.
-            directions: Where the two models say different things.
+        The points of both models count.
         """
         points = self.points if other is None else self.points.joined(other.points)
         shared = () if other is None else other.defaults

@@ -35,19 +35,10 @@ def advance(
     Each present becomes its past; starts, positions and valid lengths move on by the rows that
     were written; tokens are drawn.
 
-    Args:
-        plan: The model's inputs.
-        inputs: What the last step was fed.
-        outputs: What it returned; only the presents are looked at.
-        seed: For what has to be drawn.
-        dims: Sizes that the user has bound; a bound number of rows stays as it is.
-        length: New rows of the step, where the model leaves that open.
-        is_padded: Whether padding counts as what a mask of all rows says; positions then do not
-            count it.
-
-    Returns:
-        The inputs; None when there is no next step: no cache goes round, a linear cache or a table
-        of positions has no room left, or a present does not fit its past.
+    A number of rows that `dims` binds does not change. If `is_padded`, a mask of all rows tells
+    which rows are padding, and positions do not count them. Return None when there is no next step:
+    no cache goes round, a linear cache or a table of positions has no room left, or a present does
+    not fit its past.
     """
     old = _layout(plan, _sizes(plan, inputs), 1)
     presents = {pair.past: outputs[pair.present] for pair in plan.pairs}

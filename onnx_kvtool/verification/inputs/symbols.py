@@ -39,16 +39,9 @@ def attempts(
     Of a model that looks at its inputs through windows these are sizes for the windows first; of
     one without caches, at last the numbers that stand in it.
 
-    Args:
-        plan: The model's inputs.
-        case: The sizes that are wanted.
-        dims: Sizes that the user has bound; every reading has them.
-        known: Sizes of the plan's extents in another case that ran; empty if none did, so that
-            there is no point in a search; None for the first case.
-
-    Yields:
-        The case, changed where the reading demands it, and the size of every name; no two
-        that would draw the same.
+    `known` has the sizes of the plan's extents in another case that ran. It is empty if none did,
+    so that there is no point in a search, and None for the first case. Each case comes with the
+    size of every name; no two draw the same.
     """
     seen: list[object] = []
     for reading, found in _readings(plan, known, case.extra):
@@ -111,11 +104,7 @@ def sizes_for(
 ) -> dict[str, int]:
     """Return the size of every name in the shapes of the model's inputs.
 
-    Args:
-        plan: The model's inputs.
-        case: The sizes that are wanted; names that count the same get the same size.
-        dims: Sizes that the user has bound; other names that count the same follow them.
-        reading: How dimensions are read that can be read in several ways.
+    Names that count the same get the same size: that of a name which the user has bound, if any.
     """
     kinds = kinds_of(plan)
     # Of several lengths that of tokens counts: another may be that of what an encoder has found.

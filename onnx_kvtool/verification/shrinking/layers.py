@@ -261,10 +261,7 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
     segment, its readers read what came before it. The values between segments become outputs:
     pairs stand for others only if they agree there.
 
-    Args:
-        a: Model A, whose large weights B has under the same names with the same values.
-        b: Model B.
-        most: How many of a kind are left, at least 1.
+    B has the large weights of A under the same names with the same values.
     """
     sides = Side(a), Side(b)
     cuts = _common_cuts(*sides)

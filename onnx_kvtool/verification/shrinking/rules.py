@@ -68,9 +68,7 @@ def _wanted(item: Item) -> Size | None:
 def _matched(shape: Shape, items: list[Size | None]) -> Shape:
     """Tie the sizes of an array to those of the same elements in another shape.
 
-    Args:
-        shape: The sizes before.
-        items: Those after; None for the one that takes what is left.
+    One of the items may be None: it takes what is left.
     """
     begin = _from_front(shape, items)
     end = _from_front(shape[begin[0] :][::-1], items[begin[1] :][::-1], is_reversed=True)

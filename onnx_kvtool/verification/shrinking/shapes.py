@@ -45,10 +45,8 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
     Sizes are pinned that have to stay: those of constants that are not `free`, symbolic ones, and
     those that some operator may depend on.
 
-    Args:
-        skeleton: The model.
-        free: Weights that get other values, and constants where a part may do.
-        tokens: Inputs that hold token ids, so that the tables which they index may be shorter.
+    `free` are weights that get other values, and constants where a part may do. `tokens` are inputs
+    that hold token ids, so that the tables which they index may be shorter.
     """
     graph = skeleton.message.graph
     sizes = Sizes(tokens={*tokens})

@@ -50,13 +50,7 @@ class CannotShrink(KvtoolError):
 
 
 class Pair(NamedTuple):
-    """Two copies.
-
-    Attributes:
-        a: Copy of A.
-        b: Copy of B.
-        shrunken: Each size that was changed.
-    """
+    """Copies of A and B, and each size that was changed."""
 
     a: ir.Model
     b: ir.Model

@@ -301,14 +301,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node.
-
-    Attributes:
-        node: The node.
-        index: Index of the node.
-        opset: Version of its domain.
-        sizes: The sizes that are known; rules note there what else they find.
-    """
+    """One node, its index, the version of its domain, and the sizes, where rules note findings."""
 
     node: onnx.NodeProto
     index: int
@@ -508,10 +501,7 @@ def _are_flat(call: Call) -> bool:
 def count_carriers(nodes: Sequence[onnx.NodeProto], sizes: Sizes, all_: Counter[str]) -> None:
     """Count a node that hands a shape on among those that read it for sizes, if all that follow do.
 
-    Args:
-        nodes: The nodes of the graph, in order.
-        sizes: Whose `readers` are counted up.
-        all_: How many nodes read each value, the outputs of the graph among them.
+    `all_` counts the nodes that read each value, and the outputs of the graph.
     """
     for node in reversed(nodes):
         name = next(iter(node.output), None)

@@ -67,9 +67,7 @@ class Quantised(NamedTuple):
 def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Quantised:
     """Return which weights of the main graph are quantised values, and which are scales.
 
-    Args:
-        message: The model.
-        dims: The shapes that its weights have in the copy, by name.
+    `dims` has the shapes of the weights in the copy.
     """
     types = {tensor.name: ir.DataType(tensor.data_type) for tensor in message.graph.initializer}
     values: set[str] = set()
@@ -384,8 +382,7 @@ def without_unread(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
     Rewriting removes dead nodes, and their weights. A node that is dead in one model
     alone, and whose weights both have, stays: where it is missed is to be seen in copies.
 
-    Returns:
-        The models; one that nothing was taken from is the same object.
+    A model that nothing was taken from is returned itself.
     """
     return _without(a, b), _without(b, a)
 
