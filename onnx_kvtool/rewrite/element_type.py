@@ -49,12 +49,10 @@ def naming_the_flag(refused: list[Diagnostic]) -> list[Diagnostic]:
 class TypeChange:
     """One change of one model, and what was done.
 
-    Args:
-        model: The model; large constants are converted when they are read.
+    Large constants are converted when they are read.
 
     Attributes:
         refused: Why it cannot be; the model is then no longer fit for anything but the report.
-        notes: Notes.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -79,9 +77,6 @@ class TypeChange:
 
         Refuses BitCast, which reads bits, operators of which nothing is known, such as do not take
         the type, and sparse constants.
-
-        Args:
-            to: FLOAT or FLOAT16.
         """
         self._to = to
         ports = (*self._model.graph.inputs, *self._model.graph.outputs)

@@ -52,9 +52,7 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
 
     The model comes to the opset only if something was raised. What cannot be proven stays.
 
-    Args:
-        model: The model. If anything is `blocked` it may be half rewritten and must be thrown away.
-        settings: What to raise, and the opset to reach.
+    If anything is `blocked`, the model may be half rewritten and must be thrown away.
     """
     normalise_domains(model)
     outcome = RaiseOutcome.of(model)

@@ -31,7 +31,6 @@ class Standardised:
     Attributes:
         done: Every node that was rewritten, in order.
         refused: Every node that was not, and why; they stay as they were.
-        inlined: The place of every call of a function that was inlined.
         origins: By the name of a new node, the place of the node that it comes from.
     """
 
@@ -52,16 +51,10 @@ def standardise(
 
     The new nodes are of `opset`, or of that of the model if it is later, and say so by their tag;
     lowering or upgrading brings them to another one. Functions that hold such operators are
-    inlined, as types are known at calls only.
+    inlined, as types are known at calls only. Raise Refusal if one cannot be inlined.
 
-    Args:
-        model: The model, its domains normalised.
-        names: Its fresh names.
-        wanted: Which operators of onnxruntime to write so; None for all.
-        opset: At least 24.
-
-    Raises:
-        Refusal: If a function cannot be inlined.
+    `wanted` says which operators to write so; None for all. `opset` is at least 24. The domains of
+    the model are normalised.
     """
     found = Standardised()
     source = model.opset_imports.get("", 0)
@@ -173,15 +166,8 @@ def standardise_for(
 ) -> Mapping[str, Location]:
     """Write the operators of onnxruntime that must not stay with operators of ONNX.
 
-    Args:
-        model: The model, which is changed in place.
-        contrib: `standard` for all of them, `keep` for none, None for those that `release` lacks.
-        release: The release that has to load the model; None for no certain one.
-        names: Fresh names of the model.
-        outcome: Told of what was done and refused.
-
-    Returns:
-        By the name of each new node, where the node stood that it comes from.
+    `contrib` is `standard` for all of them, `keep` for none, None for those that `release` lacks.
+    Return the place of the source node by the name of each new node.
     """
     source, reasons = model.opset_imports.get("", 0), dict[str, str]()
 

@@ -167,21 +167,13 @@ def carrier_of(
 def detour_element_type(
     context: LoweringContext, node: ir.Node, em: Emitter, among: Container[str] | None = None
 ) -> Replacement | None:
-    """Cast the inputs to a type that the operator takes, and its outputs back.
+    """Cast the inputs to a type that the operator takes, and its outputs back; None if none helps.
 
-    The table above says which types may carry which for an operator: the result
-    is equal to the last bit where data is moved, compared or computed in integers, and computed
-    in a wider float where it is arithmetic.
+    The table above says which types may carry which for an operator: the result is equal to the
+    last bit where data is moved, compared or computed in integers, and computed in a wider float
+    where it is arithmetic.
 
-    Args:
-        context: Where to and how.
-        node: The node.
-        em: Takes the new nodes.
-        among: Names of the types that the release has kernels for, where it is the release that
-            lacks one; None where it is the opset.
-
-    Returns:
-        None when the node has other problems than element types, or the table has no way.
+    `among` names the types that the release has kernels for, where the release lacks one.
     """
     source = context.opset_of(node)
     facts, fitted = op_facts(node.op_type, source), fit(node, source, em.opset)

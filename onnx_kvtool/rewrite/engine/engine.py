@@ -49,15 +49,12 @@ class Engine:
     is reported; the graph is then no longer fit for anything but the report.
 
     Attributes:
-        context: Opsets, options and constants.
         rules: The table of rules, by operator.
-        only: Operators to rewrite, whether the target needs it or not; empty means: whatever
-            the target needs.
-        faithful: Whether a node that takes the place of another one of its operator is that node
-            to the reader: it takes over name, documentation and metadata.
+        only: Operators to rewrite, whether the target needs it or not; empty means: whatever the
+            target needs.
+        faithful: Whether a node that takes the place of another one of its operator is that node to
+            the reader: it takes over name, documentation and metadata.
         bodies: Function bodies that were made legal already, common to nested engines.
-        lowered: Every node that was rewritten by a rule or a body, in order.
-        refused: Every refusal, in order.
         avoided: Number of rewritten nodes for each limit of the release, by operator and reason;
             the opset has their operators.
         lost: Where and why types and ranks were lost, by value.

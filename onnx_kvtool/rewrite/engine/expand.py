@@ -212,19 +212,12 @@ def body_key(node: ir.Node, opset: int, folder: ConstantFolder) -> bytes:
 
 
 def schema_body(node: ir.Node, opset: int, folder: ConstantFolder) -> Body | None:
-    """Return the body of a node of the default domain.
+    """Return the body of a node of the default domain; None without one for its input types.
 
     The body is the one with the largest version not above `opset`; its nodes are of that version.
     It is bound in Python, because onnx's inliner leaves default attributes unbound, refuses absent
-    optional inputs, and serialises the whole model for each call.
-
-    Args:
-        node: The call; it is not changed.
-        opset: The opset the call was written for.
-        folder: Knows which inputs are small integer constants; these are folded into the body.
-
-    Returns:
-        None when the operator has no body, or none for what is known of the input types.
+    optional inputs, and serialises the whole model for each call. Small integer constants are
+    folded into it.
     """
     call = _call(node, opset, folder)
     function = _function(call, node.op_type, opset)

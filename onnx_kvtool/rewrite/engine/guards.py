@@ -26,12 +26,8 @@ def objections(
 ) -> list[Diagnostic]:
     """Return why a model cannot be rewritten for reasons other than its nodes; empty if it can.
 
-    Args:
-        model: The model, its domains normalised.
-        verb: What is to be done to it.
-        opset: Version of the default domain that has to be known for it; None for none.
-        whole: Whether everything is rewritten that has to be, not some operators only. Training
-            graphs have to be.
+    `whole`: everything is rewritten that has to be, not some operators only. Training graphs have
+    to be. The domains of the model are normalised.
     """
     if "" not in model.opset_imports:
         return [objection("no-opset-import", "the model imports no version of the default domain")]

@@ -26,21 +26,13 @@ def instantiate(
     attributes: Mapping[str, ir.Attr] | None = None,
     version: int | None = None,
 ) -> tuple[ir.Value, ...]:
-    """Add a copy of `body` to the emitter's nodes.
+    """Add a copy of `body` to the emitter's nodes, and return one value per output of it.
 
     Small initializers of the body become shared constants of the root graph. Every name is new.
 
-    Args:
-        body: The graph to copy; it is not changed.
-        inputs: One value per input of `body`; None for an absent one. Inputs that are left out at
-            the end are absent.
-        em: Where the nodes are added.
-        attributes: Values of the function's attribute parameters. A reference to a parameter that
-            is not among them removes the attribute that refers, as ONNX defines it.
-        version: Opset that the copied nodes are tagged with; their own tag when None.
-
-    Returns:
-        One value per output of `body`, each produced by a node of the copy.
+    An absent input is None, or left out at the end. A reference to a parameter that is not among
+    `attributes` removes the attribute that refers, as ONNX defines it. The nodes are tagged with
+    opset `version`; None keeps their own tag.
     """
     copy = body.clone(allow_outer_scope_values=True)
     for index, formal in enumerate(copy.inputs):
@@ -110,13 +102,7 @@ def _distinct(
 
 
 def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> bool:
-    """Give a node the form of `target`, in place.
-
-    Args:
-        node: A node that fits `target` (`fitted` has no problems).
-        fitted: The answer of `ops.legality.fit`.
-        target: The opset of the new form.
-        folder: Knows the values of inputs that become attributes.
+    """Give a node that fits `target` the form of `target`, in place.
 
     Returns:
         False, with the node unchanged, when an input that must become an attribute is not
@@ -178,13 +164,10 @@ def remove_unused(constant: ir.Value) -> None:
 
 
 def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[ir.Node]:
-    """Replace `node` by the emitted nodes, in place; nothing can be refused any more.
+    """Replace `node` by the emitted nodes, in place, and return the new nodes.
 
     Each output takes the name of the one it replaces, so that graph outputs keep theirs, and the
     new nodes take the node's metadata.
-
-    Returns:
-        The new nodes, as they now stand in the graph.
     """
     graph = node.graph
     assert graph is not None

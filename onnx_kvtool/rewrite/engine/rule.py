@@ -48,10 +48,6 @@ class LoweringContext:
     """The context of one legalisation, for its rules.
 
     Attributes:
-        opset: Version of the default domain of the source graph.
-        target: Version of the default domain of the result.
-        options: What the caller chose.
-        folder: Folding of small integers.
         keep_fused: Whether an operator that the target has in some form is kept in that form.
         limits: What the release that must load the result cannot be given; None when the opset is
             the only limit. The engine asks again with `keep_fused` off for their nodes.
@@ -70,12 +66,7 @@ class LoweringContext:
 
 
 class Rewritten(NodeView):
-    """A node to rewrite, read by the schema of its own opset.
-
-    Args:
-        node: The node.
-        context: The legalisation that it is part of.
-    """
+    """A node to rewrite, read by the schema of its own opset."""
 
     def __init__(self, node: ir.Node, context: LoweringContext) -> None:
         super().__init__(node, context.opset_of(node))
@@ -104,10 +95,7 @@ class RewriteRule(Protocol):
     def applies(self, opset: int, target: int, forced: bool) -> bool:
         """Return whether the rule takes a node of `opset` to `target`.
 
-        Args:
-            opset: What the node was written for.
-            target: What it shall be legal at.
-            forced: Whether the caller wants the operator gone although the target has it.
+        `forced`: the caller wants the operator gone although the target has it.
         """
 
 
@@ -125,12 +113,7 @@ _CONSEQUENCES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A fact that a node lacks, and where it was lost.
-
-    Attributes:
-        what: `element type` or `rank`.
-        lost: Where and why.
-    """
+    """A fact that a node lacks (`element type` or `rank`), and where it was lost."""
 
     what: str
     lost: Lost
@@ -157,9 +140,7 @@ def cause_of(
 def by_cause(refused: Sequence[Diagnostic], causes: Mapping[int, Cause]) -> list[Diagnostic]:
     """Return the refusals that do not follow from another one, in graph order.
 
-    Args:
-        refused: Every refusal.
-        causes: What brought it about, by its position; those that are causes themselves are absent.
+    `causes` has what brought a refusal about, by its position.
     """
     own = {_node(one.location) for i, one in enumerate(refused) if i not in causes}
     behind: dict[Hashable, tuple[Cause, list[Diagnostic]]] = {}

@@ -57,12 +57,8 @@ def dynamic_parts(
     Causes are told, and not what follows from them: the names of inputs that lack a number alone,
     else other dimensions of inputs, what depends on elements, and nodes that read sizes.
 
-    Args:
-        model: The model, with everything folded that can be.
-        inference: What is known of it.
-        growing: Names of sizes that differ from step to step, which no number can stand for, where
-            the model has just been raised.
-        stuck: What the capacity of caches does not fix, from which nearly all else follows.
+    All that can be folded is folded before. `growing` names sizes that differ from step to step,
+    which no number can stand for; `stuck` says what the capacity of caches does not fix.
     """
     if merged := list(_of_branches(model)):
         return merged  # whatever sizes are given

@@ -39,7 +39,6 @@ class Fixed:
     Attributes:
         folded: Number of nodes that are gone: folded, dropped, or read by nobody any more.
         refused: Why the sizes cannot be fixed; the model is then fit for nothing else.
-        notes: Notes.
         inference: What is known of the model as it is now; None where it was refused.
     """
 
@@ -50,11 +49,7 @@ class Fixed:
 
 
 class Labels:
-    """Name unnamed nodes, so that they can be identified when nodes around them are removed.
-
-    Args:
-        model: The model; its unnamed nodes are called by their position, as `Location` does.
-    """
+    """Name unnamed nodes by their position, to identify them when nodes around them are removed."""
 
     def __init__(self, model: ir.Model) -> None:
         self._given = [(n, f"#{i}") for _, i, n in nodes(model) if not n.name]
@@ -175,20 +170,11 @@ def rewrite_fixed(
     asks: str = "",
     keeps_opset: bool = False,
 ) -> Outcome:
-    """Fix sizes of a model and lower it, in place.
+    """Fix sizes of a model and lower it, in place; if anything is refused it must be thrown away.
 
-    Args:
-        model: The model; if anything is refused it must be thrown away.
-        dims: Sizes by the name of a dimension.
-        opset: The opset that the rewrite would lead to, for a refusal before it.
-        rewrite: Rewrites the model in place.
-        static: Whether every size of the result has to be a number.
-        asks: Who asks for numbers, and why, where that is not the user.
-        keeps_opset: Whether nodes stay at the opset of the model, so that functions built on
-            another one cannot be opened.
-
-    Returns:
-        What the rewrite did, with what was refused and folded because of sizes.
+    `opset` is for a refusal before the rewrite. `static`: every size of the result has to be a
+    number; `asks` says who asks for that, and why, where that is not the user. `keeps_opset`: nodes
+    stay at the opset of the model, so that functions built on another one cannot be opened.
     """
     normalise_domains(model)
     source = model.opset_imports.get("")

@@ -39,16 +39,9 @@ _TARGET = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 def told_by_constants(
     node: ir.Node, opset: int, scope: ScopedValues, folder: ConstantFolder
 ) -> bool:
-    """Replace size inputs of a node by constants, in place, if they are known.
+    """Replace size inputs of a node by constants, in place, if they are known; say if it changed.
 
-    Args:
-        node: The node; a Range or Slice is taken out of its graph.
-        opset: Version of the default domain of the node.
-        scope: The scope of its graph.
-        folder: Knows which inputs are constant.
-
-    Returns:
-        Whether the node changed.
+    A Range or Slice is taken out of its graph.
     """
     if node.domain != "" or len(node.outputs) != 1:
         return False

@@ -29,12 +29,8 @@ class _Axis:
     """How a window moves along one axis.
 
     Attributes:
-        dim: Size of the input, where it is known.
         kernel: Elements of the window.
-        stride: Elements from one window to the next.
         dilation: Elements from one of the window to the next.
-        before: Padding in front.
-        after: Padding behind.
         count: Number of windows; None where it is unknown.
     """
 

@@ -28,13 +28,11 @@ class Layout:
     """One scale for the tensor, for each index of an axis, or for each block along it.
 
     Blocks that divide the axis get a dimension of their own, (.., blocks, block_size, ..), against
-    which a scale of (.., blocks, 1, ..) broadcasts: nothing of the size of the input is made of
-    the scale, and runtimes know the form. Where the sizes do not allow that, the scale is
-    repeated for each index of its block.
+    which a scale of (.., blocks, 1, ..) broadcasts: nothing of the size of the input is made of the
+    scale, and runtimes know the form. Where the sizes do not allow that, the scale is repeated for
+    each index of its block.
 
     Attributes:
-        em: Where to build.
-        x: The input.
         axis: The axis from the front; None per tensor.
         block: Elements per block along `axis`; 0 without blocks.
         split: Target of the Reshape that parts the blocks; None where they are not parted.
@@ -187,14 +185,8 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
 
     The difference is exact: in float32 for what has up to 16 bits, in int32 for int32. "The output
     type also determines the precision of the multiplication": difference and scale are rounded to
-    that type, and so is their product, which float32 holds exactly before.
-
-    Args:
-        em: Where to build.
-        view: The node. Its `x` may also be of float16, for floats of fewer bits that it holds.
-
-    Returns:
-        Of the shape of `x` and the type of `output_dtype` or of the scale.
+    that type, and so is their product, which float32 holds exactly before. `x` may also be of
+    float16, for floats of fewer bits that it holds.
     """
     x, scale, zero = view.required("x"), view.required("x_scale"), view.input("x_zero_point")
     result_type = result_type_of(view)

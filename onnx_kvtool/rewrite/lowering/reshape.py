@@ -51,11 +51,7 @@ def never_empty(value: ir.Value) -> bool:
 def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bool) -> ir.Value:
     """Return `data` in the given shape, where a zero is a size.
 
-    Args:
-        em: Where to build.
-        data: The value.
-        shape: (rank,), int64; the sizes; one may be -1 when none is 0.
-        empty: Whether the shape may contain a zero.
+    `shape` is (rank,), int64; one size may be -1 when none is 0. `empty`: it may contain a zero.
 
     Raises:
         Refusal: If that takes ConstantOfShape below opset 14 and it lacks the element type.
@@ -119,10 +115,7 @@ def count_of(axes: ir.Value) -> int | None:
 def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     """Return 1 for each axis that is among `axes`, else 0: (rank,), int64.
 
-    Args:
-        em: Where to build.
-        axes: (n,) or (), int32 or int64, each in -rank .. rank - 1; n may be 0.
-        rank: Rank of the value that the axes belong to, at least 1.
+    `axes` is (n,) or (), each in -rank .. rank - 1; n may be 0. The rank is at least 1.
     """
     count = 1 if dims_of(axes) == () else count_of(axes)
     axes = cast(em, axes, ir.DataType.INT64)
@@ -169,15 +162,8 @@ def switch(
     """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If.
 
     Below opset 11, where both branches must have one shape, both are computed and the right one is
-    sliced out.
-
-    Args:
-        em: Where to build.
-        marks: 1 for each axis that is marked, else 0: (rank,), int64.
-        axis: The axis.
-        value: The value.
-        apply: Computes the other result; it may change the size of the axis, and no other.
-        size: The size of the axis in that result; None if it stays.
+    sliced out. `apply` may change the size of the axis, and no other; `size` is the new one, None
+    if it stays. `marks` is 1 for each axis that is marked, else 0: (rank,), int64.
     """
     if not em.branches:
         return _cut_out(em, marks, axis, value, apply(value), size)

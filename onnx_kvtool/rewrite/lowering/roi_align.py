@@ -104,8 +104,6 @@ class Pool:
     """RoiAlign of boxes of any size.
 
     Attributes:
-        em: Where to build.
-        view: The RoiAlign.
         data: (N, C, H, W), in the type of the computation.
         boxes: (R, 4): x1, y1, x2, y2 in pixels, shifted.
         sides: (R, 2): width and height of the boxes.
@@ -149,10 +147,8 @@ class Pool:
     def _line(self, column: int, bins: int, place: int) -> _Line:
         """Return the samples along one axis.
 
-        Args:
-            column: Of the boxes: 0 for x, 1 for y.
-            bins: Bins along the axis.
-            place: Axis of the bins; that of the samples comes next.
+        `column` of the boxes is 0 for x, 1 for y. `place` is the axis of the bins; that of the
+        samples comes next.
         """
         em, dtype = self.em, dtype_of(self.boxes.value)
         ratio = self.view.integer("sampling_ratio")

@@ -50,9 +50,6 @@ def scattered_in_rounds(
         updates: (n, D(q+1), ..., Dr).
         sizes: The first q sizes of `data`: (), int64.
         count: n, where it is known.
-
-    Returns:
-        A value of the shape and type of `data`.
     """
     op = em.op
     dtype = dtype_of(data)

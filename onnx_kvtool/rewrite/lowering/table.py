@@ -83,9 +83,8 @@ class Lowering:
     """One rule.
 
     Attributes:
-        name: Its name in the report.
-        since: The opset whose form of the operator the rule takes down: it applies to nodes
-            written for it or a later one, and to targets below it.
+        since: The opset whose form of the operator the rule takes down: it applies to nodes written
+            for it or a later one, and to targets below it.
         apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited;
             returns None where it does not apply and the schema's function body shall serve.
         removes: Whether the rule replaces the operator by others, so that it can be asked for
@@ -100,13 +99,7 @@ class Lowering:
     reads: int | None = None
 
     def applies(self, opset: int, target: int, forced: bool) -> bool:
-        """Return whether the rule takes a node of `opset` to `target`.
-
-        Args:
-            opset: What the node was written for.
-            target: What it shall be legal at.
-            forced: Whether the caller wants the operator gone although the target has it.
-        """
+        """Return whether the rule takes a node of `opset` to `target`."""
         oldest = self.since if self.reads is None else self.reads
         return opset >= oldest and (target < self.since or (forced and self.removes))
 

@@ -48,7 +48,6 @@ class Upgrade:
     """One rule.
 
     Attributes:
-        name: Its name in the report.
         changes: The opsets whose change of the operator the rule answers. It brings a node from
             before one of them straight to any target from there on.
         apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited.
@@ -122,9 +121,7 @@ EARLY: Mapping[str, int] = Table(
 def tag_early(nodes: Iterable[ir.Node], opset: int) -> None:
     """Tag the nodes that a model of an opset cannot have with the opset that they mean, in place.
 
-    Args:
-        nodes: Nodes that are written for `opset`, unless they are tagged.
-        opset: Version of the default domain.
+    Other nodes are written for `opset`, unless they are tagged.
     """
     for node in nodes:
         early = EARLY.get(node.op_type)

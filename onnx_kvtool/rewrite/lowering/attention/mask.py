@@ -28,10 +28,7 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 class Window:
     """Everything but the user's mask that decides which keys a query sees.
 
-    Attributes:
-        view: The node.
-        keys: Where S is read at run time, on `key_axis`.
-        key_axis: Dimension of `keys` that is S.
+    S is read at run time off `key_axis` of `keys`.
     """
 
     view: Attention
@@ -170,13 +167,8 @@ def mask_covers(mask: ir.Value, total: Dim) -> bool:
 def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> ir.Value:
     """Return a mask as a bias of rank 4 that hides the keys behind its end, too.
 
-    Attention-24 pads a mask that is shorter than S with minus infinity.
-
-    Args:
-        em: Where to build.
-        mask: Broadcasts to (B, H, L, M), of floats or bool.
-        window: Says what S is.
-        dtype: Element type of the bias.
+    Attention-24 pads a mask that is shorter than S with minus infinity. It broadcasts to (B, H, L,
+    M).
     """
     dims = dims_of(mask)
     assert dims is not None
@@ -294,13 +286,8 @@ def flat_operand(
     It takes one Transpose: two in a row would be merged by onnxruntime into one of a slow kind
     (measured: nine times slower with an Unsqueeze in between).
 
-    Args:
-        em: Where to build.
-        cache: Keys or values.
-        heads: (KV,), or (KV, 1) where the product broadcasts over groups of query heads.
-        width: Size of a head.
-        turned: Whether the rows become columns, as the first product takes the keys.
-        stays: Whether B is 1 and the Transpose shall move the rows alone; see `rows_stay`.
+    `heads` is (KV,), or (KV, 1) where the product broadcasts over groups of query heads. `stays`: B
+    is 1 and the Transpose shall move the rows alone; see `rows_stay`.
     """
     dims, last = dims_of(cache), len(heads) + 2
     lead, rows = [0, 0], 1

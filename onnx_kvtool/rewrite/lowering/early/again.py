@@ -73,12 +73,7 @@ def replaced_where(number: Term, condition: Term, other: Operand) -> Term:
 
 
 def count_up(em: Emitter, count: Operand) -> Term:
-    """Return 0, 1, ... up to below `count`: (count,), int64.
-
-    Args:
-        em: Where to build.
-        count: (1,), int64, not negative.
-    """
+    """Return 0, 1, ... up to below `count`, which is (1,), int64, not negative: (count,), int64."""
     one = ir.Tensor(np.ones(1, np.int64))
     places = em.op("NonZero", em.op("ConstantOfShape", count, value=one))  # (1, count)
     return Term(em, em.op("Squeeze", places, axes=[0]))

@@ -168,11 +168,6 @@ def _less(rows: Term, dtype: ir.DataType, width: Term | None) -> Term:
 def _groups(less: Term, count: Term, is_sorted: bool) -> tuple[Term, Term, Term]:
     """Return equal rows as groups, sorted or in the order of the input.
 
-    Args:
-        less: Whether each row is less than each other one: (n, n).
-        count: n.
-        is_sorted: Whether the groups are sorted.
-
     Returns:
         For each row of the input its place in the result: (n,); for each row of the result its
         place in the input: (u,); and how often each row of the input is in it: (n,). All int64.

@@ -31,11 +31,7 @@ _CARRIED = "kvtool/carried"
 
 
 def settle_branches(model: ir.Model, trace: _Trace) -> list[Location]:
-    """Replace each If whose condition is constant by the branch that it takes, in place.
-
-    Returns:
-        Where they stood.
-    """
+    """Replace each If with a constant condition by its branch, in place; return their places."""
     conditions = [node.inputs[0] for node in _all(model, "If")]
     if not conditions:
         return []
@@ -49,14 +45,9 @@ def settle_branches(model: ir.Model, trace: _Trace) -> list[Location]:
 
 
 def settle_loops(model: ir.Model, trace: dict[ir.Node, Location]) -> list[Location]:
-    """Let each Loop without carried values carry a constant, in place.
+    """Let each Loop without carried values carry a constant, in place; return their places.
 
-    Args:
-        model: A model of opset 11.
-        trace: Where each node stands; the new nodes are added with the place of the old ones.
-
-    Returns:
-        Where they stood.
+    `trace` gets the new nodes with the place of the old ones.
     """
     names, places, first = Names(model), [], None
     for node in _all(model, "Loop"):
@@ -139,14 +130,7 @@ _Places = dict[tuple[str, int | None], Location]
 
 
 def in_steps(model: ir.Model, opset: int, contrib: ContribChoice | None, step: Step) -> Outcome:
-    """Lower a model to an opset below 11, in place.
-
-    Args:
-        model: The model.
-        opset: The target.
-        contrib: What is done with operators of onnxruntime, before the first step.
-        step: Lowers the model by one step.
-    """
+    """Lower a model to an opset below 11, in place, by calls of `step`."""
     from onnx_kvtool.rewrite.lowering.early.table import STEPS
 
     source = model.opset_imports.get("", 0)

@@ -302,11 +302,7 @@ def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
 class _Elimination:
     """Elimination with a choice among the rows that were not chosen before.
 
-    Args:
-        em: Where to build.
-        dtype: float32 or float64.
-        count: Number of matrices: (1,), int64.
-        order: Rows of each: (1,), int64.
+    `count` is the number of matrices, `order` the rows of each: (1,), int64.
     """
 
     def __init__(self, em: Emitter, dtype: ir.DataType, count: Term, order: Term) -> None:

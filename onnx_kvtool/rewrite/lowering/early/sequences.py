@@ -51,11 +51,8 @@ class _Settling:
     """One pass over a model.
 
     Attributes:
-        names: Of the model.
-        trace: Where each node stands.
         elements: Those of each sequence that is known.
         settled: Where nodes stood that were written anew.
-        folder: Folding of small integers.
     """
 
     names: Names

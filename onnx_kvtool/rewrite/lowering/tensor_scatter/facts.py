@@ -28,9 +28,7 @@ class CacheUpdate:
         update: (B, D1, ..., L, ..., Dn).
         write_indices: (B,), int64; None means zero for every batch row.
         starts: The values of `write_indices` when they are constant.
-        dtype: Element type of the cache.
         axis: The sequence axis, counted from the front; at least 1.
-        mode: `linear` or `circular`.
         lead: Dimensions of `update` up to and with the sequence axis: (B, D1, ..., L).
         capacity: S, max_sequence_length.
         trail: Dimensions behind the sequence axis; None when the rank is unknown.
@@ -186,10 +184,7 @@ def declared_updates(model: ir.Model, opset: int) -> Callable[[], None]:
     do not; the declared shape of the update does. What inference finds is not declared, and inputs
     and outputs of graphs keep their shape.
 
-    Args:
-        model: A model whose types and shapes are inferred, before it is lowered. The function is to
-            be called when it is lowered and what was inferred is taken away.
-        opset: Version of the default domain.
+    Call the function when the model is lowered and what was inferred is taken away.
     """
     found: dict[ir.Value, dict[int, Dim]] = {}
     unknown: dict[ir.Value, tuple[ir.TypeProtocol | None, tuple[Dim, ...]]] = {}

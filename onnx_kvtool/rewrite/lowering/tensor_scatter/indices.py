@@ -257,8 +257,7 @@ class _Tuples:
     def _fixed(self, *, rows: bool) -> list[ir.Value]:
         """Return the coordinates that do not depend on the starts, where they are known.
 
-        Args:
-            rows: Whether the row numbers 0 .. L-1 are among them, also for an unknown L.
+        `rows`: the row numbers 0 .. L-1 are among them, also for an unknown L.
         """
         prefix, rest = self._prefix()
         length = self.facts.length
